@@ -205,7 +205,8 @@ class CondenseHandler:
     def _append(
         self, conversation: str, append: Append, view: View, action: CondensationAction
     ) -> CondensationAction:
-        """Raise ``NoCondensationAvailable`` if the condensation is no longer valid.
+        """Append the condensation ``action``, which was planned for ``view``, and return it as it
+        was recorded. Raises ``NoCondensationAvailable`` if newer events have made it invalid.
 
         The transaction of the append checks for redactions and for events that came after the plan.
         """
@@ -298,8 +299,9 @@ class CondenseHandler:
     def _append_declined(
         self, conversation: str, append: Append, view: View, error: NoCondensationAvailable
     ) -> bool:
-        """Return False if newer events changed the View, so that the error may no longer apply. The
-        caller must then take the step again.
+        """Append a declined condensation with the reason of ``error``, and return True. If newer
+        events changed the View, the error may no longer apply: return False, and the caller takes
+        the step again.
         """
         newest = _newest(view)
         is_recorded = (

@@ -185,7 +185,9 @@ def _shorten(
 
 
 def shorten_texts(view: View, length: int, ids: Container[int] | None = None) -> View:
-    """If ``ids`` is not None, only the texts of the events with these ids are cut."""
+    """Return the View with the texts of results and messages cut to ``length`` characters. If
+    ``ids`` is not None, only the texts of the events with these ids are cut.
+    """
     candidates = (
         (index, event)
         for index, event in enumerate(view.events)

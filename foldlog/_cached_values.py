@@ -162,7 +162,7 @@ class KeptBeside:
         if not new or not database.recorder.offer(write, at_once=self._at_once):
             return False
         for name, value in new.items():
-            if self._held.get(name) is value:  # otherwise another thread has a newer value
+            if self._held.get(name) is value:  # otherwise another thread has cached a newer value
                 self._new.discard(name)
                 if name in decided:
                     self._held.pop(name, None)

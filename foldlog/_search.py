@@ -299,8 +299,8 @@ class SearchTerms:
 
 
 class _Criteria:
-    """What a search looks for. The caller checks ``tool``, because a result often does not name its
-    tool, so its call must be found.
+    """What a search looks for. Only the caller can check ``tool``: a result often does not name its
+    tool, so the caller looks for the call of the result.
     """
 
     def __init__(

@@ -100,7 +100,9 @@ Structural = Callable[[int], Iterable[Event]]
 
 
 def explain_event(event: Event, view: View, structural: Structural) -> Why:
-    """``event`` is an event in the conversation of ``view``, or the summary of a condensation."""
+    """Explain why ``view`` shows an event or not. ``event`` is an event in the conversation of the
+    View, or the summary of a condensation.
+    """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
         return _explain_shown(event, view, position)
@@ -161,7 +163,7 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
 def forgets_of(structural: Event) -> Callable[[Event], bool]:
     if names_source_ids(structural):
         tomb = entomb((), structural)
-        # In the V0 dialect, a new summary replaces the former summary.
+        # In the V0 dialect, a new summary replaces the earlier summary.
         replaces = isinstance(structural, CondensationAction) and structural.summary is not None
         return lambda event: replaces if event.id < 0 else is_buried(tomb, event)
     if not isinstance(structural, CondensationAction):

@@ -409,7 +409,7 @@ class _Folding:
 
 
 def _ids_of(events: Sequence[Event]) -> Sequence[int]:
-    # If the ids are dense, only the first and the last event are read.
+    # If the ids have no gaps, only the first and the last event are read.
     if events and events[-1].id - events[0].id == len(events) - 1:
         return range(events[0].id, events[-1].id + 1)
     return [event.id for event in events]

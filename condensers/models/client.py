@@ -294,7 +294,9 @@ class LLM(TokenCounter):
 
     @cached_property
     def _counted_as(self) -> str:
-        """Raise ``TokensUnknown`` if litellm would have to download the tokenizer."""
+        """The name of the model whose tokenizer litellm uses. Raises ``TokensUnknown`` if litellm
+        would have to download the tokenizer.
+        """
         name = self.config.tokenizer or _bare_name(self.model)
         if any(part in name.lower() for part in _DOWNLOADED_TOKENIZERS):
             raise TokensUnknown(
@@ -304,7 +306,9 @@ class LLM(TokenCounter):
         return name
 
     def _counted(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-        """Raise ``TokensUnknown`` if litellm cannot count the tokens."""
+        """Return litellm's count of the tokens. Raises ``TokensUnknown`` if litellm cannot count
+        them.
+        """
         name = self._counted_as
         try:
             count = _litellm().token_counter(

@@ -49,9 +49,9 @@ def seconds_left() -> float:
 
 
 def abandoned_after(seconds: float, act: Callable[[], T]) -> T:
-    """Raise ``TimeoutError`` if ``act`` takes longer than ``seconds``. After a timeout, ``act``
-    continues in its thread, and its outcome is ignored. The program can end while the thread of
-    ``act`` still runs.
+    """Run ``act`` in a thread, and return its result. Raises ``TimeoutError`` if ``act`` takes
+    longer than ``seconds``. After a timeout, ``act`` continues in its thread, and its outcome is
+    ignored. The program can end while the thread of ``act`` still runs.
     """
     outcome: Future[T] = Future()
     # The context contains the variables of a tracer, for example.

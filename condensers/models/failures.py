@@ -139,8 +139,9 @@ _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
 
 
 def problem_of(text: str) -> str:
-    """If litellm put a traceback into the text, only the last line of the traceback stays. If a
-    server returned a whole page, only the beginning of the page stays.
+    """Return the text of an error as one short line. If litellm put a traceback into the text, only
+    the last line of the traceback stays. If a server returned a whole page, only the beginning of
+    the page stays.
     """
     message, _, traceback = text.partition("Traceback (most recent call last):")
     last_line = "".join(traceback.strip().splitlines()[-1:])

@@ -30,7 +30,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 @cache
 def litellms_table() -> Mapping[str, msgspec.Raw]:
-    """Cost: the first call reads a file of 3 MB."""
+    """Return litellm's table of models, by name. Cost: the first call reads a file of 3 MB."""
     package = find_spec("litellm")
     if package:
         table = Path(package.origin or "").with_name("model_prices_and_context_window_backup.json")

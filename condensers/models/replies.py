@@ -48,7 +48,7 @@ def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: An
 
 
 def check_reply(reply: Reply) -> Reply:
-    """Raise ``ModelCallFailed`` if the reply is too long, truncated, filtered or empty."""
+    """Return the reply. Raises ``ModelCallFailed`` if it is too long, truncated, filtered or empty."""
     length = len(reply.text or "") + sum(len(call.arguments) for call in reply.tool_calls)
     if length > _LENGTH_MAX:
         raise useless(
@@ -93,8 +93,8 @@ few events may be very short.
 
 
 def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
-    """Raise ``ModelCallFailed`` if the text is a refusal, is too short for the events, or has more
-    estimated tokens than the events.
+    """Return the summary ``text``. Raises ``ModelCallFailed`` if it cannot replace the events,
+    because it is a refusal, is too short, or has more estimated tokens than the events.
     """
     if len(text) <= _REFUSAL_LENGTH_MAX and _REFUSAL.match(text):
         raise useless(reply, f"the model refused: {problem_of(text)}", "refused")
@@ -116,8 +116,8 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
 
 
 def read_json(reply: Reply, text: str, shape: type[T], what: str) -> T:
-    """Raise ``ModelCallFailed`` if the text is not JSON of the type ``shape``. ``what`` names the
-    text in the error.
+    """Return the value of a JSON text. Raises ``ModelCallFailed`` if the text is not JSON of the
+    type ``shape``. ``what`` names the text in the error.
     """
     try:
         return msgspec.json.decode(text, type=shape)
@@ -185,8 +185,8 @@ def sendable(value: Any) -> Any:
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """Return a reply without text if the response has no choice, or if its content has an unknown
-    format.
+    """Convert litellm's response into a ``Reply``. The reply has no text if the response has no
+    choice, or if its content has an unknown format.
     """
     message = response.choices[0].message if response.choices else {}
     content = message.get("content")

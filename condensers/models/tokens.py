@@ -52,7 +52,8 @@ class TokenCounter:
         self._last: dict[tuple[int, Dialect], _Counted] = {}
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
-        """Cost: the method counts only messages that it has not counted before.
+        """Return the number of tokens of a prompt. Cost: the method counts only messages that it
+        has not counted before.
 
         Raises ``TokensUnknown`` if the tokens cannot be counted, and never returns 0 instead.
         """
@@ -98,11 +99,12 @@ class TokenCounter:
             cache[key] = value
 
     def token_sums(self, view: View) -> tuple[int, ...]:
-        """If several events make a message, the last of these events gets the tokens of the
-        message. A call and its results count as a single message. So the last sum minus an earlier
-        sum is at least the number of tokens of the events in between. Raises ``TokensUnknown`` if
-        the tokens cannot be counted. Cost: a pass over all messages. Only the messages that are new
-        since the last View of the conversation are counted.
+        """Return the counts that ``AgentModel.token_sums`` describes. If several events make a
+        message, the last of these events gets the tokens of the message. A call and its results
+        count as a single message. So the last sum minus an earlier sum is at least the number of
+        tokens of the events in between. Raises ``TokensUnknown`` if the tokens cannot be counted.
+        Cost: a pass over all messages. Only the messages that are new since the last View of the
+        conversation are counted.
         """
         events = view.events
         dialect = _COUNTED_AS.get(view.dialect, view.dialect)

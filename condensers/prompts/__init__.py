@@ -20,7 +20,7 @@ _PARTED = "\n===\n"
 
 
 class Prompt(NamedTuple):
-    """The metadata of a condensation contains the name and the hash of its prompt."""
+    """A prompt file, with its name and its hash."""
 
     name: str
     text: str

@@ -65,8 +65,9 @@ def _quote(text: str) -> str:
 
 
 def truncate(text: str, limit: int | None, where: str = "") -> str:
-    """If the limit is None or negative, the whole text is returned. If the limit is too small for a
-    note on the missing part, the beginning of the text is returned without a note.
+    """Cut the middle out of a text with more than ``limit`` characters, and put a note in its
+    place. If the limit is None or negative, the whole text is returned. If the limit is too small
+    for the note, the beginning of the text is returned without a note.
     """
     if limit is None or limit < 0 or len(text) <= limit:
         return text
@@ -93,7 +94,9 @@ def arguments_of(call: Action) -> Mapping[str, Any]:
 
 
 def readable(value: Any) -> str:
-    """Text that is not a JSON object is returned unchanged."""
+    """Return a value as text that is easy to read. A text that is not a JSON object is returned
+    unchanged.
+    """
     if isinstance(value, str) and not value.lstrip().startswith("{"):
         return value
     return unescape(as_json(value))

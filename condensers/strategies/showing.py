@@ -138,9 +138,9 @@ def _describe_output(output: Observation, call: Event | None) -> str:
 
 
 def mask_events(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
-    """``masks`` maps the index of an event to the name of the masked field and the field's new
-    value. Calls that may have run, and their results, are never masked, because a model must read
-    them before it repeats a call.
+    """Return a step with the View in which events are masked. ``masks`` maps the index of an event
+    to the name of the masked field and the field's new value. Calls that may have run, and their
+    results, are never masked, because a model must read them before it repeats a call.
     """
     doubts = frozenset(in_doubt(view.events)) if masks else frozenset()
     condenser_type = condenser.type

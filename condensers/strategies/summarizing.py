@@ -41,8 +41,8 @@ pieces.
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """``shorter`` returns a shorter version of a text that is too long, or None if there is no
-    shorter version. A text that a model wrote has no shorter version.
+    """A summary of events. ``shorter`` returns a shorter version of a text that is too long, or
+    None if there is no shorter version. A text that a model wrote has no shorter version.
     """
 
     text: str
@@ -96,13 +96,13 @@ class SummarizingCondenser(RollingCondenser):
 
     @abstractmethod
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        """Raise ``ModelCallFailed`` if a model cannot write the summary. If a model writes the
-        summary, the call may take minutes.
+        """Return a summary of events. A model may need minutes. Raises ``ModelCallFailed`` if a
+        model cannot write the summary.
         """
 
     def summary(self, view: View, span: slice, max_event_length: int | None) -> Summary:
-        """Raise ``ModelCallFailed`` if a model cannot write the summary. If a model writes the
-        summary, the call may take minutes.
+        """Return a summary of the events in ``span``: see ``summarize``. The summary of too many
+        events for one call of a model is made in pieces.
         """
         return self._in_pieces(view[span], max_event_length)
 
@@ -154,9 +154,9 @@ class SummarizingCondenser(RollingCondenser):
     def _in_pieces(
         self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX
     ) -> Summary:
-        """If the events exceed the model's context, the model first summarizes the first half of
-        the events. The model then summarizes this summary together with the second half. A half
-        that is still too long is halved again.
+        """Summarize events. If they exceed the model's context, the model first summarizes the
+        first half of the events. The model then summarizes this summary together with the second
+        half. A half that is still too long is halved again.
         """
         try:
             return self.summarize(events, limit)
@@ -290,10 +290,11 @@ class SummarizingCondenser(RollingCondenser):
         over: Overrun | None,
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
-        """If the prompt exceeded a limit, the text is shortened until the prompt needs at most the
-        share ``_ROOM`` of the limit. If the text cannot be made that short, it may itself use the
-        share ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the prompt is
-        smaller than before the condensation.
+        """Return the text of the summary, shortened if necessary, and the tokens of the prompt with
+        this text. If the prompt exceeded a limit, the text is shortened until the prompt needs at
+        most the share ``_ROOM`` of the limit. If the text cannot be made that short, it may itself
+        use the share ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the
+        prompt is smaller than before the condensation.
         """
 
         def tokens_with(*texts: str) -> int | None:

@@ -228,7 +228,8 @@ class Attempt:
         return None if outcome is None else self.end(outcome)
 
     def begin(self) -> Recorded | None:
-        """If the arguments do not fit the tool, return an observation that says why.
+        """Record that the tool begins, unless its rule is ``safe``, and return None. If the
+        arguments do not fit the tool, record and return an observation that says why.
 
         Raises ``LeaseTaken`` if the lease is over, and ``InvalidArgument`` outside of
         ``history.lease()``.

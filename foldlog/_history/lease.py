@@ -222,7 +222,9 @@ def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]
 
 
 def ends_of_leases(store: Store) -> list[datetime]:
-    """Cost: the function reads all leases of the store."""
+    """Return the times at which the leases of the store end, the earliest first. Cost: the function
+    reads all leases of the store.
+    """
     ends = store.database.recorder.query(partial(_read_ends, store.database))
     return sorted(end for end in ends.values() if end is not None)
 
@@ -312,8 +314,9 @@ class LeaseBlock:
         self.leave()
 
     def attempt(self) -> float | None:
-        """If another worker has the lease, return the number of seconds after which to try again.
-        Raises ``LeaseTaken`` if another worker still has the lease after ``wait_s`` seconds.
+        """Try to take the lease. Return None if this worker has it now. If another worker has it,
+        return the number of seconds after which to try again. Raises ``LeaseTaken`` if another
+        worker still has the lease after ``wait_s`` seconds.
         """
         if self._renewing.ident is not None:
             raise InvalidArgument(
@@ -464,8 +467,8 @@ class LeaseBlock:
             pass
 
     def renew(self) -> bool:
-        """Return False if the lease was taken over, if the conversation was erased, or if the store
-        is closed.
+        """Renew the lease. Return False if it cannot be renewed any more, because the lease was
+        taken over, the conversation was erased, or the store is closed.
         """
         started = time.monotonic()
         try:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def append_once(history: History, idempotency_key: str, result: Any) -> tuple[Recorded, ...]:
-    """If another worker appended its result first, return the events of that worker."""
+    """Append a result under a key, and return its events. If another worker appended its result
+    first, return the events of that worker.
+    """
     append = history.append if _are_events(result) else history.append_reply
     try:
         return append(result, idempotency_key=idempotency_key)

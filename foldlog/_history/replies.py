@@ -168,8 +168,8 @@ def events_of_reply(
     meta: Mapping[str, Any] | None = None,
     timestamp: datetime | None = None,
 ) -> tuple[Event, ...]:
-    """Raise ``InvalidEvent`` for a message of the user or the system, and for a reply with neither
-    a text nor a call.
+    """Return the events of a model's reply. Raises ``InvalidEvent`` for a message of the user or
+    the system, and for a reply with neither a text nor a call.
     """
     if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
         raise InvalidArgument(

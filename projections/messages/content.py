@@ -249,7 +249,7 @@ def _image(part: Mapping[str, Any]) -> Part:
 
 
 class File(NamedTuple):
-    """If a field of a file is unknown, its value is an empty text."""
+    """A file in a message. The value of an unknown field is an empty text."""
 
     name: str
     media_type: str

@@ -158,7 +158,9 @@ def _is_context(event: Event) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """``digest`` covers all events with ids below ``stop``, except the events in ``shown``."""
+    """The last digest of a conversation. ``digest`` covers all events with ids below ``stop``,
+    except the events in ``shown``.
+    """
 
     digest: Digest
     stop: int = 0

@@ -148,9 +148,9 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 def covers(wide: str, narrow: str) -> bool:
     """Return whether a success of the command ``wide`` shows that an error of the command
-    ``narrow`` is repaired. It does if the commands are equal, if ``wide`` checks at least the same
-    files, or if ``narrow`` is a git command, such as a merge, that ``wide`` completes with a
-    commit.
+    ``narrow`` is repaired. This is true if the commands are equal, or if ``wide`` checks at least
+    the same files. It is also true if ``narrow`` is a git command, such as a merge, that ``wide``
+    completes with a commit.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True

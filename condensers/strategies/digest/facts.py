@@ -71,7 +71,7 @@ class Deed(NamedTuple):
 
 
 class CallOutcome(NamedTuple):
-    """``error`` is the line that names the error, and is empty without an error.
+    """How a call ended. ``error`` is the line that names the error, and is empty without an error.
 
     ``last`` is the last significant line of the output. ``listing`` is the whole output if it has
     few and short lines. ``link`` is a link to an issue, a comment or a similar page. ``commit`` is

@@ -114,8 +114,8 @@ number of names.
 
 
 class DigestLine(NamedTuple):
-    """``is_of_work`` is true if a later change of a file may make the line untrue. ``brief`` is a
-    shorter text, for use if ``text`` is too long.
+    """A line of a digest, and the id of its event. ``is_of_work`` is true if a later change of a
+    file may make the line untrue. ``brief`` is a shorter text, for use if ``text`` is too long.
     """
 
     text: str
@@ -125,7 +125,9 @@ class DigestLine(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """``deeds`` counts the changes of the file by kind, with the kind of the newest change last."""
+    """A file that the agent changed. ``deeds`` maps each kind of change to the number of such
+    changes, with the kind of the newest change last.
+    """
 
     deeds: Mapping[str, int]
     line: str
@@ -147,8 +149,8 @@ class NamePlace(NamedTuple):
 
 
 class OpenError(NamedTuple):
-    """``subject`` is the command or the file that failed. ``calls`` is the number of calls before
-    the error.
+    """An error that no later call repaired. ``subject`` is the command or the file that failed.
+    ``calls`` is the number of calls before the error.
     """
 
     text: str
@@ -209,7 +211,9 @@ class Digest:
         return cls().plus(events)
 
     def plus(self, events: Iterable[Event]) -> Digest:
-        """Cost: the method copies the lines of the digest, and makes a pass over ``events``."""
+        """Return the digest with further events. Cost: the method copies the lines of the digest,
+        and makes a pass over ``events``.
+        """
         digest = replace(
             self,
             lines={section: lines.copy() for section, lines in self.lines.items()},

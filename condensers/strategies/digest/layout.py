@@ -212,7 +212,9 @@ def _with_later_changes(line: DigestLine, files: dict[str, ChangedFile]) -> Dige
 
 
 def _error_line(error: OpenError, files: dict[str, ChangedFile]) -> DigestLine:
-    """Cost: the function searches all files that were changed after the error."""
+    """Return the line of an open error. The line also names the files in the error that were
+    changed since. Cost: the function searches all files that were changed after the error.
+    """
     newer = takewhile(lambda each: each[1].event_id > error.event_id, reversed(files.items()))
     words = f"{error.subject} {error.text}"
     changed = ", ".join(
