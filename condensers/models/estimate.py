@@ -50,7 +50,7 @@ estimated from four samples, which have ``_WHOLE`` characters in total.
 
 
 def estimate(text: str) -> int:
-    """Return the estimated number of tokens in a text. Cost: about 0.15 s for a million characters."""
+    """Return the estimated number of tokens in a text. Cost: 0.15 s for a million characters."""
     _, pieces = _PIECE.subn("", text)
     if not text.isascii():
         others = len(text.encode("utf-8", "replace")) - len(text.encode("ascii", "ignore"))

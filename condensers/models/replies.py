@@ -48,7 +48,7 @@ def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: An
 
 
 def check_reply(reply: Reply) -> Reply:
-    """Return the reply. Raises ``ModelCallFailed`` if it is too long, truncated, filtered or empty."""
+    """Return the reply. Raise ``ModelCallFailed`` if it is too long, cut off, filtered or empty."""
     length = len(reply.text or "") + sum(len(call.arguments) for call in reply.tool_calls)
     if length > _LENGTH_MAX:
         raise useless(
