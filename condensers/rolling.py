@@ -255,7 +255,7 @@ def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
     if keep_first + beside >= half:
         raise InvalidCondenser(
             f"keep_first ({keep_first}) must be less than half of max_size ({max_size})"
-            + (f" by more than {beside}, to leave room for the summary" if beside else "")
+            + (f" minus {beside}, which is the room for the summary" if beside else "")
         )
     if keep_first < 0:
         raise InvalidCondenser(f"keep_first ({keep_first}) cannot be negative")

@@ -290,7 +290,7 @@ class Maintenance:
         holds = holding(text)
         if holds(check_reason(reason, "receipt")) or holds(by or ""):
             raise InvalidArgument(
-                "the argument reason or by contains the text to redact, and the receipt would "
+                "the argument 'reason' or 'by' contains the text to redact, and the receipt would "
                 "store it; use other words"
             )
         if older_than is None:

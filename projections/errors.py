@@ -26,7 +26,7 @@ class NoSuchEvent(EventStoreError, ValueError):
     """
 
     def __init__(self, conversation: str, event_id: int, version: int) -> None:
-        there = f"its events are 0 to {version - 1}, and the summary of condensation c is -(c+2)"
+        there = f"its events are 0 to {version - 1}; the summary of condensation c has id -(c+2)"
         super().__init__(
             f"conversation {conversation!r} has no event {event_id}:"
             f" {there if version else 'it is empty'}"

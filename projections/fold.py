@@ -289,7 +289,7 @@ def _number_events(events: Iterable[Event], version: int) -> Sequence[Event]:
     if first != version or last != version + len(numbered) - 1:
         raise InvalidEvent(
             f"{count(len(numbered), 'event')} with ids {first} to {last} cannot follow version"
-            f" {version}; a View is folded over all events of a conversation, in order"
+            f" {version}; make a View from all events of a conversation, in order"
         )
     return numbered
 
@@ -297,8 +297,8 @@ def _number_events(events: Iterable[Event], version: int) -> Sequence[Event]:
 def _why_unknown(event: UnknownEvent) -> str:
     return (
         f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which"
-        " changes the View but is unknown to this version of foldlog; upgrade foldlog to read this"
-        " conversation from there on"
+        " changes the View but is unknown to this version of foldlog; upgrade foldlog to read the"
+        " conversation from this event on"
     )
 
 

@@ -263,7 +263,7 @@ def test_why_an_event_is_shown_or_not(work, event_id, fate, reason):
 
 @pytest.mark.parametrize("event_id", [10, -1, summary_id(0), summary_id(99)])
 def test_why_an_event_that_is_not_there(work, event_id):
-    with pytest.raises(NoSuchEvent, match=f"has no event {event_id}: its events are 0 to 9, and"):
+    with pytest.raises(NoSuchEvent, match=f"has no event {event_id}: its events are 0 to 9;"):
         work.why("c", event_id)
 
 
