@@ -8,12 +8,18 @@ and a handler appends the decision.
         case Condensation(action=action): ...     # appended; ask again for the new View
         case View() as view: ...                  # go on
 
-    base.py rolling.py selection.py    condensers; when to condense; which events may be forgotten
-    handler.py                         one step over a stored conversation, also under contention
-    unseen.py                          keeps the events that no model has seen
-    reports.py states.py               the reports of a step, and where they are stored
-    strategies/ models/ config/ prompts/    strategies, language models, configuration, prompts
-    errors.py tables.py                what can go wrong; tables of configurations
+    base.py        the interface of condensers
+    rolling.py     decides when a condensation is due
+    selection.py   finds the events that may be forgotten
+    handler.py     runs a step over a stored conversation, while others may append to it
+    unseen.py      keeps the events that no model has seen
+    reports.py     the reports of a step
+    states.py      the objects into which reports can be written
+    strategies/    the kinds of condensers
+    models/        language models
+    config/        configurations, and tables.py for their tables
+    prompts/       the texts of prompts
+    errors.py      the errors of condensers
 
 Importing this package is cheap. A module is imported when a program first uses one of its names.
 The first call of a model imports litellm.

@@ -2,13 +2,13 @@
 
 redact_events     redact events of one conversation, for ``History.redact``
 redact_matching   search a store for a text or for old events, and redact the events that are found
-Redacting         the steps of ``redact_matching``; between them, the command asks the user
+Redacting         the steps of ``redact_matching``, between which the command asks the user
 
 When an event is redacted, these events are redacted too:
 
 records   the other events of the same source record
 copies    events of companions that contain the same texts
-quotes    condensations whose summaries may quote the event, with ``with_summaries``
+quotes    only with ``with_summaries``: condensations whose summaries may quote the event
 """
 
 from __future__ import annotations

@@ -45,8 +45,9 @@ class Effect:
     ``key``       the name of the effect in all systems: 32 hexadecimal digits, which never change
     ``state``     ``intended``, ``begun``, ``done``, ``failed`` or ``unknown``
     ``attempts``  the number of times that the tool began
-    ``outcome``   the result of the tool, or the outcome that a person recorded; in the state
-                  ``unknown``, the text that the model got instead, or None
+    ``outcome``   the result of the tool, or the outcome that a person recorded. In the state
+                  ``unknown``, it is the text that the model got in place of a result. It is
+                  None if the call has neither
     """
 
     call: Action

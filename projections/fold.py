@@ -101,9 +101,9 @@ EMPTY = ViewState()
 class Folded(NamedTuple):
     """A state, and the condensations among the events that were folded into the state.
 
-    If a retraction returned to a version before the first folded event, ``older`` contains the
-    condensations at that version, and they replace the condensations before the fold. Otherwise
-    ``older`` is None.
+    ``older`` is None, unless a retraction returned to a version before the first folded event. In
+    this case, ``older`` contains the condensations at that version, which replace the condensations
+    before the fold.
     """
 
     state: ViewState

@@ -1,12 +1,14 @@
 """The language models that condensers and budgets use. An import of this package loads none of its
 modules.
 
-client       the one file that imports litellm, at the first call; llm_config is its configuration
-replies      ask a model, and check its reply
-failures     classify the errors of a call, and remove secrets from them
-deadline     a time limit for a call
-limits       find the context window of a model
-tokens, estimate    count or estimate the tokens of a View
-agents_model    the agent's model, for condensers that name no model; its tool that requests a
-                condensation
+client         calls models and counts tokens; the only file that imports litellm
+llm_config     the configuration of a model
+replies        asks a model, and checks its reply
+failures       classifies the errors of a call, and removes secrets from them
+deadline       a time limit for the calls of a step
+limits         finds the context window of a model
+tokens         counts the tokens of a View
+estimate       estimates the tokens of a View
+agents_model   the agent's model, for condensers that name no model; a tool with which the agent
+               requests a condensation
 """

@@ -1,14 +1,15 @@
 """The condensing strategies, with their types in a configuration. An import of this package loads
 none of its modules.
 
-showing            show everything (noop), or hide or mask events (recent_events, two masks);
-                   forget nothing
-clearing           show a line for an old tool result, and hide old thinking; forget nothing
-forgetting         forget without a summary: amortized_forgetting, llm_attention,
+showing            strategies that forget nothing: noop shows all events, recent_events hides
+                   events, observation_masking and browser_output mask events
+clearing           strategies that forget nothing: clear_tool_uses shows a line for an old tool
+                   result, clear_thinking hides old thinking
+forgetting         strategies that forget without a summary: amortized_forgetting, llm_attention,
                    conversation_window
-summarizing        the base of the strategies with a summary: digest, and in model_summaries llm
-                   and structured_summary
-digest/            a summary without a model: a fold over the forgotten events
-pipeline           several condensers in order
+summarizing        the base class of all strategies with a summary
+model_summaries    strategies with a summary by a model: llm, structured_summary
+digest/            the strategy digest: a summary without a model
+pipeline           the strategy pipeline: several condensers in order
 user_words         separates the user's words from the text that a runtime added
 """

@@ -80,8 +80,9 @@ _TIMES = ("start_timestamp", "end_timestamp")
 class _Stored(NamedTuple):
     """A session as it is stored at ``version``. ``about`` contains ``created``, the time when the
     session began. If some event is older than the event before it, ``about`` also contains
-    ``unordered``. An append that stores values of ``state`` or ``about`` again has the guard
-    ``unredacted``, which refuses the append if an event was redacted since the session was read.
+    ``unordered``. An append that stores values of ``state`` or ``about`` again passes the guard
+    ``unredacted``. The guard refuses the append if an event was redacted since the session was
+    read.
     """
 
     history: History

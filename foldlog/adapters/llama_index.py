@@ -54,9 +54,9 @@ class _Shown(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """The messages that ``get_messages`` returned last: the version of their View, the guard of an
-    append that repeats them, and a map from the first event id of each message to a hash of the
-    record that was returned.
+    """The messages that ``get_messages`` returned last. ``version`` is the version of their View,
+    and ``unredacted`` is the guard of an append that repeats them. ``hashes`` maps the first event
+    id of each message to a hash of the message's record.
     """
 
     version: int
