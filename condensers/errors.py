@@ -78,6 +78,6 @@ class ModelCallFailed(CondenserError):
 
 
 class TokensUnknown(CondenserError):
-    """The tokens of a View cannot be counted for this model. If the tokens cannot be counted, a
-    token budget estimates the tokens and reports the estimate.
+    """The tokens of a View cannot be counted for this model. A token budget then estimates the
+    tokens, and reports that it estimated them.
     """

@@ -44,7 +44,7 @@ def is_standing(report: Report) -> bool:
 def newest_rules(
     store: Store, conversation: str, version: int, since: int = 0
 ) -> tuple[int, list[Report]]:
-    """Find the newest annotation with rules that was appended before ``version``. Return its id and
+    """Find the newest annotation with rules among the events before ``version``. Return its id and
     its reports on rules.
 
     An annotation without reports counts too, because a handler appends it to end the earlier rules.

@@ -899,9 +899,10 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class RestoredDocument(Document, frozen=True, kw_only=True):
-    """The output of ``foldlog store restore``. ``kept`` is the former file. Events that were erased
-    or redacted after the backup exist again. The fields ``erased_since`` and ``redacted_since``
-    name the conversations of these events.
+    """The output of ``foldlog store restore``. ``kept`` is the new path of the file that the
+    restore replaced, or null if there was no file. Events that were erased or redacted after the
+    backup exist again. The fields ``erased_since`` and ``redacted_since`` name the conversations of
+    these events.
     """
 
     file: str
@@ -1381,10 +1382,10 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     sources do not mark errors. ``without_usage`` is the number of conversations without recorded
     tokens. ``unpriced`` are the models whose prices are unknown, and ``without_cost`` is the number
     of conversations that call such a model. For a single conversation, ``peak_prompt_tokens`` are
-    the tokens of the largest prompt, and ``peak_prompt_version`` is its version, or null before the
-    events of an import are made. ``max_input_tokens`` is the limit that the source or a
-    condensation recorded. If no limit is recorded, ``max_input_tokens`` is the context window of
-    the model ``window_of``.
+    the tokens of the largest prompt, and ``peak_prompt_version`` is the version of the View in this
+    prompt. This version is null before the events of an import are made. ``max_input_tokens`` is
+    the limit that the source or a condensation recorded. If no limit is recorded,
+    ``max_input_tokens`` is the context window of the model ``window_of``.
     """
 
     conversation: str | UnsetType = UNSET

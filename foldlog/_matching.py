@@ -339,7 +339,7 @@ def _texts(value: Any) -> Iterator[str]:
             texts_here = (str(item),) if type(item) in (int, float) else ()
         for text in texts_here:
             yield text
-            # A string of JSON may be JSON again.
+            # A JSON string may itself contain JSON.
             while "\\" in text and (plain := unescape(text)) != text:
                 yield (text := plain)
 

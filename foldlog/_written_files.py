@@ -62,7 +62,8 @@ def note_file(
     is_new = False
     with suppress(EventStoreError):
         is_new = name not in read_models(store)
-        # If the name is already noted, it names the old file until the new file replaces it.
+        # A name that is already noted stands for the old file until the new file replaces the old
+        # file.
         if is_new:
             confirm(store, name, position)
     is_written = False

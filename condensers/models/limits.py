@@ -50,8 +50,8 @@ def names_of(model: str) -> list[str]:
 
 
 def window_in(view: View) -> Window | None:
-    """Return the window of the model that wrote the newest reply, among the models in litellm's
-    table. Cost: the function reads the View backwards to this reply.
+    """Return the window of the model that wrote the newest reply. A reply is skipped if litellm's
+    table does not have its model. Cost: the function reads the View backwards to the reply.
     """
     models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
     windows = (window_of(model) for model in models if isinstance(model, str))

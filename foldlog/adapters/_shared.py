@@ -200,7 +200,7 @@ def effect_of(
     tool: str,
     arguments: Mapping[str, Any] | str,
 ) -> Iterator[None]:
-    """Set the current tool call for the time of a ``with`` block. ``foldlog.effect`` reads it."""
+    """Set the current tool call, which ``foldlog.effect`` reads, while a ``with`` block runs."""
     before = begin_effect(adapter, conversation, call_id, tool, arguments)
     try:
         yield

@@ -357,7 +357,7 @@ def _read_document(history: History, name: str, redacted: Any = None) -> Any:
 
 def _agent_state(history: History, agent_id: str) -> Any:
     """Return the state of an agent. The summary in the state is stored only in the condensation,
-    and read from there.
+    and is read from there.
     """
     manager = SlidingWindowConversationManager().get_state()
     state = _read_document(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
