@@ -25,6 +25,7 @@ from foldlog.eventstore import open_store
 from tests.postgres.servers import Server, new_primary
 
 CONVERSATIONS, EVENTS = 10**9, 10**12
+YEAR_S = 31_536_000
 YEARS = 3
 PEAK = 4
 """The rate in the busiest hour, divided by the average rate."""
@@ -157,9 +158,11 @@ def report(measured: Measured) -> None:
         f"{rate * PEAK / clusters:,.0f} for a cluster"
     )
     print(f"log: {rate * PEAK * measured.log / clusters / 1e6:,.1f} MB/s for a cluster at the peak")
+    # A position has 63 bits, and the number of its transaction is above the lowest 20. JavaScript
+    # can hold 53 bits exactly.
     print(
-        f"the 2^43 transaction numbers last {2**43 / (rate * PEAK / clusters) / 31_536_000:,.0f}"
-        f" years; positions exceed 2^53 after {2**33 / (rate / clusters) / 31_536_000:,.1f} years"
+        f"the 2^43 transaction numbers last {2**43 / (rate * PEAK / clusters) / YEAR_S:,.0f}"
+        f" years; positions exceed 2^53 after {2**33 / (rate / clusters) / YEAR_S:,.1f} years"
     )
     levels = depth(EVENTS / clusters, key)
     print(

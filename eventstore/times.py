@@ -10,7 +10,8 @@ from typing import Any, Final, NewType
 
 EventTime = NewType("EventTime", datetime)
 """The time of an event according to its source. Every reader can convert an ``EventTime`` to UTC
-and write it as ISO 8601. If the source names no time zone, the time has no zone.
+and write it as ISO 8601. A time from a source that names no time
+zone has no zone. It is stored in ``Origin.time``, not as the event's timestamp.
 """
 EPOCH: Final = EventTime(datetime(1970, 1, 1, tzinfo=UTC))
 _MINUTE = timedelta(minutes=1)

@@ -7,16 +7,24 @@ key 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Erased, Event, StoreRestored
 from foldlog.eventstore.log.row import PLAIN, checksum_seed, present, with_checksums
-from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Erasure, Row, row_of
 
 _PAGE = 1_000
 _ALL = 2**62
+
+
+def entries(reader: Reader, key: int) -> Iterator[Row]:
+    """Yield the entries for the conversation with this key, in their order."""
+    number = 0
+    while page := reader.rows(-key, number, _ALL, _PAGE):
+        yield from page
+        number = page[-1].id + 1
 
 
 def enter(
@@ -65,8 +73,8 @@ def _insert_row(
     transaction: Transaction, key: int, name: str, row: Row, *, is_first: bool = False
 ) -> None:
     number = 0
-    while not is_first and (earlier := transaction.rows(-key, number, _ALL, _PAGE)):
-        number = earlier[-1].id + 1
+    for entry in () if is_first else entries(transaction, key):
+        number = entry.id + 1
     transaction.insert(
         -key, with_checksums(checksum_seed(name), [row.counted(number, row.shown_before, 0)])
     )

@@ -16,6 +16,7 @@ from typing import Final
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import CorruptEvent, EventsNotMade
 from foldlog.eventstore.events import Detached, DocumentChanges, Event
+from foldlog.eventstore.log import ledger
 from foldlog.eventstore.log.database import Database, iter_pages, start_after
 from foldlog.eventstore.log.past import Segment, past_of, split_intervals
 from foldlog.eventstore.log.results import Border
@@ -25,7 +26,6 @@ from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row, counts, utf8
 
 _PAGE = 1_000
-_ALL = 2**62
 _FIRST_PAGE = 100
 """The number of rows of the first page. The first page is small, because many callers stop
 early.
@@ -119,10 +119,11 @@ class ReadTransaction:
         """
         state = self.state
         root = state.lineage[-1] if state.lineage else state
-        rows = RowCodec(root.id).decode_rows(self._reader.rows(-root.key, 0, _ALL, _PAGE))
-        entries = events_of(root.id, rows)
+        rows = RowCodec(root.id).decode_rows([*ledger.entries(self._reader, root.key)])
         detached = [
-            Border(entry.parent, entry.version) for entry in entries if isinstance(entry, Detached)
+            Border(entry.parent, entry.version)
+            for entry in events_of(root.id, rows)
+            if isinstance(entry, Detached)
         ]
         return (*detached, *self.lineage)
 

@@ -178,7 +178,9 @@ def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int
     for number in numbers:
         changed_blocks = (block for block in changed.values() if block.first <= number < block.stop)
         block = next(changed_blocks, None) or next(sources.own_blocks(source, number))
-        changed[block.first] = block.with_record(number, skeleton.left_of(block.record(number)))
+        changed[block.first] = block.with_record(
+            number, skeleton.without_texts(block.record(number))
+        )
     sources.put_blocks(source, changed.values())
     sources.put(source._replace(redacted=tuple(sorted({*source.redacted, *numbers}))))
 

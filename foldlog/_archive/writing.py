@@ -152,7 +152,7 @@ class SourceWriter:
             if number < skip:
                 self.skeleton.check(record, record_hash)  # A damaged line is not a record.
             elif record_hash in forbidden:
-                add_new(self.skeleton.left_of(record), record_hash)
+                add_new(self.skeleton.without_texts(record), record_hash)
             else:
                 add_new(record, record_hash)
             number += 1
@@ -171,7 +171,7 @@ class SourceWriter:
 
     def blank_records(self, block: Block, hashes: set[bytes]) -> Block:
         for number in block.numbers_of(hashes) if hashes else ():
-            block = block.with_record(number, self.skeleton.left_of(block.record(number)))
+            block = block.with_record(number, self.skeleton.without_texts(block.record(number)))
             self._redacted_numbers.append(number)
         return block
 
@@ -468,7 +468,7 @@ class SourceWriter:
         if self.options.is_secret is None or not self.options.is_secret(record):
             return record
         self.secret.add(record_hash)
-        return self.skeleton.left_of(record)
+        return self.skeleton.without_texts(record)
 
     def note(self, source: Source) -> None:
 

@@ -95,7 +95,7 @@ def _store_problems(
         )
     unfinished = store.database.recorder.query(lambda reader: reader.unfinished())
     if unfinished:
-        problem = f"{count(len(unfinished), 'operation')} was not completed"
+        problem = f"{count(len(unfinished), 'operation was', 'operations were')} not completed"
         yield AttentionDocument(problem=problem, command=command("store vacuum"))
     if store.database.bytes_pending:
         problem = "the files may still contain erased bytes"

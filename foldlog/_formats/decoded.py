@@ -115,7 +115,7 @@ class DecodedRecords:
         """Return an empty state, so that all records are decoded again when the source grows."""
         return b""
 
-    def left_of(self, record: bytes) -> bytes:
+    def without_texts(self, record: bytes) -> bytes:
         (value,) = values_of(iter((record,)))
         fields = dict_or_empty(value)
         rest = {

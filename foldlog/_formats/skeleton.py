@@ -274,7 +274,7 @@ class Skeleton(ABC):
     def encode(self) -> bytes:
         return _encode(replace(self.state, replies=self.replies.state()))
 
-    def left_of(self, record: bytes) -> bytes:
+    def without_texts(self, record: bytes) -> bytes:
         """Return what the store keeps of a record after a redaction: its skeleton without texts."""
         skeleton, _ = self._read(record)
         if skeleton is None:

@@ -109,18 +109,18 @@ class LinkedEntries:
                 if next_id is None or count == limit:
                     break
 
-    def place(self, conversation: str, version: int, entry_id: str) -> int | None:
+    def version_after(self, conversation: str, version: int, entry_id: str) -> int | None:
         """Return the version directly after an entry, or None if the conversation did not have the
         entry at ``version``.
         """
-        places = {
+        event_ids = {
             found.conversation: found.event_id
             for found in self._histories.find(entry_id, format=self.format)
         }
         name: str | None = conversation
-        while places and name is not None:
-            if places.get(name, version) < version:
-                return self.read(self._histories[name], places[name])[1]
+        while event_ids and name is not None:
+            if event_ids.get(name, version) < version:
+                return self.read(self._histories[name], event_ids[name])[1]
             row = self._histories.store.conversation(name)
             name = row.parent
             version = min(version, row.parent_version or 0)
@@ -133,12 +133,12 @@ class LinkedEntries:
         ``guard`` notes the conversations from which they are read. Raises ``LookupError`` if an
         entry is missing in the store.
         """
-        if self.place(conversation, version, entry_id) is not None:
+        if self.version_after(conversation, version, entry_id) is not None:
             return []
         chain = self.chain(entry_id, guard=guard)
-        for place in range(len(chain) - 1, -1, -1):
-            if self.place(conversation, version, chain[place]["entry_id"]) is not None:
-                return chain[place + 1 :]
+        for index in range(len(chain) - 1, -1, -1):
+            if self.version_after(conversation, version, chain[index]["entry_id"]) is not None:
+                return chain[index + 1 :]
         return chain
 
     def fork(self, entry_id: str, conversation: str) -> int:
@@ -259,7 +259,7 @@ class Moves:
             return
         version: int | None = 0
         if entry_id is not None:
-            version = self._added.get(entry_id) or self._entries.place(
+            version = self._added.get(entry_id) or self._entries.version_after(
                 self._conversation, self._stored, entry_id
             )
         if version is None:

@@ -135,9 +135,8 @@ class _Adapter:
         try:
             if self._attributes and history._generation.key is None and not history.version():
                 begin(self._sync, history.id, self._attributes)
-                if history._asked_at is None:
-                    history._asked_at = None
-                else:
+                if history._asked_at is not None:
+                    # The attributes are an event, and a model was asked with the View before it.
                     history._asked_at = history.version()
             return history, append(history)
         except ConversationErased:

@@ -69,7 +69,7 @@ class Scripted:
         self.asked_how.append(how)
         self.meanwhile()
         if isinstance(answer, ModelCallFailed):
-            # not those that it was given when it was raised before
+            # The error may be raised again. It then has reports of the step that raised it before.
             answer.reports = (answer.report,)
             raise answer
         return answer if isinstance(answer, Reply) else said(answer)

@@ -69,7 +69,7 @@ TENS = Weights(10, 1)
         (messages(11), TENS, [Reason.TOKENS], Requirement.HARD),
         (messages(10), TENS, [], None),  # as many as the limit is fine
         ([*messages(21), REQUEST], TENS, [*Reason], Requirement.HARD),
-        ([message()] * 21, Characters(unknown=True), [Reason.EVENTS], Requirement.SOFT),  # K3
+        ([message()] * 21, Characters(unknown=True), [Reason.EVENTS], Requirement.SOFT),
     ],
 )
 def test_why_and_how_much_a_condensation_is_needed(events, agent, reasons, requirement):
@@ -126,7 +126,7 @@ def test_a_summary_that_can_be_shortened_is_shortened_until_the_prompt_is_smalle
 
 
 def test_a_head_that_is_too_large_does_not_make_summaries_of_summaries_for_ever():
-    """K1: V1 condenses its own summary here, at every step, and the agent never acts."""
+    """OpenHands V1 condenses its own summary here, at every step, and the agent never acts."""
     condenser = llm("NEW", max_size=1000, keep_first=4, max_tokens=30)
     view = viewed(messages(6))
     outcomes = []

@@ -17,6 +17,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
+from foldlog.eventstore.log import ledger
 from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.verify import Published, verify
@@ -129,7 +130,10 @@ def origins(store, conversation):
         return [*map(tuple, read.origins())]
 
 
-def test_forks_copies_and_detached_forks_know_whose_events_they_have(family, open_recorder):
+def test_forks_copies_and_detached_forks_know_whose_events_they_have(
+    family, open_recorder, monkeypatch
+):
+    monkeypatch.setattr(ledger, "_PAGE", 1)
     both = [("c", 6), ("f", 7)]
     assert [origins(family, name) for name in "cfg"] == [[], both[:1], both]
     target = Store(open_recorder(), ENCRYPTS)

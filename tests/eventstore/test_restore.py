@@ -328,7 +328,7 @@ def look_after_a_kill(folder, step, monkeypatch):
 
 @pytest.mark.parametrize("step", [3, 4])
 def test_a_killed_restore_leaves_a_store_that_opens(tmp_path, monkeypatch, step):
-    """In between the file has two names, and what opens it takes the other steps."""
+    """After these steps the file has two names. The next program that opens it finishes."""
     assert look_after_a_kill(tmp_path, step, monkeypatch) == ["in the backup"]
 
 

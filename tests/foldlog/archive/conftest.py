@@ -16,7 +16,9 @@ FORMS = {
     "postgresql-encrypted": ("postgresql", KEYS),
 }
 BRIEF = {"test_sources": ("memory", "postgresql-encrypted"), "test_stores": (*FORMS,)}
-"""The forms that are not long: of other files, one in memory."""
+"""By test file, the forms whose tests are not long. In all other files, only the tests with a store
+in memory are not long.
+"""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

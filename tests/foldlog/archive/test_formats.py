@@ -48,7 +48,7 @@ def test_what_stays_of_a_redacted_record_has_no_words(format):
     chosen = format_named(format)
     skeleton = DecodedRecords(chosen) if chosen.skeleton is None else chosen.skeleton()
     for line in lines_of(format):
-        remainder = json.loads(skeleton.left_of(line.strip()))
+        remainder = json.loads(skeleton.without_texts(line.strip()))
         words = {text for text in texts_in([remainder], _WORDS_MIN) if " " in text.strip()}
         assert words <= {FAILED_HEADER}  # by which alone Codex says that a call failed
 
@@ -58,7 +58,7 @@ def test_what_stays_of_any_record_can_be_read_before_the_others(format):
     rules, lines = format_named(format), lines_of(format)
     for number, record in enumerate(lines):
         counted = DecodedRecords(rules)
-        remainder = counted.left_of(record.strip())
+        remainder = counted.without_texts(record.strip())
         for place, line in enumerate(lines):
             counted.take(json.loads(remainder if place == number else line))
         assert set(json.loads(remainder)) <= set(json.loads(record))

@@ -35,6 +35,7 @@ def opened(folder, text, name=".aider.chat.history.md", store=None):
     ],
 )
 def test_whatever_stands_in_a_session_the_records_are_its_text(tmp_path, text, kinds):
+    """``kinds`` has a letter for each record: start, tool output, user, agent."""
     (history,) = opened(tmp_path, text)
     assert history.findings == []
     assert "".join(map(_markdown, history.records)) == text

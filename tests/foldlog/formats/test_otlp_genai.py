@@ -1,6 +1,4 @@
-"""Spans of models as histories: what was sent is read once, and what a later span no longer sends
-is taken back.
-"""
+"""Exports of Langfuse and Phoenix are read as spans of the format ``otlp-genai``."""
 
 import json
 
