@@ -407,7 +407,7 @@ def record_overtaken(
     try:
         block.check_held(_RECORDED)
     except LeaseTaken:
-        if idempotency_key is not None and _was_recorded(history, idempotency_key, content):
+        if find_outcome(history, idempotency_key, call_id, content, is_error) is not None:
             raise
         traces, keys = read_traces(history)
         name = call_id.id if isinstance(call_id, Action) else call_id
@@ -425,16 +425,37 @@ def record_overtaken(
                 raise
 
 
-def _was_recorded(history: History, idempotency_key: str, content: Any) -> bool:
+def find_outcome(
+    history: History,
+    idempotency_key: str | None,
+    call_id: str | Action,
+    content: Any,
+    is_error: bool,
+) -> Recorded | None:
+    """Return the outcome that was recorded under the key, or None if the key was never used. Raises
+    ``IdempotencyConflict`` if the key belongs to another outcome, or to the outcome of another
+    call.
+    """
     # An outcome is an observation or a late outcome, so the store cannot compare the events.
-    for recorded in history.recorded(idempotency_key):
+    for recorded in () if idempotency_key is None else history.recorded(idempotency_key):
         event: Any = recorded.event
         late = effect_fields(event.meta) if isinstance(event, Message) else {}
         outcome = late.get("outcome", getattr(event, "content", None))
-        if has_content(event) and as_json(outcome) != as_json(content):
-            raise IdempotencyConflict(history.id, idempotency_key, event.id)
-        return True
-    return False
+        failed = late.get("is_error", getattr(event, "is_error", None))
+        is_equal = (as_json(outcome), failed) == (as_json(content), is_error)
+        if not _is_of_call(history, event, call_id) or (has_content(event) and not is_equal):
+            raise IdempotencyConflict(history.id, str(idempotency_key), event.id)
+        return recorded
+    return None
+
+
+def _is_of_call(history: History, outcome: Event, call_id: str | Action) -> bool:
+    if isinstance(call_id, Action):
+        return outcome.cause == call_id.id
+    if outcome.cause is None:
+        return getattr(outcome, "call_id", None) == call_id
+    (call,) = history.events(outcome.cause, outcome.cause + 1)
+    return isinstance(call, Action) and call.call_id == call_id
 
 
 def settle(

@@ -32,6 +32,7 @@ from foldlog.eventstore import (
     Documents,
     Event,
     EventStoreError,
+    IdempotencyConflict,
     InvalidArgument,
     InvalidEvent,
     Observation,
@@ -738,11 +739,18 @@ class History:
             return self._append_result(
                 call_id, content, is_error, extras, idempotency_key, self._generation
             )
-        except EventStoreError:  # Another worker may have the lease, and may have closed the call.
-            from foldlog._history.effects import record_overtaken
+        except EventStoreError as error:
+            # Another worker may have the lease, and may have closed the call.
+            from foldlog._history.effects import find_outcome, record_overtaken
 
             record_overtaken(self, call_id, content, is_error, extras, idempotency_key)
-            raise
+            if not isinstance(error, IdempotencyConflict):
+                raise
+            # The outcome may have been recorded after the lease was lost.
+            outcome = find_outcome(self, idempotency_key, call_id, content, is_error)
+            if outcome is None:
+                raise
+            return outcome
 
     def _append_result(
         self,

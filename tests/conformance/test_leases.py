@@ -154,8 +154,10 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
                 LeaseTaken, match=r"'still' has ended.*; the outcome was still recorded"
             ):
                 still.append_tool_result("k", "late", **again)
-        with pytest.raises(IdempotencyConflict):
-            still.append_tool_result("k", "later", **again)
+        for call_id, outcome in (("k", "later"), ("another call", "late")):
+            with pytest.raises(IdempotencyConflict):
+                still.append_tool_result(call_id, outcome, **again)
+        assert other.append_tool_result("k", "late", **again).event.id == version + 1
         assert still.version() == version + 2
         (late,) = still.tail(1)
         assert late.content.endswith("ended: late")
