@@ -138,7 +138,8 @@ class Import:
         return bool(self._places(self._place(path)))
 
     def is_here(self, path: Path) -> bool:
-        return _is_as_it_was(state_of(path), self._places(self._place(path)))
+        place = self._place(path)
+        return self._is_as_it_was(state_of(path), place, self._places(place))
 
     def nothing(self) -> NotAHistory:
         path = self._paths[0] if self._paths else Path()
@@ -213,7 +214,7 @@ class Import:
         state = state_of(path)
         self._looked_up[place] = places
         self._states[path] = state
-        if not self._reads_all and _is_as_it_was(state, places):
+        if not self._reads_all and self._is_as_it_was(state, place, places):
             return Unchanged(path)
         if self._place_options[0] != AUTO:
             return None
@@ -222,6 +223,11 @@ class Import:
             return None
         name, _ = Names(root, path).of({})
         return FoundHistory(name, format, path, JsonLines(path))
+
+    def _is_as_it_was(self, state: bytes, place: bytes, places: list[Place]) -> bool:
+        # If a history of the file was erased, its import is refused, or brings it back.
+        is_same = bool(state and places and places[-1].state == state)
+        return is_same and not self._query(partial(Sources.is_refused, fingerprint=place))
 
     def _recorded_format(self, path: Path, places: list[Place]) -> Format | None:
         # If the file still begins with the imported lines, use the format of their import. The new
@@ -254,6 +260,8 @@ class Import:
             imported = [outcome for outcome in outcomes if isinstance(outcome, Imported)]
             is_whole = self._only is None and len(imported) == len(outcomes)
             state = self._states.get(path, b"") if is_whole else b""
+            if is_whole:
+                sources.allow(self._place(path))
             for name, _, records, *_ in imported:
                 row = self._store.database.find(transaction, name, pending=True)
                 if row is not None:
@@ -338,10 +346,6 @@ class Import:
             return f"{self._options.prefix}{recorded_name}" if recorded_name else name
 
         return name_source
-
-
-def _is_as_it_was(state: bytes, places: list[Place]) -> bool:
-    return bool(state and places and places[-1].state == state)
 
 
 __all__ = ["Failed", "Import", "Imported"]

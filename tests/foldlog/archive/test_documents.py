@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from foldlog._archive import importing
-from foldlog._archive.importing import Import, Imported
+from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.refreshing import import_again
 from foldlog._formats.files import frames
 from foldlog._formats.files.documents import array_in, document_in, document_of
@@ -221,7 +221,9 @@ def test_a_history_is_known_by_its_name_wherever_it_stands_in_its_file(
     assert added("cab") == [("kite:c", 2), ("kite:a", 0), ("kite:b", 0)]
     assert added("bc") == [("kite:b", 0), ("kite:c", 0)]
     assert {outcome[:2] for outcome in Import(store, [path])} == {*added("bc")}
-    Histories(store).erase("kite:c", reason="asked for")
+    for again, last in ((True, Imported), (False, Failed)):
+        Histories(store).erase("kite:c", reason="asked for")
+        assert [type(each) for each in Import(store, [path], again=again)] == [Imported, last]
     assert added("dca") == [("kite:d", 2), ("kite:a", 0)]
     # two histories with one name, and odd names
     odd = ["e1", "e2", ":", "@", "\ud800", "#"]
