@@ -419,8 +419,8 @@ class Condenser:
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         """Return the token counts of ``view`` if its prompt exceeds this condenser's token limit.
-        Returns None if the prompt is within the limit. The default condenser has no token limit and
-        returns None.
+        Returns None if the prompt is within the limit. This method returns None; a condenser with
+        a token limit overrides it.
         """
         return None
 

@@ -188,8 +188,8 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the ids of calls with an unknown outcome, and the ids of their results. Leave out the
-    calls whose outcome a message among ``events`` reports.
+    """Yield the ids of calls with an unknown outcome, and the ids of their results. Leave out a
+    call if a message in ``events`` reports how the call ended.
     """
     settled = {
         effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)

@@ -4,8 +4,10 @@ strategies to the registry. A configuration is a pydantic model of the parameter
 A package adds its strategy by calling ``register_config``, or with an entry point:
 
     [project.entry-points."foldlog.condensers"]
-    every_other = "mypackage:register"      # the type's name; a function without arguments that
-                                            calls register_config
+    every_other = "mypackage:register"
+
+``every_other`` is the type's name. ``register`` is a function without arguments, which calls
+``register_config``.
 """
 
 from __future__ import annotations

@@ -121,9 +121,9 @@ def change_of_documents(
     attributes: Mapping[str, Any] | None = None,
 ) -> tuple[DocumentChanges | None, NothingRedacted]:
     """Return the event that sets documents and attributes, or None if the conversation already has
-    them. Append the event with the returned guard. The event repeats the present attributes. If one
-    of them was redacted in the meantime, the guard refuses the append, which would bring back the
-    redacted attribute.
+    them. Also return a guard, which the caller passes to the append. The event repeats the present
+    attributes. If one of them was redacted in the meantime, the guard refuses the append, because
+    the append would bring back the redacted attribute.
     """
     database = store.database
 

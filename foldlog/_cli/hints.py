@@ -59,8 +59,8 @@ def make_folder_of(db: str) -> None:
 
 
 def use_store(db: str | None) -> str | None:
-    """Set the store that later messages name in their commands, and return ``db``. ``db`` is None
-    if no store is known.
+    """Remember the store, so that commands in later hints name it. Return ``db``. It is None if no
+    store is known.
     """
     global _store
     _store = db

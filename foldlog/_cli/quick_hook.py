@@ -76,8 +76,8 @@ def answer(options: Sequence[str]) -> None:
 
 
 def impatient(url: str) -> str:
-    """Limit the wait for other writers to 5 s in the URL of a store, because a program stops a slow
-    hook. A URL that already sets a limit stays unchanged.
+    """Return the URL of a store with the option to wait at most 5 s for other writers, because a
+    coding agent kills a slow hook. A URL that already has this option stays unchanged.
     """
     if "patience_s=" in url or url.startswith("memory:"):
         return url

@@ -239,7 +239,7 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
 
 
 def _known(content: Any) -> Any:
-    """Convert the parts with files that Cline 4 writes into texts, and leave out empty texts."""
+    """Cline 4 writes parts with files. Convert such parts into texts, and leave out empty texts."""
     if type(content) is list:
         return [part for block in content if (part := _part(block)) is not None]
     return content

@@ -38,7 +38,9 @@ class ExportNotes:
         """The replies whose usage was counted. The events of a reply repeat its usage."""
 
     def leave_out(self, event: Event, *, hidden: bool = False) -> None:
-        """Count an event without a record. ``hidden`` is true if no model saw the event."""
+        """Count an event for which the export has no record. ``hidden`` is true if no model saw the
+        event.
+        """
         changed: Mapping[str, Any] = event.changed if isinstance(event, DocumentChanges) else {}
         if IMPORTED in changed:
             self._lost["total of tokens and cost"] = 1

@@ -210,7 +210,7 @@ class Format:
     ``skeleton``      the fields of a record for lists and figures. A redaction does not delete the
                       skeleton of a record. If ``skeleton`` is None, the events of ``decoder`` are
                       counted.
-    ``conversation``  the name of the conversation in the first records, or None.
+    ``conversation``  the name of the conversation, if the first records have it, or None.
     ``where``         the folder (``cwd``), the ``branch`` and the ``model`` in a record. If the
                       format has a skeleton, the skeleton reads these fields.
     ``marks_errors``  whether the format's program marks failed calls in its records.

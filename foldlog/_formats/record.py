@@ -248,8 +248,8 @@ def _counts_by_our_names(
     counts: Any, named: Mapping[str, str | Sequence[str]]
 ) -> dict[str, float | None]:
     """Return a dict from foldlog's name of a count to its value. If a name has several counts in
-    the source, they are added up, unless the total in the source shows that the first count
-    includes the others.
+    the source, they are added up. But if the source also has a total, and the total shows that the
+    first count includes the others, only the first count is used.
     """
     sums = dict[str, float | None]()
     firsts = dict[str, float | None]()

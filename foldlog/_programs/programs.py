@@ -32,7 +32,7 @@ class Target(NamedTuple):
 class Program(NamedTuple):
     """A coding agent.
 
-    format    the format of its transcripts, which also names the folders that contain them
+    format    the format of its transcripts. The format has the names of the transcripts' folders
     files     a pattern for the file names of its transcripts
     home      the folder that exists if the program is installed
     targets   the files that ``foldlog setup`` writes

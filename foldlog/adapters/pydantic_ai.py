@@ -357,7 +357,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         entries: list[ConversationEntry],
     ) -> NothingRedactedInAny:
         """Return the guard of an append that begins a branch with ``entries``. Raises
-        ``ConversationConflict`` if one of the entries still has redacted text.
+        ``ConversationConflict`` if one of the entries has a text that was redacted in the store.
         """
         guard = NothingRedactedInAny()
         guard.reads(history)

@@ -99,8 +99,8 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
 
 
 class Standing(NamedTuple):
-    """A place of a summary: its number, and the id of the event before it. If the summary is the
-    first item of the View, the id is -1.
+    """The place of a summary in the View: the number of the summary, and the id of the event before
+    the summary. If the summary is the first item of the View, the id is -1.
     """
 
     summary: int

@@ -79,9 +79,9 @@ class EventFiles:
     def catch_up(self) -> None:
         """Read the events that were appended since the last call.
 
-        A conversation that was erased before this object first read it has no events. The SDK reads
-        its files one by one, so the log is read only if some program has committed to the store
-        since the last call.
+        A conversation that was erased before this object first read it has no events. The SDK calls
+        this method for each file, so the method reads the log only if some program has committed to
+        the store since the last call.
         """
         moment = self._history._store.database.data_version()
         if moment == self._moment:
