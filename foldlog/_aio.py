@@ -474,6 +474,7 @@ class _AsyncLeaseBlock:
         try:
             while (pause_s := await self._pool.run(self._block.attempt, finish=True)) is not None:
                 await pause(pause_s)
+            await self._pool.run(self._block.close_redacted_calls, finish=True)
         except BaseException:
             await self.__aexit__()
             raise

@@ -270,8 +270,8 @@ def block_of(history: object) -> LeaseBlock | None:
 
 
 class LeaseBlock:
-    """A block of ``History.lease``. Call ``attempt`` until it takes the lease, and call ``leave``
-    at the end of the block.
+    """A block of ``History.lease``. Call ``attempt`` until it takes the lease, then
+    ``close_redacted_calls``, and call ``leave`` at the end of the block.
     """
 
     def __init__(self, history: _Driven, ttl_s: float, wait_s: float, worker: str | None) -> None:
@@ -305,6 +305,7 @@ class LeaseBlock:
         try:
             while (pause_s := self.attempt()) is not None:
                 time.sleep(pause_s)
+            self.close_redacted_calls()
         except BaseException:
             self.leave()
             raise
@@ -339,7 +340,6 @@ class LeaseBlock:
         if other is None:
             self._begin(started)
             self._report_takeover()
-            self._history._close_redacted_calls()
             return None
         self._may_have_it = False
         if self._seen[0] != other:
@@ -353,6 +353,9 @@ class LeaseBlock:
             raise LeaseTaken(self._id, "a worker drives it", other, remedy)
         self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
         return min(self._pause_s, remaining_s)
+
+    def close_redacted_calls(self) -> None:
+        self._history._close_redacted_calls()
 
     def _report_takeover(self) -> None:
         if self._former is None:

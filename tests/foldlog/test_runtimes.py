@@ -59,7 +59,7 @@ def states(histories):
 def test_a_marked_tool_hides_its_key_and_is_called_by_runtimes_alone():
     pay = tool([])
     assert (str(inspect.signature(pay)), pay.__name__, [*pay.__annotations__]) == (
-        "(to: 'str') -> 'str'",
+        "(to: str) -> str",
         "pay",
         ["to", "return"],
     )
