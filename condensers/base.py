@@ -144,7 +144,9 @@ class Reply:
     def __post_init__(self) -> None:
         # A server may return any figure. An event holds only finite numbers, so an odd figure
         # counts as unknown.
-        counts = {name: count_of(value) for name, value in self.usage.items()}
+        usage: object = self.usage
+        values = usage if isinstance(usage, Mapping) else {}
+        counts = {name: count_of(value) for name, value in values.items()}
         attempts = count_of(self.attempts)
         figures = {
             "usage": {name: count for name, count in counts.items() if count is not None},

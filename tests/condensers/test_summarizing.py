@@ -268,9 +268,10 @@ def test_a_reply_that_cannot_stand_for_the_events_costs_no_memory(reply, problem
 
 @pytest.mark.parametrize("odd", [math.inf, math.nan, -1, "many"])
 def test_an_odd_figure_of_a_reply_is_unknown(odd):
-    reply = said("of w1", usage={"total_tokens": odd}, cost=odd, latency_s=odd, attempts=odd)
-    (report,) = reports_of(llm(reply, max_size=10).step(viewed(messages(11))).result.action)
-    assert report["metrics"] == {"usage": {}, "cost": None, "latency_s": None, "attempts": 1}
+    for usage in (odd, {"total_tokens": odd}):
+        reply = said("of w1", usage=usage, cost=odd, latency_s=odd, attempts=odd)
+        (report,) = reports_of(llm(reply, max_size=10).step(viewed(messages(11))).result.action)
+        assert report["metrics"] == {"usage": {}, "cost": None, "latency_s": None, "attempts": 1}
 
 
 @pytest.mark.parametrize(
