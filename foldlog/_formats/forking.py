@@ -8,7 +8,6 @@ from typing import Any
 
 from foldlog._formats.places import place_of
 from foldlog._formats.record import FINDINGS_MAX, INCOMPLETE, UNREAD
-from foldlog._words.gist import count
 from foldlog.eventstore import (
     ATTRIBUTES,
     Action,
@@ -22,7 +21,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.inside import NothingRedacted, is_structural, newest_value
+from foldlog.eventstore.inside import NothingRedacted, count, is_structural, newest_value
 from foldlog.projections import Views
 from foldlog.projections.units import WaitingCalls
 

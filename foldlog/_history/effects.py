@@ -105,7 +105,10 @@ def run(
     reason: str,
 ) -> Recorded:
     if inspect.iscoroutinefunction(tool) or inspect.iscoroutinefunction(rule.check):
-        raise TypeError(f"{tool!r} or its check is async; run it with the history of foldlog.aio")
+        raise TypeError(
+            f"{tool!r} or its check is async; open the store with foldlog.aio.open, and await"
+            " history.run(…)"
+        )
     with alone(history, call):
         attempt = Attempt(history, call, tool, rule, by, reason)
         recorded = attempt.ended_before()

@@ -31,7 +31,6 @@ from openhands.sdk.tool import Observation as ToolObservation, ToolExecutor
 from pydantic import Field, field_validator
 
 from foldlog import History
-from foldlog._words.gist import count
 from foldlog.adapters._records.openhands_files import (
     EventFiles,
     is_below,
@@ -67,6 +66,7 @@ from foldlog.eventstore import (
     Message,
     Observation,
 )
+from foldlog.eventstore.inside import count
 from foldlog.formats import decode
 from foldlog.projections import View
 from foldlog.runtimes import REDACTED, blocks_of, json_text, values_in

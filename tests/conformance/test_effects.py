@@ -328,7 +328,7 @@ def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history):
             history.run(call, bank.pay, repeat="often")
         with pytest.raises(TypeError, match="needs a call"):
             history.run("call-0", bank.pay)
-        with pytest.raises(TypeError, match="yields"):
+        with pytest.raises(TypeError, match="is a generator"):
             history.run(call, streamed)
         history.run(call, bank.pay)
         with pytest.raises(InvalidEvent, match="already has a result"):

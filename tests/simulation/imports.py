@@ -89,7 +89,9 @@ class ImportSteps(Runner):
         if isinstance(outcome, Failed):
             refusals = {"VersionConflict": self.interleaved, "StoreUnavailable": self.fault}
             error = name_of(outcome.error)
-            if not refusals.get(error, site.erased_words or site.unfinished):
+            has_erased = any(row.erased_at for row in process.store.iter_conversations())
+            may_be_refused = has_erased or site.erased_words or site.unfinished
+            if not refusals.get(error, may_be_refused):
                 raise Finding("import: error", f"{path.name}: {outcome}")
         elif not self.interleaved:
             events = site.model.get(outcome.conversation).events
