@@ -272,10 +272,11 @@ class SourceImport(SourceWriter):
         if shared_count == source.records:
             self._read_again()
             return self._append_rest(source, shared_count)
-        # A file at a new path may be a different continuation of the conversation, so it becomes a
-        # fork.
+        # A file at a new path that has no more records than the stored source may be a different
+        # continuation of the conversation, so it becomes a fork.
+        goes_on = place is not None or total > source.records
         if (
-            place is not None
+            goes_on
             and isinstance(reading, WholeReading)
             and self._is_provisional(source, shared_count)
         ):

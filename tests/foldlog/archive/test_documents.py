@@ -240,14 +240,12 @@ def test_a_history_is_known_by_its_name_wherever_it_stands_in_its_file(
     ]
 
 
-@pytest.mark.parametrize("later", ["b", "bc"])
-def test_a_second_file_of_a_conversation_replaces_no_record_of_the_first(later, tmp_path, store):
-    for name in ("a", later):
-        said = [{"role": "user", "content": text} for text in name]
-        run = {"session_id": "kite", "messages": [ASKED, *said]}
+def test_a_second_file_of_a_conversation_replaces_no_record_of_the_first(tmp_path, store):
+    for name in "ab":
+        run = {"session_id": "kite", "messages": [ASKED, {"role": "user", "content": name}]}
         write(tmp_path / f"{name}.json", run, {})
     added = [outcome[:2] for outcome in Import(store, [tmp_path])]
-    assert added == [("kite", 2), ("kite@1", len(later))]
+    assert added == [("kite", 2), ("kite@1", 1)]
 
 
 def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path, store):
