@@ -134,7 +134,7 @@ def test_the_help_explains_the_chart_and_the_summaries(sized, report):
     sized.press("?")
     text = sized.text("dialog")
     assert count_in_sight(sized, "dialog h2") == count_in_sight(sized, "dialog button") == 1
-    for words in ("where a summary took its place", "the dashed line of the limit"):
+    for words in ("while a summary replaces the event", "the dashed line of the limit"):
         assert words in text
 
 

@@ -311,10 +311,10 @@ def test_a_search_counts_what_is_sent_at_the_version_that_is_open(page, report):
     find(page, "30")
     sent = f"{V}.hits.filter((one) => {V}.history.state(one.id, {V}.version) === 'sent').length"
     before = page.text(".knew .soft")
-    assert f"In the whole history; {page.ask(sent)} sent at version 150" in before
+    assert f"At version 150, the model is sent {page.ask(sent)} of the hits" in before
     page.run(f"{V}.go(20)")
     assert page.text(".knew .soft") != before
-    assert f"; {page.ask(sent)} sent at version 20" in page.text(".knew .soft")
+    assert f"At version 20, the model is sent {page.ask(sent)} of" in page.text(".knew .soft")
     page.run("document.querySelector('[aria-label=\"Now, the newest version (End)\"]').click()")
     assert page.ask(f"{V}.version === {V}.history.version")
 
