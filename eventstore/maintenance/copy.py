@@ -611,12 +611,13 @@ class CopyWriter(StagedWriter):
         without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
         start, stop = rows[0].id, rows[-1].id + 1
 
+        def makes_a_row(_number: int, events: tuple[int, int]) -> bool:
+            first, count = events
+            return first < stop and start < first + count
+
         def work(writing: WriteTransaction) -> None:
             if self._is_published:
-                self._records.check(
-                    writing.transaction,
-                    lambda _, events: events[0] < stop and start < sum(events),
-                )
+                self._records.check(writing.transaction, makes_a_row)
             writing.insert(rows)
             note_made(writing, made, stop)
             for row in rows if keys else ():

@@ -182,13 +182,16 @@ def copy_source(
         return 0
     original, redacted, parent, family, places = stored
     existing = target.recorder.query(partial(_source_in_target, target, conversation))
-    hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
-    shared = _parent_in_target(target, original, parent, hashes, redacted, existing)
+    if existing is None:
+        shared = _parent_in_target(source, target, original, parent, redacted)
+    else:
+        shared = existing.parent
     is_alone = original.parent is not None and shared is None
     if is_alone:
         original = original._replace(redacted=tuple(sorted(redacted)))
     if _has_all(existing, original):
         return 0
+    hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
     if _is_ahead(target, existing, original, hashes, conversation):
         return 0
     made = {
@@ -270,21 +273,15 @@ def _read_original(
 
 
 def _parent_in_target(
-    target: Database,
-    original: Source,
-    parent: str,
-    hashes: bytes,
-    redacted: set[int],
-    existing: Source | None,
+    source: Database, target: Database, original: Source, parent: str, redacted: set[int]
 ) -> int | None:
-    if existing is not None:
-        return existing.parent
     parent_key = target.recorder.query(partial(_key_of, target, parent))
     if parent_key is None:
         return None
     # The conversation with the parent's name in the target may have other records, fewer records,
     # or fewer redactions.
     parent_hashes, parent_redacted = target.recorder.query(partial(_hashes_of, target, parent_key))
+    hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
     size = original.from_record * HASH_BYTES
     missing = redacted.difference(parent_redacted, range(original.from_record, original.records))
     return parent_key if hashes[:size] == parent_hashes[:size] and not missing else None
