@@ -71,8 +71,16 @@ class RollingCondenser(Condenser, ABC):
         return bool(self.reasons(view, agent_llm))
 
     @property
-    def _has_own_rule(self) -> bool:
+    def _has_should_condense(self) -> bool:
         return type(self).should_condense is not RollingCondenser.should_condense
+
+    @property
+    def _has_own_rule(self) -> bool:
+        requirement = type(self).condensation_requirement
+        return (
+            self._has_should_condense
+            or requirement is not RollingCondenser.condensation_requirement
+        )
 
     @model_is_optional
     def condensation_requirement(
@@ -80,8 +88,14 @@ class RollingCondenser(Condenser, ABC):
     ) -> Requirement | None:
         """Return how urgent a condensation is now. Return None if no condensation is due."""
         due = self.reasons(view, agent_llm)
-        if not (self.should_condense(view, agent_llm) if self._has_own_rule else due):
+        if not (self.should_condense(view, agent_llm) if self._has_should_condense else due):
             return None
+        return self.urgency(view, due, agent_llm)
+
+    def urgency(
+        self, view: View, due: Set[Reason], agent_llm: AgentModel | None = None
+    ) -> Requirement:
+        """Return how urgent a condensation is that is due for the reasons ``due``."""
         if due & {Reason.REQUEST, Reason.TOKENS}:
             return Requirement.HARD
         return Requirement.SOFT
@@ -124,7 +138,7 @@ class RollingCondenser(Condenser, ABC):
         if not isinstance(condensation, Condensation):
             # ``stepped`` raises ``TypeError`` for a result that is not a condensation.
             return condensation
-        if self._has_own_rule:
+        if self._has_should_condense:
             action = self._forgetting_summaries(view, condensation.action)
         else:
             action = condensation.action

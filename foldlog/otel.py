@@ -38,7 +38,7 @@ except ImportError as error:
 
 __all__ = ["instrument", "uninstrument"]
 
-_REASONS = {"request", "tokens", "events", "asked for"}
+_REASONS = {"request", "tokens", "events", "asked for", "a rule of its own"}
 _COUNTERS = {
     "foldlog.appends": "Appends.",
     "foldlog.append.events": "Events that were appended.",

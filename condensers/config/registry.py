@@ -191,6 +191,8 @@ def _type_of(table: Mapping[str, Any]) -> type[BaseModel]:
     key = "kind" if "kind" in table else "type"
     name = table.get(key)
     config_type = config_type_of(name) if isinstance(name, str) else None
+    if config_type is None and key == "kind":
+        config_type = _config_of_class(name)
     if config_type is not None:
         return config_type
     our_names = (names_of(config_type)[0] for config_type in CONDENSER_REGISTRY)
@@ -199,6 +201,12 @@ def _type_of(table: Mapping[str, Any]) -> type[BaseModel]:
     if not isinstance(name, str):
         raise wrong_table([((key,), f"must be one of these names: {', '.join(allowed)}")])
     raise wrong_table([((key,), f"unknown condenser type {name!r}{suggestion(name, allowed)}")])
+
+
+def _config_of_class(name: object) -> type[BaseModel] | None:
+    # OpenHands V1 writes the name of the condenser's class as the ``kind`` of a table.
+    classes = CONDENSER_REGISTRY.items()
+    return next((config for config, condenser in classes if condenser.__name__ == name), None)
 
 
 _registration_lock = threading.RLock()

@@ -262,6 +262,14 @@ def test_a_mistake_of_a_strategy_of_ones_own_is_reported_and_its_own_error_passe
 
 
 @pytest.mark.usefixtures("registered")
+def test_a_kind_may_be_the_name_of_a_registered_class():
+    assert condenser_from_config({"kind": "Plain", "many": 3}).many == 3
+    assert condenser_from_config({"kind": "DigestCondenser"}).type == "digest"
+    with pytest.raises(InvalidCondenser, match="unknown condenser type 'Plain'"):
+        condenser_from_config({"type": "Plain", "many": 3})
+
+
+@pytest.mark.usefixtures("registered")
 def test_a_type_is_registered_once_and_needs_a_name():
     class Other(CondenserConfig):
         type: Literal["plain"] = "plain"

@@ -37,11 +37,16 @@ class Asked(RollingCondenser):
         return Condensation(forgotten_event_ids=[view[1].id])
 
 
-class Required(Asked):
+class Required(RollingCondenser):
     """Decides with a requirement."""
+
+    def __init__(self, most):
+        self.most = most
 
     def condensation_requirement(self, view, agent_llm=None):
         return Requirement.HARD if len(view) > self.most else None
+
+    get_condensation = Asked.get_condensation
 
 
 class Larger(LLMSummarizingCondenser):
@@ -55,7 +60,9 @@ class Larger(LLMSummarizingCondenser):
 def test_a_strategy_is_asked_whether_a_condensation_is_due(kind):
     view = viewed(messages(4))
     assert kind(4).condense(view) is view
-    assert plan(kind(3).condense(view)).forgotten_event_ids == (1,)
+    made = plan(kind(3).condense(view))
+    assert made.forgotten_event_ids == (1,)
+    assert because(made) == "a rule of its own"
 
 
 def test_a_condensation_that_is_not_available_fails_only_where_it_is_required():

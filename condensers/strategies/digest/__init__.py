@@ -87,19 +87,15 @@ class DigestCondenser(SummarizingCondenser):
 
         return Summary(text_of(digest, length), shorter=shorter)
 
-    def condensation_requirement(
-        self, view: View, agent_llm: AgentModel | None = None
-    ) -> Requirement | None:
-        """Return how urgent a condensation is now. A default limit requires only soft
-        condensations, so a step never fails because of a default limit.
+    def urgency(
+        self, view: View, due: Set[Reason], agent_llm: AgentModel | None = None
+    ) -> Requirement:
+        """Return how urgent a condensation is. A default limit requires only soft condensations, so
+        a step never fails because of a default limit.
         """
-        required = super().condensation_requirement(view, agent_llm)
-        if (
-            view.unhandled_condensation_request
-            or super().limits(counting(agent_llm))[1] is not None
-        ):
-            return required
-        return required and Requirement.SOFT
+        if Reason.REQUEST in due or super().limits(counting(agent_llm))[1] is not None:
+            return super().urgency(view, due, agent_llm)
+        return Requirement.SOFT
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         if self.max_size is not None or super().limits(counting(agent_llm))[1] is not None:
