@@ -1,6 +1,7 @@
 """A long conversation with an agent of Microsoft's Agent Framework, condensed within its runs;
 nothing is lost.
 
+python3 -m venv .venv && . .venv/bin/activate
 pip install '.[agent-framework]' agent-framework-openai
 export OPENAI_API_KEY=... OPENAI_MODEL=...
 python examples/agent_framework_foldlog.py "What did we speak of?"

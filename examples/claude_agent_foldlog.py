@@ -1,6 +1,7 @@
 """A session of Claude Code in foldlog. You can resume the session on any machine that has the
 store.
 
+python3 -m venv .venv && . .venv/bin/activate
 pip install '.[claude-agent]'
 python examples/claude_agent_foldlog.py "What is in this folder?"
 python examples/claude_agent_foldlog.py "And in the one above?" SESSION

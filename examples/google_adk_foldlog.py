@@ -1,6 +1,7 @@
 """An agent of Google's Agent Development Kit with its sessions in foldlog. Run it again to continue
 the session.
 
+python3 -m venv .venv && . .venv/bin/activate
 pip install '.[google-adk]'
 GOOGLE_API_KEY=... python examples/google_adk_foldlog.py "How far is the moon?"
 foldlog view adk/example/you/moon --db foldlog.db

@@ -1,6 +1,7 @@
 """A long conversation with a graph of LangGraph. foldlog condenses the prompt when the model is
 called, and the state keeps every message.
 
+python3 -m venv .venv && . .venv/bin/activate
 pip install '.[langgraph]' langgraph langchain-openai
 OPENAI_API_KEY=... python examples/langgraph_foldlog.py "What did we speak of?"
 """

@@ -1,6 +1,7 @@
 """A long conversation with an agent of the OpenAI Agents SDK, condensed within its runs; nothing is
 lost.
 
+python3 -m venv .venv && . .venv/bin/activate
 pip install '.[openai-agents]'
 OPENAI_API_KEY=... python examples/openai_agents_foldlog.py "What did we speak of?"
 """

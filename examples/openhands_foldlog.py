@@ -1,6 +1,7 @@
 """A conversation of the OpenHands SDK, condensed by foldlog; nothing is lost. Run it again to
 continue the conversation.
 
+python3 -m venv .venv && . .venv/bin/activate
 pip install '.[openhands]'
 OPENAI_API_KEY=... python examples/openhands_foldlog.py "What did we speak of?"
 """

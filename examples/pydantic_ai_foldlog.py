@@ -1,6 +1,7 @@
 """An agent of pydantic-ai that saves its messages in foldlog. Run it again to continue the
 conversation.
 
+python3 -m venv .venv && . .venv/bin/activate
 pip install '.[pydantic-ai]' 'pydantic-ai-slim[openai]'
 OPENAI_API_KEY=... python examples/pydantic_ai_foldlog.py "How far is the moon?"
 foldlog view pydantic-ai/moon --db foldlog.db

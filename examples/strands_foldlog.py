@@ -1,5 +1,6 @@
 """A long conversation with a Strands agent; what its conversation manager removes stays in the log.
 
+python3 -m venv .venv && . .venv/bin/activate
 pip install '.[strands]' boto3
 python examples/strands_foldlog.py "What did we speak of?"    # with credentials for Amazon Bedrock
 """

@@ -232,12 +232,44 @@ def test_the_page_of_the_command_has_each_help_and_output_as_they_are_printed():
     assert "$ foldlog why work 1\n" in page
 
 
-def test_each_line_to_try_in_the_readme_is_a_command():
-    readme = (ROOT / "README.md").read_text("utf-8")
-    (block,) = re.findall(r"```sh\n(.*?)```", readme, flags=re.DOTALL)
-    lines = block.splitlines()
-    assert len(lines) >= 5
-    assert [line for line in lines if not re.match(r"(pip|foldlog) [^#]* # [^#]+$", line)] == []
+def test_the_readme_begins_with_the_commands_of_a_fresh_machine():
+    lines = _lines_to_try()
+    assert [line.split()[0] for line in lines[:3]] == ["scripts/demo", "scripts/test", "."]
+    assert [line for line in lines if not re.match(r"[^#]* # [^#]+$", line)] == []
+
+
+def test_a_command_of_the_readme_prints_what_the_readme_shows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _run_foldlog("demo")
+    capsys.readouterr()
+    (why,) = (line for line in _lines_to_try() if line.startswith("foldlog why"))
+    _run_foldlog(*shlex.split(why, comments=True)[1:])
+    (shown,) = re.findall(r"```text\n(.*?) …\n```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert capsys.readouterr().out.startswith(shown)
+
+
+def test_each_page_that_installs_names_a_virtual_environment_first():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.py")]
+    installing = [page for page in pages if "pip install" in page.read_text()]
+    assert len(installing) > 10
+    assert [
+        str(page.relative_to(ROOT))
+        for page in installing
+        if not re.search(r"venv|virtual\s+environment", page.read_text().partition("pip install")[0])
+    ] == []
+
+
+def _lines_to_try():
+    (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    return block.splitlines()
+
+
+def _run_foldlog(*arguments):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["foldlog", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 0
 
 
 def test_the_home_of_the_site_is_the_beginning_of_the_readme():
@@ -308,9 +340,7 @@ def test_the_readme_and_the_page_on_choosing_say_what_compare_prints():
 
 def test_the_picture_of_a_view_is_that_of_the_demo(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["foldlog", "demo", "--db", "d.db"])
-    with pytest.raises(SystemExit):
-        main()
+    _run_foldlog("demo", "--db", "d.db")
     with foldlog.open("d.db") as histories:
         drawn = pictures.view_svg(histories[pictures.LIVE])
     assert drawn == (pictures.PICTURES / "view.svg").read_text(), "python -m benchmarks.pictures"
