@@ -255,7 +255,9 @@ def test_each_page_that_installs_names_a_virtual_environment_first():
     assert [
         str(page.relative_to(ROOT))
         for page in installing
-        if not re.search(r"venv|virtual\s+environment", page.read_text().partition("pip install")[0])
+        if not re.search(
+            r"venv|virtual\s+environment", page.read_text().partition("pip install")[0]
+        )
     ] == []
 
 
