@@ -55,6 +55,7 @@ The files of this package:
     _telemetry.py                     log messages, and the hook for telemetry
     _usage.py                         the tokens of a model's call
     _values.py                        search inside a JSON value at any depth
+    _version.py                       the version of foldlog
     _lazy.py                          names that are imported at first use
     _open_files.py                    read a file that may be open in this process
     _compressed.py                    read a file that is compressed with zstd
@@ -68,9 +69,8 @@ The files of this package:
     _unreadable.py                    read a damaged conversation without the damaged events
 """
 
-__version__ = "0.1.0"
-
 from foldlog import _lazy
+from foldlog._version import __version__ as __version__
 
 _HOMES = _lazy.homes_of(__path__[0])
 """Maps each public name to its module. Type checkers read the same names in ``__init__.pyi``."""

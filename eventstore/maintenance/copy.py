@@ -744,7 +744,7 @@ def _copy_tombstone(
             Conversation(0, tombstone.id, tombstone.created_at, b"", replaces=replaces)
         )
         enter_erasure(transaction, new, erasure)
-        SourcesToWrite(target, transaction).refuse(new.key, refused)
+        SourcesToWrite(target, transaction).refuse(new.key, refused, own=False)
         return True
     if present.erasure is None:
         when = from_microseconds(erasure.erased_at).isoformat()

@@ -80,12 +80,13 @@ class _CopiedRecord(NamedTuple):
 
 class _Content(NamedTuple):
     """The family of a copied source, the records of this source that are not redacted, and the
-    fingerprints of these records that the store of the source refuses.
+    fingerprints of these records that the store of the source refuses, as ``refused_among`` returns
+    them.
     """
 
     family: dict[str, bytes]
     records: list[_CopiedRecord]
-    refused: set[bytes]
+    refused: dict[bytes, bool]
 
 
 class CopiedRecords:
@@ -105,7 +106,9 @@ class CopiedRecords:
     def check(self, reader: Reader, is_new: Callable[[int, tuple[int, int]], bool]) -> None:
         """Raise ``CannotRedact`` if the target redacted or erased a new record. An import would
         refuse the record, too. But if the store of the source also refuses the record, its user has
-        decided to keep the record, and the copy contains the record too. ``is_new`` gets the number
+        decided to keep the record, and the copy contains the record too. A refusal that the source
+        only received with a copy is no decision of its user against the target's own decision:
+        otherwise a two-way copy would bring the record back. ``is_new`` gets the number
         of a record, and a pair: the id of the record's first event, and the number of its events.
         It returns whether the copy adds the record. Cost: one small read, if the target refuses no
         record.
@@ -125,11 +128,11 @@ class CopiedRecords:
             return
         root = _root_in_target(reader, self._target, content.family)
         returning = sources.find_returning(root, (new[each].hash for each in refused))
-        decided = set(new) if self._again else content.refused
-        for record in sorted(new[fingerprint] for fingerprint in refused):
+        for record in sorted({new[fingerprint] for fingerprint in refused}):
             if returning.get(record.hash):
                 raise _would_come_back(self._conversation.id, record.number)
-            if record.hash in returning and decided.isdisjoint((record.hash, record.fingerprint)):
+            is_decided = self._again or _is_decided(record, content.refused, refused)
+            if record.hash in returning and not is_decided:
                 raise _would_come_back(self._conversation.id, record.number, elsewhere=True)
 
     @cached_property
@@ -243,7 +246,7 @@ def copy_source(
             transaction, target, conversation, copied, last, made, written, family, records
         )
         writing, sources = _open_in_target(transaction, target, conversation)
-        sources.refuse(writing.key, refused)
+        sources.refuse(writing.key, refused, own=False)
         if whole.made == copied.made:  # the target made no further events
             sources.clear_made(whole)
             own_made = {number: made[number] for number in made if number >= whole.from_record}
@@ -388,6 +391,18 @@ def _check_events(writing: WriteTransaction, part: Source, made: Made, start: in
                 raise _would_come_back(writing.conversation, new[event_id])
 
 
+def _is_decided(
+    record: _CopiedRecord, by_source: Mapping[bytes, bool], by_target: Mapping[bytes, bool]
+) -> bool:
+    """Return whether the user of the source decided to keep a record that the target refuses."""
+    fingerprints = record.hash, record.fingerprint
+    decisions = [by_source[each] for each in fingerprints if each in by_source]
+    if any(by_target.get(each) for each in fingerprints):
+        return any(decisions)
+    # The target only received its refusal, so a received one weighs as much.
+    return bool(decisions)
+
+
 def _would_come_back(conversation: str, number: int, *, elsewhere: bool = False) -> CannotRedact:
     if elsewhere:
         return CannotRedact(
@@ -500,7 +515,7 @@ def _refused_by(sources: Sources, source: Source) -> set[bytes]:
     hashes = each_hash(sources.hashes(source))
     # If another conversation had the record too, the fingerprint may belong to that conversation.
     refused = sources.refused_among(hashes[number] for number in sources.all_redacted(source))
-    return refused.union(*map(sources.refused_of, {source.conversation, source.root}))
+    return set(refused).union(*map(sources.refused_of, {source.conversation, source.root}))
 
 
 def _source_in_target(
@@ -590,7 +605,7 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
     if not set(own.redacted).issubset(original.redacted):
         about_copy = _about_both(own, original)
     sources.put(own._replace(redacted=all_redacted, about=about_copy, sums=sums))
-    sources.refuse(writing.key, redacted.refused)
+    sources.refuse(writing.key, redacted.refused, own=False)
 
 
 def made_of(source: Database, conversation: Conversation) -> Made:

@@ -378,12 +378,15 @@ class Sources:
             fingerprint for (fingerprint,) in self.reader.ask_sources("refused_of", conversation)
         ]
 
-    def refused_among(self, hashes: Iterable[bytes]) -> set[bytes]:
+    def refused_among(self, hashes: Iterable[bytes]) -> dict[bytes, bool]:
+        """Return the refused hashes. Map each hash to whether this store refuses it by its own
+        decision, and not only because a copied store does.
+        """
         remaining = iter(hashes)
-        refused = set[bytes]()
+        refused = dict[bytes, bool]()
         while page := b"".join(islice(remaining, _ASKED)):
-            rows = self.reader.ask_sources("refused_among", page)
-            refused |= {fingerprint for (fingerprint,) in rows}
+            for fingerprint, own in self.reader.ask_sources("refused_among", page):
+                refused[fingerprint] = refused.get(fingerprint, False) or bool(own)
         return refused
 
     def find_returning(self, root: int | None, refused: Iterable[bytes]) -> dict[bytes, bool]:
@@ -639,12 +642,13 @@ class SourcesToWrite(Sources):
     def put_place(self, place: bytes, state: Place) -> None:
         self.reader.write_sources("put_place", place, *state)
 
-    def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
+    def refuse(self, conversation: int, fingerprints: Iterable[bytes], *, own: bool) -> None:
         """Make later imports refuse the fingerprints. A fingerprint is the hash of a redacted
-        record, or comes from a copied tombstone.
+        record, or comes from a copied tombstone. ``own`` is False if another store decided this,
+        and the fingerprints came with a copy.
         """
         for fingerprint in fingerprints:
-            self.reader.write_sources("put_refused", fingerprint, conversation)
+            self.reader.write_sources("put_refused", fingerprint, conversation, own)
 
     def allow(self, fingerprint: bytes) -> None:
         self.reader.write_sources("allow", fingerprint)

@@ -75,8 +75,9 @@ def redact_records(
         refused = _hashes_of_events(sources, rare_ids)
         for root, hashes in _hashes_of_events(sources, ids_by_name).items():
             rare_hashes = refused.get(root, set())
-            sources.refuse(root, rare_hashes)
-            sources.refuse(root, _beginnings(sources, root, hashes - rare_hashes))
+            sources.refuse(root, rare_hashes, own=True)
+            beginnings = _beginnings(sources, root, hashes - rare_hashes)
+            sources.refuse(root, beginnings, own=True)
             for source in sources.settle_family(root):
                 _blank(sources, source, _numbers_with(sources, source, hashes))
             _clear_beside(sources, root)

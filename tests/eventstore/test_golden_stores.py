@@ -1,20 +1,28 @@
-"""Stores that a released version wrote are read for ever: the same events, heads, Views and
-order.
+"""Stores of each schema since number 2 are read for ever: the same events, heads, Views and order.
+A store of a development version before is refused, and stays as it is.
 """
 
 import gzip
 import json
 
 import pytest
+from typer.testing import CliRunner
 
 import foldlog
-from foldlog.eventstore import ANY_VERSION, Origin, open_store
+from foldlog._cli.application import build
+from foldlog.eventstore import ANY_VERSION, Origin, StoreUnusable, open_store
+from foldlog.eventstore.recorders.sqlite import schema
+from foldlog.eventstore.recorders.statements import migrations
 from foldlog.projections import audit
+from tests.eventstore.newer import become_newer
 from tests.golden.make import GOLDEN, KEYS, LONG, contents, history
 from tests.said import said, say
 from tests.sound import assert_sound
+from tests.stored_rows import execute
 
-STORES = sorted((GOLDEN / "stores").glob("*.db.gz"))
+STORES = sorted((GOLDEN / "stores").glob("schema-*.db.gz"))
+DEVELOPMENT = GOLDEN / "stores" / "development.db.gz"
+"""Made by a version of 25 November 2026, whose schema had the number 1."""
 
 
 def unpacked(packed, folder):
@@ -28,8 +36,58 @@ def promised(packed):
     return json.loads(packed.with_suffix("").with_suffix(".json").read_text())
 
 
-def test_there_is_a_golden_store():
-    assert [path.name for path in STORES] == ["schema-1.db.gz"]
+def test_there_is_a_golden_store_of_each_schema():
+    assert [path.name for path in STORES] == [
+        f"schema-{number}.db.gz" for number in migrations("sqlite")
+    ]
+
+
+@pytest.mark.parametrize("mode", ["rwc", "rw", "ro"])
+def test_a_store_of_a_development_version_is_refused_and_stays_as_it_is(mode, tmp_path):
+    url = unpacked(DEVELOPMENT, tmp_path)
+    path = tmp_path / "development.db"
+    with pytest.raises(StoreUnusable) as refused:
+        open_store(f"{url}?mode={mode}")
+    assert type(refused.value) is StoreUnusable  # not StoreDamaged
+    assert str(refused.value) == (
+        f"{path} was written by a development version of foldlog from before 0.1.0 (its schema 1),"
+        " which this version does not read; the store is not damaged: with the version that wrote"
+        " it, run 'foldlog export ID --output ID.jsonl' for each conversation, then run 'foldlog"
+        " import *.jsonl --db NEW.db' with this version"
+    )
+    assert path.read_bytes() == gzip.decompress(DEVELOPMENT.read_bytes())
+
+
+COMMANDS = ["list", "store verify", "store vacuum", "store copy {} new.db", "append c1 hi"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_calls_a_store_of_a_development_version_damaged(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    unpacked(DEVELOPMENT, tmp_path)
+    path = tmp_path / "development.db"
+    words = command.format(path).split()
+    result = CliRunner().invoke(build(), words if "{}" in command else [*words, "--db", str(path)])
+    assert result.exit_code != 0
+    assert "was written by a development version" in str(result.exception)
+    assert path.read_bytes() == gzip.decompress(DEVELOPMENT.read_bytes())
+
+
+@pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
+def test_a_golden_store_is_migrated_to_a_later_schema(packed, tmp_path, monkeypatch):
+    become_newer(
+        monkeypatch,
+        """ALTER TABLE events ADD COLUMN colour TEXT;
+        CREATE TABLE colours (name TEXT) STRICT;
+        INSERT INTO colours SELECT kind FROM events WHERE id = 0;
+        """,
+    )
+    with open_store(unpacked(packed, tmp_path), keys=KEYS) as store:
+        assert contents(store) == promised(packed)
+        assert_sound(store)
+    path = tmp_path / packed.name.removesuffix(".gz")
+    assert execute(path, "PRAGMA user_version") == [(schema.NEWEST,)]
+    assert execute(path, "SELECT count(*) > 0 FROM colours") == [(1,)]
 
 
 @pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)

@@ -31,8 +31,10 @@ from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, sch
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
-from foldlog.eventstore.recorders.statements import migrations, statements as statements_of
+from foldlog.eventstore.recorders.statements import statements as statements_of
 from foldlog.eventstore.recorders.types import Conversation, as_rows, row_of
+from tests.at_once import at_once
+from tests.eventstore.newer import become_newer
 from tests.eventstore.test_copy import without_page
 from tests.eventstore.test_group_commit import Callers, a_held_transaction
 from tests.said import ids, said, say
@@ -175,6 +177,20 @@ def with_schema(number):
     return make
 
 
+def development_store(number):
+    """Make a store as a development version wrote it. Its schemas had other numbers."""
+
+    def make(path):
+        with_schema(number)(path)
+        execute(path, "DELETE FROM store WHERE name = 'made_by'")
+
+    return make
+
+
+OF_DEVELOPMENT = (
+    r"was written by a development version of foldlog from before 0\.1\.0 \(its schema \d+\), which"
+    r" this version does not read; the store is not damaged: .*'foldlog export ID"
+)
 NO_DATABASE = "file is not a database; choose another file"
 FILES = [
     (lambda path: Path(path).write_bytes(b"not a database, but long enough" * 40), NO_DATABASE),
@@ -187,8 +203,10 @@ FILES = [
         "is a SQLite database, but not a foldlog store; choose another file",
     ),
     (with_schema(99), r"has schema 99, but this version .* up to \d+; upgrade foldlog to open it"),
-    (with_schema(0), "names schema 0, but schemas begin at 1: "),
-    (with_schema(-1), "names schema -1, but schemas begin at 1: "),
+    (with_schema(1), "names schema 1, but schemas begin at 2: "),
+    (with_schema(0), "names schema 0, but schemas begin at 2: "),
+    (with_schema(-1), "names schema -1, but schemas begin at 2: "),
+    *((development_store(number), OF_DEVELOPMENT) for number in (0, 1, 2, 12)),
 ]
 
 
@@ -208,13 +226,6 @@ def test_a_file_that_is_no_store_is_named_and_left_as_it_is(tmp_path, path, make
 
 # -- the schema
 # --------------------------------------------------------------------------------------------------
-
-
-def become_newer(monkeypatch, script):
-    """Make this program a newer version of itself, with one migration more."""
-    scripts = {**migrations("sqlite"), schema.NEWEST + 1: script}
-    monkeypatch.setattr(schema, "migrations", lambda _dialect: scripts)
-    monkeypatch.setattr(schema, "NEWEST", schema.NEWEST + 1)
 
 
 def test_an_older_file_is_migrated_with_all_that_is_in_it(path, monkeypatch):
@@ -239,6 +250,38 @@ def test_an_older_file_is_migrated_with_all_that_is_in_it(path, monkeypatch):
 
 def statements(path):
     return [sql for (sql,) in execute(path, "SELECT sql FROM sqlite_schema WHERE sql NOT NULL")]
+
+
+def test_programs_that_open_an_older_file_at_once_migrate_it_once(path, monkeypatch):
+    with open_store(path) as store:
+        say(store, "c1", "hi")
+    become_newer(monkeypatch, "CREATE TABLE colours (name TEXT) STRICT;\n")
+    barrier = threading.Barrier(4)
+
+    def open_one(name):
+        barrier.wait()
+        with open_store(path) as store:
+            say(store, name, "hi")
+
+    at_once(open_one, ["c2", "c3", "c4", "c5"])
+    with open_store(path) as store:
+        assert sorted(row.id for row in store.conversations()) == ["c1", "c2", "c3", "c4", "c5"]
+
+
+def test_an_older_program_that_has_the_file_open_stops_in_words(path):
+    """The migration of a later version took away what the older program reads."""
+    with open_store(path) as store:
+        say(store, "c1", "hi")
+        newest = schema.NEWEST
+        execute(
+            path,
+            f"PRAGMA user_version = {newest + 1}",
+            "ALTER TABLE events RENAME COLUMN kind TO name",
+        )
+        refused = f"has schema {newest + 1}, but .* knows schemas up to {newest}; upgrade foldlog"
+        for work in (lambda: [*store.events("c1")], lambda: say(store, "c1", "more")):
+            with pytest.raises(StoreUnusable, match=refused):
+                work()
 
 
 def test_a_migration_that_fails_leaves_the_older_schema_whole(path, monkeypatch):

@@ -244,7 +244,7 @@ def test_a_missing_index_or_table_is_named(path, part):
 
 def test_what_a_later_schema_makes_is_named_where_it_is_missing(path, monkeypatch):
     script = "CREATE TRIGGER first_trigger AFTER DELETE ON events BEGIN SELECT 1; END"
-    monkeypatch.setattr(sql_files, "migrations", lambda dialect: {1: "", 2: script})
+    monkeypatch.setattr(sql_files, "migrations", lambda dialect: {2: "", 3: script})
     missing = "the trigger first_trigger is missing"
     assert any(finding.startswith(missing) for finding in findings_in(path)[""])
     execute(path, script)

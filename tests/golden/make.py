@@ -3,8 +3,8 @@
     python -m tests.golden.make
 
 It writes ``stores/schema-N.db.gz`` of the present schema, ``stores/schema-N.json``, which says what
-is in that store, and what is stored of the records in ``imports/``. Once a version is released, the
-files of its schema stay as they are: run this again only for a new schema.
+is in that store, and what is stored of the records in ``imports/``. The files of earlier schemas
+stay as they are: run this again only for a new schema.
 """
 
 import gzip

@@ -13,7 +13,9 @@ import psycopg
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import new_store_uuid
 
-_TABLES = set(re.findall(r"CREATE TABLE \{schema\}\.(\w+)", migrations("postgresql")[1]))
+_TABLES = set(
+    re.findall(r"CREATE TABLE \{schema\}\.(\w+)", "".join(migrations("postgresql").values()))
+)
 
 
 class EmptyStores:
@@ -57,7 +59,7 @@ class EmptyStores:
         ]
         others = (
             f"DELETE FROM {schema}.store WHERE name NOT IN ('uuid', 'part', 'schema',"
-            " 'readable_by', 'partitions')"
+            " 'readable_by', 'made_by', 'partitions')"
         )
         identity = f"UPDATE {schema}.store SET value = '{new_store_uuid()}' WHERE name = 'uuid'"
         try:

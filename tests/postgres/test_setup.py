@@ -126,6 +126,31 @@ def test_a_store_is_migrated_while_old_clients_write(url, newer):
         assert again.version("c2") == 1
 
 
+def test_programs_that_open_an_older_store_at_once_migrate_it_once(url, newer):
+    with open_store(url) as store:
+        say(store, "c1", "0")
+    newer("CREATE TABLE {schema}.colours (name text);")
+    barrier = threading.Barrier(4)
+
+    def open_one(name):
+        barrier.wait()
+        with open_store(url) as store:
+            say(store, name, "0")
+
+    at_once(open_one, ["c2", "c3", "c4", "c5"])
+    with open_store(url) as store:
+        assert sorted(row.id for row in store.conversations()) == ["c1", "c2", "c3", "c4", "c5"]
+
+
+def test_a_migration_may_refuse_older_programs(url, newer, monkeypatch):
+    open_store(url).close()
+    newer(f"UPDATE {{schema}}.store SET value = '{NEWEST + 1}' WHERE name = 'readable_by';")
+    open_store(url).close()
+    monkeypatch.undo()
+    with pytest.raises(StoreUnusable, match=f"has schema {NEWEST + 1}.* up to {NEWEST}; upgrade"):
+        open_store(url)
+
+
 def test_a_migration_waits_for_a_table_in_use_only_briefly_and_is_repeated(
     url, schema, newer, monkeypatch
 ):
@@ -161,8 +186,26 @@ def test_a_store_of_a_newer_version_is_refused_unless_it_says_that_we_may_read_i
     postgres_server.sql(
         f"UPDATE {schema}.store SET value = '{NEWEST + 1}' WHERE name = 'readable_by'"
     )
-    with pytest.raises(StoreUnusable, match=f"has schema version {NEWEST + 3}.*upgrade foldlog"):
+    with pytest.raises(StoreUnusable, match=f"has schema {NEWEST + 3}.*upgrade foldlog"):
         open_store(url)
+
+
+@pytest.mark.parametrize("without", ["made_by", "%"], ids=["the version", "all facts"])
+def test_a_store_of_a_development_version_is_refused_and_left_as_it_is(
+    url, schema, postgres_server, without
+):
+    with open_store(url) as store:
+        say(store, "c1", "0")
+    postgres_server.sql(f"DELETE FROM {schema}.store WHERE name LIKE '{without}'")
+    state = f"SELECT string_agg(t::text, ',') FROM {schema}.%s t"
+    before = [postgres_server.sql(state % table) for table in ("store", "events", "epoch")]
+    for mode in ("rwc", "rw", "ro"):
+        with pytest.raises(
+            StoreUnusable,
+            match=r"in schema '.*' was written by a development version .*not damaged",
+        ):
+            open_store(f"{url}&mode={mode}")
+    assert before == [postgres_server.sql(state % table) for table in ("store", "events", "epoch")]
 
 
 def test_a_schema_of_something_else_is_left_alone(url, schema, postgres_server):

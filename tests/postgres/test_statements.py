@@ -23,7 +23,7 @@ from tests.said import said
 STATEMENTS = statements("postgresql")
 TABLES = re.findall(
     r"^CREATE TABLE \{schema\}\.(\w+) \((.*?)^\)",
-    migrations("postgresql")[1],
+    "\n".join(migrations("postgresql").values()),
     re.MULTILINE | re.DOTALL,
 )
 KEYS = {"conversations": "key"} | {

@@ -14,6 +14,12 @@ from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
 from foldlog.eventstore.recorders.statements import commands, migrations
 from foldlog.eventstore.recorders.types import as_text, new_store_uuid
+from foldlog.eventstore.recorders.versions import (
+    MADE_BY,
+    THIS_VERSION,
+    development_store,
+    newer_store,
+)
 
 _SERVER_VERSION_MIN: Final = 14
 _LOCK_WAIT: Final = "2s"
@@ -245,7 +251,7 @@ def _begin_epoch(wire: Wire) -> None:
 
     Another process that opens a connection checks the epoch before its first write. The commit does
     not wait for a standby, because right after a failover there may be no standby. A standby that
-    confirms a later commit has also received the commit of the epoch. ``0001_first.sql`` describes
+    confirms a later commit has also received the commit of the epoch. ``0002_first.sql`` describes
     epochs.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
@@ -269,11 +275,15 @@ def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str) -> str:
 
 
 def _read_facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
-    return dict(
-        connection.execute(
-            _statement_in(schema, "SELECT name, value FROM {schema}.store")
-        ).fetchall()
-    )
+    query = _statement_in(schema, "SELECT name, value FROM {schema}.store")
+    facts: dict[str, str] = dict(connection.execute(query).fetchall())
+    if MADE_BY not in facts:
+        raise development_store(_name_of(schema), facts.get("schema"))
+    return facts
+
+
+def _name_of(schema: str) -> str:
+    return f"the store in schema {schema!r}"
 
 
 def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
@@ -301,13 +311,8 @@ def _check_version(facts: Mapping[str, str], schema: str, partitions: str | None
         return 0
     newest = max(migrations("postgresql"))
     version = int(facts["schema"])
-    oldest = int(facts["readable_by"])
-    if oldest > newest:
-        raise StoreUnusable(
-            f"the store in schema {schema!r} has schema version {version}, but this version of"
-            f" foldlog knows versions up to {newest}; upgrade foldlog to open it",
-            kind="schema",
-        )
+    if int(facts["readable_by"]) > newest:
+        raise newer_store(_name_of(schema), version, newest)
     if partitions and partitions != facts["partitions"]:
         raise StoreUnusable(
             f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not"
@@ -333,7 +338,7 @@ def _migrate(
             continue
         for command in commands(script):
             connection.execute(_statement_in(schema, command, partitions, storage))
-        if number == 1:
+        if number == min(migrations("postgresql")):
             # A function inside an UPDATE would run on the server of this connection, and not on the
             # server of the table.
             identity = "SELECT {schema}.here(), {schema}.timeline() FROM {schema}.epoch"
@@ -345,9 +350,9 @@ def _migrate(
                 _statement_in(
                     schema,
                     "INSERT INTO {schema}.store VALUES "
-                    "('uuid', %s), ('part', %s), ('schema', '0'), ('readable_by', '1')",
+                    "('uuid', %s), ('part', %s), ('schema', '0'), ('readable_by', %s), (%s, %s)",
                 ),
-                (new_store_uuid(), str(part)),
+                (new_store_uuid(), str(part), str(number), MADE_BY, THIS_VERSION),
             )
         connection.execute(
             _statement_in(schema, "UPDATE {schema}.store SET value = %s WHERE name = 'schema'"),

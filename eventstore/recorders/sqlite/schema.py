@@ -8,8 +8,15 @@ from typing import Final
 from foldlog.eventstore.errors import StoreDamaged, StoreUnusable
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import new_store_uuid
+from foldlog.eventstore.recorders.versions import (
+    MADE_BY,
+    THIS_VERSION,
+    development_store,
+    newer_store,
+)
 
 _APPLICATION_ID: Final = 0x666C6F67  # the letters "flog"
+FIRST: Final = min(migrations("sqlite"))
 NEWEST: Final = max(migrations("sqlite"))
 
 
@@ -32,15 +39,15 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:
-        for number in range(checked_number(connection, path) + 1, NEWEST + 1):
+        for number in range(max(FIRST, checked_number(connection, path) + 1), NEWEST + 1):
             # A script would commit the transaction.
             for statement in migrations("sqlite")[number].split(";\n"):
                 execute(statement)
-            if number == 1:
+            if number == FIRST:
                 execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 execute(
-                    "INSERT INTO store VALUES ('uuid', ?), ('file', ?)",
-                    (new_store_uuid(), str(inode)),
+                    "INSERT INTO store VALUES ('uuid', ?), ('file', ?), (?, ?)",
+                    (new_store_uuid(), str(inode), MADE_BY, THIS_VERSION),
                 )
             execute(f"PRAGMA user_version = {number}")
         execute("COMMIT")
@@ -52,7 +59,8 @@ def checked_number(connection: sqlite3.Connection, path: str) -> int:
     """Return the number of a file's schema. An empty file has the number 0. Call ``checked_number``
     within a transaction.
 
-    Raises ``StoreUnusable`` if the file is not a foldlog store, or if it has a newer schema.
+    Raises ``StoreUnusable`` if the file is not a foldlog store, or if it has a newer schema or a
+    schema of a development version.
     """
     schema, application = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -65,15 +73,14 @@ def checked_number(connection: sqlite3.Connection, path: str) -> int:
             f"{path} is a SQLite database, but not a foldlog store; choose another file",
             kind="foreign",
         )
+    facts = "SELECT 1 FROM store WHERE name = ?"
+    if connection.execute(facts, (MADE_BY,)).fetchone() is None:
+        raise development_store(path, schema)
     if schema > NEWEST:
-        raise StoreUnusable(
-            f"{path} has schema {schema}, but this version of foldlog knows schemas up to"
-            f" {NEWEST}; upgrade foldlog to open it",
-            kind="schema",
-        )
-    if schema < 1:
+        raise newer_store(path, schema, NEWEST)
+    if schema < FIRST:
         raise StoreDamaged(
-            f"the header of {path} names schema {schema}, but schemas begin at 1: the file is"
+            f"the header of {path} names schema {schema}, but schemas begin at {FIRST}: the file is"
             " damaged; restore a backup, or recover it with SQLite (docs/how-to/damaged.md)"
         )
     return int(schema)

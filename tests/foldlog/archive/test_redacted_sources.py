@@ -236,6 +236,39 @@ def test_a_copy_refuses_a_record_that_its_target_redacted_in_another_conversatio
     assert_sound(target)
 
 
+def test_a_two_way_copy_brings_no_redacted_record_back(tmp_path, store, target):
+    """The refusal that the source received from its target is no decision of the source's user."""
+    imported(store, write(tmp_path / "s1.jsonl", LINES))
+    [*copy_store(store, target)]
+    again = imported(store, tmp_path / "s1.jsonl", prefix="p-").conversation
+    redact_secret(target, "s1")
+    assert [moved.problem for moved in copy_store(target, store)] == [None]
+    assert conversations_with(store) == [again]
+    problems = {moved.conversation: moved.problem for moved in copy_store(store, target)}
+    assert problems.pop("s1") is None
+    assert "the target redacted or erased in another conversation" in problems[again]
+    assert conversations_with(target) == []
+    with new_store() as third, new_store() as fourth:
+        # A store that decided nothing takes what each of its sources has.
+        for source, copy in ((store, third), (third, fourth)):
+            assert {moved.problem for moved in copy_store(source, copy)} == {None}
+            assert conversations_with(copy) == [again]
+    [*copy_store(store, target, again=True)]
+    assert conversations_with(target) == [again]
+
+
+def test_a_record_that_the_user_of_the_source_redacted_too_is_copied(tmp_path, store, target):
+    imported(store, write(tmp_path / "s1.jsonl", LINES))
+    [*copy_store(store, target)]
+    redact_secret(target, "s1")
+    again = imported(store, tmp_path / "s1.jsonl", prefix="p-").conversation
+    redact_secret(store, "s1")
+    [*copy_store(target, store)]  # the refusal stays the user's own
+    problems = {moved.conversation: moved.problem for moved in copy_store(store, target)}
+    assert problems[again] is None
+    assert conversations_with(target) == [again]
+
+
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("number", range(5))
 def test_a_copy_refuses_a_record_that_its_target_redacts_during_the_copy(

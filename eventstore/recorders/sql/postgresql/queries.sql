@@ -837,7 +837,7 @@ INSERT INTO {schema}.places (place, conversation, seen, records, taken, state, d
 ON CONFLICT (place, conversation) DO UPDATE SET seen = excluded.seen, records = excluded.records, taken = excluded.taken, state = excluded.state, digest = excluded.digest
 
 -- name: refused_among
-SELECT fingerprint FROM {schema}.refused WHERE fingerprint = ANY (ARRAY(
+SELECT fingerprint, own FROM {schema}.refused WHERE fingerprint = ANY (ARRAY(
     SELECT substring($1::bytea, 16 * n + 1, 16) FROM generate_series(0, length($1::bytea) / 16 - 1) n
 ))
 
@@ -845,17 +845,18 @@ SELECT fingerprint FROM {schema}.refused WHERE fingerprint = ANY (ARRAY(
 SELECT fingerprint FROM {schema}.refused WHERE conversation = $1::bigint
 
 -- name: put_refused
-INSERT INTO {schema}.refused (fingerprint, conversation) VALUES ($1::bytea, $2::bigint) ON CONFLICT DO NOTHING
+INSERT INTO {schema}.refused AS r (fingerprint, conversation, own) VALUES ($1::bytea, $2::bigint, $3::boolean)
+ON CONFLICT (fingerprint) DO UPDATE SET own = true WHERE excluded.own AND NOT r.own
 
 -- name: allow
 DELETE FROM {schema}.refused WHERE fingerprint = $1::bytea
 
 -- name: refuse
-INSERT INTO {schema}.refused (fingerprint, conversation)
-SELECT fingerprint, conversation FROM (
-    SELECT conversation, fingerprint FROM {schema}.sources UNION ALL SELECT conversation, place FROM {schema}.places
+INSERT INTO {schema}.refused (fingerprint, conversation, own)
+SELECT fingerprint, conversation, true FROM (
+    SELECT conversation, fingerprint FROM {schema}.sources UNION SELECT conversation, place FROM {schema}.places
 ) r WHERE conversation = $1::bigint
-ON CONFLICT DO NOTHING
+ON CONFLICT (fingerprint) DO UPDATE SET own = true
 
 -- name: first_refused
 SELECT conversation FROM {schema}.refused LIMIT 1

@@ -568,22 +568,24 @@ WITH RECURSIVE asked (fingerprint, number, others) AS (
     UNION ALL
     SELECT substr(others, 16 * number + 1, 16), number + 1, others FROM asked WHERE 16 * number < length(others)
 )
-SELECT fingerprint FROM asked JOIN refused USING (fingerprint)
+SELECT fingerprint, own FROM asked JOIN refused USING (fingerprint)
 
 -- name: refused_of
 SELECT fingerprint FROM refused WHERE conversation = ?
 
 -- name: put_refused
-INSERT OR IGNORE INTO refused (fingerprint, conversation) VALUES (?, ?)
+INSERT INTO refused (fingerprint, conversation, own) VALUES (?, ?, ?)
+ON CONFLICT (fingerprint) DO UPDATE SET own = 1 WHERE excluded.own
 
 -- name: allow
 DELETE FROM refused WHERE fingerprint = ?
 
 -- name: refuse
-INSERT OR IGNORE INTO refused (fingerprint, conversation)
-SELECT fingerprint, conversation FROM (
-    SELECT conversation, fingerprint FROM sources UNION ALL SELECT conversation, place FROM places
+INSERT INTO refused (fingerprint, conversation, own)
+SELECT fingerprint, conversation, 1 FROM (
+    SELECT conversation, fingerprint FROM sources UNION SELECT conversation, place FROM places
 ) WHERE conversation = ?
+ON CONFLICT (fingerprint) DO UPDATE SET own = 1
 
 -- name: first_refused
 SELECT conversation FROM refused LIMIT 1

@@ -1,4 +1,4 @@
--- Schema 1. docs/internals/STORED_BYTES.md defines each column. docs/POSTGRESQL.md says what differs on a server. {schema}
+-- Schema 2, the first that later versions read. docs/internals/STORED_BYTES.md defines each column. docs/POSTGRESQL.md says what differs on a server. {schema}
 -- is the schema of the store. Ids and names are UTF-8 bytes, because they may have characters that a text of PostgreSQL
 -- cannot have (NUL, lone surrogates). Bytes sort in the same order as the texts. {by_conversation} partitions the large
 -- tables by the hash of the conversation. With only one partition, {by_conversation} is empty. With several partitions,
@@ -189,10 +189,12 @@ CREATE TABLE {schema}.places (
     PRIMARY KEY (place, conversation)
 );
 CREATE INDEX places_of ON {schema}.places (conversation);
--- Places and fingerprints of erased sources, and hashes of redacted records. Imports refuse them.
+-- Places and fingerprints of erased sources, and hashes of redacted records. Imports refuse them. "own" is true if this
+-- store erased or redacted them itself, and false if they came with a copy of another store.
 CREATE TABLE {schema}.refused (
     fingerprint  bytea PRIMARY KEY,
-    conversation bigint NOT NULL
+    conversation bigint NOT NULL,
+    own          boolean NOT NULL
 );
 CREATE INDEX refused_of ON {schema}.refused (conversation);
 

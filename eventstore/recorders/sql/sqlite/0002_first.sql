@@ -1,4 +1,4 @@
--- Schema 1. docs/internals/STORED_BYTES.md defines each column.
+-- Schema 2, the first that later versions read. docs/internals/STORED_BYTES.md defines each column.
 
 CREATE TABLE store (
     name  TEXT PRIMARY KEY,
@@ -156,10 +156,12 @@ CREATE TABLE places (
     PRIMARY KEY (place, conversation)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX places_of ON places (conversation);
--- Places and fingerprints of erased sources, and hashes of redacted records. Imports refuse them.
+-- Places and fingerprints of erased sources, and hashes of redacted records. Imports refuse them. "own" is 1 if this store
+-- erased or redacted them itself, and 0 if they came with a copy of another store.
 CREATE TABLE refused (
     fingerprint  BLOB PRIMARY KEY,
-    conversation INTEGER NOT NULL
+    conversation INTEGER NOT NULL,
+    own          INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX refused_of ON refused (conversation);
 
