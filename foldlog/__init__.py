@@ -69,8 +69,9 @@ The files of this package:
     _unreadable.py                    read a damaged conversation without the damaged events
 """
 
-from foldlog import _lazy
-from foldlog._version import __version__ as __version__
+from foldlog import _lazy, _version
+
+__version__ = _version.VERSION
 
 _HOMES = _lazy.homes_of(__path__[0])
 """Maps each public name to its module. Type checkers read the same names in ``__init__.pyi``."""

@@ -7,4 +7,5 @@ another.
 ``sql/``, ``statements``: the statements and numbered migrations as files, and their loader.
 ``group_commit``: one commit for the writes of several threads. A nested write is refused.
 ``urls``: the URLs of stores.
+``versions``: the version of foldlog that made a store, and stores of other versions.
 """

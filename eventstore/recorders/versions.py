@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from foldlog._version import __version__
+from foldlog._version import VERSION
 from foldlog.eventstore.errors import StoreUnusable
 
 MADE_BY: Final = "made_by"
@@ -13,7 +13,7 @@ has the fact. The development versions before had other schemas under the number
 stores lack the fact.
 """
 
-THIS_VERSION: Final = f"foldlog {__version__}"
+THIS_VERSION: Final = f"foldlog {VERSION}"
 
 
 def development_store(store: str, number: object) -> StoreUnusable:

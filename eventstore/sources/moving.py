@@ -106,11 +106,11 @@ class CopiedRecords:
     def check(self, reader: Reader, is_new: Callable[[int, tuple[int, int]], bool]) -> None:
         """Raise ``CannotRedact`` if the target redacted or erased a new record. An import would
         refuse the record, too. But if the store of the source also refuses the record, its user has
-        decided to keep the record, and the copy contains the record too. A refusal that the source
-        only received with a copy is no decision of its user against the target's own decision:
-        otherwise a two-way copy would bring the record back. ``is_new`` gets the number
-        of a record, and a pair: the id of the record's first event, and the number of its events.
-        It returns whether the copy adds the record. Cost: one small read, if the target refuses no
+        decided to keep the record, and the copy contains the record too. The source may have
+        received its refusal with a copy of the target. Such a refusal is not a decision of the
+        source's user, or a two-way copy would bring the record back. ``is_new`` gets the number of
+        a record, and a pair: the id of the record's first event, and the number of its events. It
+        returns whether the copy adds the record. Cost: one small read, if the target refuses no
         record.
         """
         sources = Sources(self._target, reader)

@@ -300,11 +300,15 @@ def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store):
     assert records_of(store, source) == []
     written(store, SourcesToWrite.allow, name)
     more = [many[0], many[999], many[1_000], many[-1], source.fingerprint]
-    written(store, SourcesToWrite.refuse, source.conversation, more)
+    written(store, lambda sources: sources.refuse(source.conversation, more, own=False))
     with sources_of(store) as sources:
         assert {*sources.refused_of(source.conversation)} == {*more}
-        assert sources.refused_among(many) == {*more[:-1]}
+        assert sources.refused_among(many) == dict.fromkeys(more[:-1], False)
         assert not sources.is_refused(name)
+        assert sources.refused_among([source.fingerprint]) == {source.fingerprint: True}
+    written(store, lambda sources: sources.refuse(source.conversation, more[:2], own=True))
+    with sources_of(store) as sources:
+        assert sources.refused_among(more[:3]) == {more[0]: True, more[1]: True, more[2]: False}
 
 
 def test_records_without_events_are_met_by_each_transaction(store):
