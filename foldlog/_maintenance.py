@@ -63,7 +63,7 @@ from foldlog.eventstore.inside import (
     time_before,
 )
 from foldlog.eventstore.maintenance import archive, backup, copy, erase, redact, rekey, verify
-from foldlog.eventstore.maintenance.unfinished import purge
+from foldlog.eventstore.maintenance.unfinished import PURGE_PATIENCE_S, purge
 
 _T = TypeVar("_T")
 
@@ -251,7 +251,7 @@ class Maintenance:
         )
         if erased_rows and not dry_run:
             with suppress(StoreUnavailable):  # An earlier reader still needs the bytes.
-                self.vacuum()
+                backup.vacuum(self._store, patience_s=PURGE_PATIENCE_S)
         is_pending = bool(erased_rows) and self._store.database.bytes_pending
         return Expired(
             tuple(row._replace(bytes_pending=is_pending) for row in erased_rows),

@@ -293,7 +293,9 @@ def _name_for_former(path: str) -> str:
 
 
 def vacuum(
-    store: Store, on_progress: Callable[[int, int], object] = lambda done, of: None
+    store: Store,
+    on_progress: Callable[[int, int], object] = lambda done, of: None,
+    patience_s: float = PATIENCE_S,
 ) -> Vacuumed:
     """Complete interrupted erasures, and remove the leftovers of killed imports, of killed backups,
     and of interrupted copies of events into forks. Return the space of deleted rows to the file
@@ -302,7 +304,8 @@ def vacuum(
 
     A vacuum does not change the positions of events. Readers continue, but writers wait until the
     vacuum ends. If an older reader still needs bytes that should be erased, the vacuum waits for at
-    most one minute, then raises ``StoreUnavailable``. Cost: rewriting the whole store.
+    most ``patience_s`` seconds, then raises ``StoreUnavailable`` (``read``), which says what the
+    vacuum waited for. Cost: rewriting the whole store.
     """
     database = store.database
     recorder = database.recorder
@@ -311,7 +314,7 @@ def vacuum(
     discarded, objects_left = _finish_operations(database)
     pending = path is None or database.bytes_pending
     try:
-        space_returned = recorder.compact(PATIENCE_S if pending else 0, on_progress)
+        space_returned = recorder.compact(patience_s if pending else 0, on_progress)
     except StoreUnavailable as error:
         if error.kind != "read":
             raise

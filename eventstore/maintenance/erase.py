@@ -65,10 +65,9 @@ def erase(
 
     The tombstone's ``bytes_pending`` says whether bytes of the events may still be in the files. In
     a SQLite file, the bytes of erased events stay until ``vacuum`` has rewritten the file. On
-    PostgreSQL, ``erase`` vacuums the tables, unless ``complete`` is False. If the role may not
-    vacuum, the bytes stay until autovacuum or the tables' owner removes them. If an older
-    transaction may still read the rows, ``erase`` waits for at most a minute, then raises
-    ``StoreUnavailable``: run the erasure again.
+    PostgreSQL, ``erase`` vacuums the tables once, unless ``complete`` is False. The bytes stay
+    pending if the role may not vacuum, or if a transaction that began before the erasure is still
+    open after a second. ``vacuum`` or a later erasure then removes them, and proves it.
 
     A fork does not store the events that it shares with its parent. ``with_forks`` first erases the
     forks, and the forks of the forks. A fork that another process detaches first is not erased.

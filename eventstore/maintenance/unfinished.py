@@ -43,7 +43,7 @@ from foldlog.eventstore.log.importing import (
 )
 from foldlog.eventstore.maintenance.archived import delete_object, discard, restore
 from foldlog.eventstore.maintenance.rekey_steps import change_all
-from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction
+from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN, Failure
 from foldlog.eventstore.recorders.sqlite.replacing import PART, is_abandoned
 from foldlog.eventstore.recorders.types import Unfinished
@@ -52,6 +52,8 @@ T = TypeVar("T")
 
 _PURGES_MAX: Final = 10
 _PURGES_S: Final = 60.0
+PURGE_PATIENCE_S: Final = 1.0
+"""An erasure waits for older transactions for at most this time. Most transactions are shorter."""
 _purges: Final = WeakKeyDictionary[Recorder, deque[float]]()
 """The times of the last vacuums, by ``time.monotonic``."""
 
@@ -101,21 +103,23 @@ def finish(database: Database, interrupted: Unfinished) -> None:
 
 
 def purge(recorder: Recorder, what_is_done: str) -> None:
-    """On PostgreSQL, remove the bytes of deleted and replaced rows, at most ten times a minute. For
-    a SQLite file, or if this role may not vacuum the tables, ``bytes_pending`` stays true.
-
-    The call waits at most one minute for open transactions, then raises ``StoreUnavailable``.
+    """On PostgreSQL, remove the bytes of deleted and replaced rows, at most ten times a minute. No
+    reader sees the rows before this call either. If an older transaction may still read the rows,
+    or if this role may not vacuum the tables, ``bytes_pending`` stays true, as for a SQLite file. A
+    later vacuum or erasure then removes the bytes.
     """
+    if not (recorder.on_server and _is_due(recorder)):
+        return
+    _note_purge(recorder, 1)
+    stores: list[int] = []
     try:
-        if recorder.on_server and _is_due(recorder):
-            _note_purge(recorder, 1)
-            stores: list[int] = []
-            recorder.compact(PATIENCE_S, lambda done, of: stores.append(done))
-            _note_purge(recorder, len(stores) - 1)
+        recorder.compact(PURGE_PATIENCE_S, lambda done, of: stores.append(done))
     except FAILURES as error:
-        raise mark_unfinished(
-            f"{what_is_done}, but the deleted bytes are still in the files", error
-        ) from error
+        if error.kind != "read":
+            raise mark_unfinished(
+                f"{what_is_done}, but the deleted bytes are still in the files", error
+            ) from error
+    _note_purge(recorder, len(stores) - 1)
 
 
 def _is_due(recorder: Recorder) -> bool:

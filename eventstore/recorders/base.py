@@ -895,7 +895,8 @@ class Recorder(ABC):
     ) -> bool:
         """Remove the bytes of deleted and replaced rows. If rows are deleted while ``compact``
         runs, their bytes may stay in the files until the next call. A store in a file is rewritten
-        completely. Return False if only the owner of the tables on the server can remove the bytes.
+        completely. On a server, the tables are vacuumed once, and numbers of the server prove that
+        the rows are gone. Return False if only the owner of the tables can remove the bytes.
         Raises ``StoreUnavailable`` (``read``) if a reader that began earlier still needs the bytes
         after ``patience_s`` seconds. After this error, the bytes stay pending, and a file does not
         shrink. ``on_progress`` gets the number of finished tables and the number of all tables. For

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from foldlog._cli import terminal
-from foldlog._maintenance import Maintenance, Vacuumed
 from foldlog.eventstore import EventStoreError, Store
+from foldlog.eventstore.errors import StoreUnavailable
+from foldlog.eventstore.maintenance import backup
+from foldlog.eventstore.maintenance.backup import Vacuumed
+from foldlog.eventstore.maintenance.unfinished import PURGE_PATIENCE_S
+from foldlog.eventstore.recorders.base import PATIENCE_S
 
 
 def bytes_pending_words(store: Store, of: str) -> str:
@@ -14,25 +18,28 @@ def bytes_pending_words(store: Store, of: str) -> str:
             " remove them"
         )
     return (
-        f"the tables may still contain deleted rows of {of}, because this role may not run VACUUM."
-        " No query returns these rows, and autovacuum removes them later. To remove them now, run"
-        " as the owner of the tables: foldlog store vacuum"
+        f"the tables may still contain deleted rows of {of}. No query returns these rows. To remove"
+        " them, and to prove it, run as the owner of the tables: foldlog store vacuum"
     )
 
 
-def vacuum(store: Store) -> Vacuumed:
+def vacuum(store: Store, patience_s: float = PATIENCE_S) -> Vacuumed:
     with terminal.working("vacuuming") as update:
-        return Maintenance(store).vacuum(lambda done, of: update(completed=done, total=of))
+        return backup.vacuum(store, lambda done, of: update(completed=done, total=of), patience_s)
 
 
 def bytes_stay_pending(store: Store, sentence: str, *, no_vacuum: bool) -> bool:
     """Vacuum a store if it still has erased bytes. Return whether erased bytes are left.
-    ``sentence`` says what was erased, for the message of a failed vacuum.
+    ``sentence`` says what was erased, for the message of a failed vacuum. The removal is complete
+    before the vacuum: the vacuum waits only briefly for older readers.
     """
     if no_vacuum or not store.database.bytes_pending:
         return store.database.bytes_pending
     try:
-        return vacuum(store).bytes_pending
+        return vacuum(store, PURGE_PATIENCE_S).bytes_pending
     except EventStoreError as error:
-        terminal.warn(f"{sentence}, but the vacuum that removes its bytes failed: {error}")
+        if isinstance(error, StoreUnavailable) and error.kind == "read":
+            terminal.note(f"{sentence}, and its bytes are pending: {error}")
+        else:
+            terminal.warn(f"{sentence}, but the vacuum that removes its bytes failed: {error}")
         return True

@@ -365,17 +365,17 @@ class Histories:
 
         In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
         rewrites the file and its log. Call ``maintenance.vacuum`` once for many erasures. On
-        PostgreSQL, ``erase`` vacuums all tables, at most ten times a minute. After more calls in a
-        minute, the erased bytes stay until the next vacuum. To erase many conversations, use
+        PostgreSQL, ``erase`` vacuums all tables once, at most ten times a minute. After more calls
+        in a minute, or while an earlier transaction is open, the erased bytes stay until the next
+        vacuum. To erase many conversations, use
         ``maintenance.expire``, or pass ``complete=False`` and call ``maintenance.vacuum`` at the
         end.
 
         Raises ``ConversationNotFound`` if the conversation does not exist. Raises
         ``InvalidArgument`` if ``with_forks`` and ``detach_forks`` are both set, and
         ``ConversationHasForks`` if the conversation has forks and neither argument is set. Raises
-        ``VersionConflict`` if the conversation has a newer event than ``expected``. On PostgreSQL,
-        raises ``StoreUnavailable`` if an earlier transaction does not end within a minute. Cost:
-        the method deletes the events of the conversation, and its figures.
+        ``VersionConflict`` if the conversation has a newer event than ``expected``.
+        Cost: the method deletes the events of the conversation, and its figures.
         """
         from foldlog._maintenance import erase_conversations
 

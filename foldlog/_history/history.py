@@ -1058,15 +1058,15 @@ class History:
 
         In a SQLite file, the redacted bytes (``bytes_pending``) stay until you call
         ``maintenance.vacuum``. Call ``maintenance.vacuum`` once for many redactions. On PostgreSQL,
-        ``redact`` vacuums all tables, unless ``complete`` is False. A second call of ``redact``
+        ``redact`` vacuums all tables once, unless ``complete`` is False. If an earlier transaction
+        is still open, the bytes stay pending until a later vacuum. A second call of ``redact``
         finishes an interrupted redaction. Redacting an event that set attributes removes all
         attributes. Redacting an event that set a document removes the newest value of the document,
         so set the documents in the receipt's ``documents_lost`` again.
 
         Raises ``CannotRedact`` for the receipt of a redaction, ``InvalidArgument`` if the event
         does not belong to this history, and ``ConversationNotFound`` if this history has no events.
-        On PostgreSQL, raises ``StoreUnavailable`` if an earlier transaction does not end within a
-        minute. The redaction also covers events that other programs append during the call. Source
+        The redaction also covers events that other programs append during the call. Source
         records that repeat the content of an imported event are redacted too. The receipt's
         ``unconfirmed`` lists the records that cannot be read, and the read models and files that
         may still contain the content. Cost: the method reads the condensations, the idempotency

@@ -16,7 +16,6 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.inside import Record
-from foldlog.eventstore.maintenance import backup
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -139,8 +138,7 @@ def test_a_rekey_says_in_its_result_that_bytes_are_pending_and_vacuum_removes_th
         assert bytes_left(tmp_path, SECRETS[:1]) == []
 
 
-def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path, monkeypatch):
-    monkeypatch.setattr(backup, "PATIENCE_S", 0.1)
+def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path):
     path = tmp_path / "store.db"
     fill_keyed(path)
     with open_store(path) as store, open_store(path) as other:
@@ -149,7 +147,7 @@ def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path, monkeypatch)
             reading(other, "other"),
             pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"),
         ):
-            vacuum(store)
+            vacuum(store, patience_s=0.1)
         assert not vacuum(store).bytes_pending
         assert bytes_left(tmp_path, SECRETS) == []
 
@@ -194,9 +192,8 @@ def test_bytes_of_an_erasure_that_began_after_the_rewriting_stay_pending(tmp_pat
         # the log cannot be emptied at once
         with monkeypatch.context() as patched, reading(other, "other"):
             patched.setattr(maintenance, "rewrite", then_erase)
-            patched.setattr(backup, "PATIENCE_S", 1)
             with pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"):
-                vacuum(store)
+                vacuum(store, patience_s=1)
         assert store.database.bytes_pending
         assert not vacuum(store).bytes_pending
         assert bytes_left(tmp_path, [*SECRETS, mark("b", "last"), mark("k", "last")]) == []

@@ -4,7 +4,6 @@ with the tables.
 
 import re
 import time
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,14 +11,9 @@ import pytest
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.metrics import metrics
 from foldlog.eventstore import InvalidOption, confirm, open_store
-from foldlog.eventstore.errors import StoreUnavailable
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import follower_status
-from foldlog.eventstore.recorders.postgres import status as vacuuming
 from tests.foldlog.conftest import foldlog as foldlog
 from tests.said import say
-
-from .waiting import in_thread
 
 
 @pytest.fixture
@@ -180,42 +174,3 @@ def test_what_amcheck_finds_is_a_finding(schema, store, postgres_server):
         assert list(store._recorder.check()) == []
     finally:
         postgres_server.sql("DROP FUNCTION IF EXISTS public.bt_index_check, public.not_there")
-
-
-def test_what_is_erased_is_not_called_gone_while_somebody_can_read_it(url, store):
-    with psycopg.connect(url.partition("?")[0]) as reading:
-        reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        reading.execute("SELECT 1")
-        with in_thread(lambda: erase(store, "c1", reason="asked for"), reading.close) as erasing:
-            erasing.join(timeout=1.5)
-            assert erasing.is_alive()
-            with pytest.raises(
-                StoreUnavailable, match=r"began before the deletion may still read deleted rows"
-            ):
-                store._recorder.compact(0)
-    store._recorder.compact(0)
-
-
-REPORTS = (Path(__file__).parent / "vacuum_reports.txt").read_text().rstrip().split("\n\n")
-
-
-@pytest.mark.parametrize("case", [*REPORTS, "some left"])
-def test_vacuum_says_itself_what_it_removed(case):
-    outcome, _, report = case.partition("\n")
-    for turns in (0, 1, 2):  # the report has the last 32 bits of a number
-        is_gone = vacuuming._removed_all_before(760 + (turns << 32), report)
-        assert is_gone is (outcome == "all gone")
-
-
-@pytest.mark.parametrize(
-    "number, report, tables, is_gone",
-    [
-        (760, "removable cutoff: 760\nremovable cutoff: 761", 2, True),
-        (760, "removable cutoff: 760\nremovable cutoff: 761", 3, False),
-        ((1 << 32) - 2, "removable cutoff: 3", 1, True),
-        ((1 << 32) + 3, "removable cutoff: 4294967294", 1, False),
-    ],
-    ids=["of all tables", "of fewer tables", "begun again", "not yet"],
-)
-def test_a_report_is_of_all_tables_and_its_numbers_begin_again(number, report, tables, is_gone):
-    assert vacuuming._removed_all_before(number, report, tables) is is_gone

@@ -10,6 +10,7 @@ so that most appends take one or two round trips.
 ``wire``: a bounded number of connections, which send queued statements together in binary form.
 ``setup``: the schema, its migrations, the required settings of a server, and epochs.
 ``status``: the state of a store, for its operator.
+``deleted_rows``: VACUUM, and the proof that it removed the rows of an erasure.
 ``stores``: many stores behind one address.
 ``sharing``: one transaction for several appends of one process to the same conversation."""
 

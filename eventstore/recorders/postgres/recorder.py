@@ -22,7 +22,7 @@ from foldlog.eventstore.errors import InvalidOption, StoreUnavailable, StoreUnus
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import INSIDE, Writer, outside
-from foldlog.eventstore.recorders.postgres import setup, status
+from foldlog.eventstore.recorders.postgres import deleted_rows, setup, status
 from foldlog.eventstore.recorders.postgres.open_transaction import Call, OpenTransaction
 from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader, ReadSession
@@ -47,7 +47,6 @@ _LOCK_SHARE: Final = 1 / 3
 """A call waits for one lock for at most ``_LOCK_SHARE`` of its patience, and for one answer for at
 most ``_REPLY_SHARE``.
 """
-_VACUUM_PAUSE_S: Final = 1.0
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
 _CONNECTION_DEFAULTS: Final = {
@@ -234,18 +233,17 @@ class PostgresRecorder(Recorder):
         log until it is recycled, and in archives and backups until the archives and backups are
         deleted. Encrypted copies cannot be read after their key is erased.
         """
-        until = time.monotonic() + patience_s
-        while (
-            are_gone := self.beside(lambda c: status.vacuum(c, self._statements, on_progress))
-        ) is False:
-            if time.monotonic() >= until:
-                raise StoreUnavailable(
-                    f"{self._server}: transactions that began before the deletion may still"
-                    " read deleted rows",
-                    kind="read",
-                )
-            time.sleep(_VACUUM_PAUSE_S)  # a vacuum is expensive
-        return are_gone is not None
+
+        def attempt() -> str | None:
+            # A connection of its own, because a late cancellation would hit the next statement.
+            with self._plain_connection() as connection:
+                tables = deleted_rows.Tables(connection, self._statements)
+                return deleted_rows.remove(tables, pauses(patience_s), patience_s, on_progress)
+
+        waits_for = self._retry(attempt)
+        if waits_for:
+            raise StoreUnavailable(f"{self._server}: {waits_for}", kind="read")
+        return waits_for is not None
 
     def check(self) -> Iterator[str]:
         # A server with data checksums also reports each page with a wrong checksum.

@@ -4,9 +4,8 @@ followers, and how far followers lag.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -87,56 +86,6 @@ def holder(
         f"; the conversation is locked by session {pid} of {application!r} at {host}, which has"
         f" been {state} for {seconds:.0f} s (pg_terminate_backend({pid}) ends it)"
     )
-
-
-def vacuum(
-    connection: psycopg.Connection[Any],
-    statements: Mapping[str, bytes],
-    on_progress: Callable[[int, int], object],
-) -> bool | None:
-    """Vacuum every table and partition of the schema, in one statement. If VACUUM reports that it
-    removed all rows that were deleted before this call, delete the notes that bytes are pending,
-    and return True. Return False if VACUUM left a deleted row, or if its report is not in English.
-    Return None if the role may not vacuum the tables. Only the owner of a table may vacuum it, or a
-    role with ``MAINTAIN`` (PostgreSQL 17).
-    """
-    notices: list[str] = []
-
-    def keep(notice: psycopg.errors.Diagnostic) -> None:
-        notices.append(
-            f"{notice.severity_nonlocalized}: {notice.message_primary}"
-            f" {notice.message_detail or ''}"
-        )
-
-    connection.add_notice_handler(keep)
-    try:
-        marks = connection.execute(statements["marks_of_bytes"]).fetchall()
-        [(now,)] = connection.execute(statements["next_transaction"]).fetchall()
-        tables = [name for (name,) in connection.execute(statements["tables"])]
-        notices.clear()
-        connection.execute(f"VACUUM (VERBOSE) {', '.join(tables)}".encode())
-        if any(notice.startswith("WARNING: ") for notice in notices):
-            return None
-        on_progress(len(tables), len(tables))
-        are_gone = _removed_all_before(now, " ".join(notices), len(tables))
-        if are_gone and marks:
-            connection.execute(
-                statements["bytes_are_gone"], [list(column) for column in zip(*marks, strict=True)]
-            )
-        return are_gone
-    finally:
-        connection.remove_notice_handler(keep)  # the connection is used again
-
-
-_CUTOFF: Final = re.compile(r"(?:removable cutoff|oldest xmin): (\d+)")
-_MISSED: Final = re.compile(r"tuples missed: [1-9]|Skipped [1-9]\d* pages? due to buffer pins")
-_NUMBERS: Final = 1 << 32
-
-
-def _removed_all_before(number: int, report: str, tables: int = 1) -> bool:
-    cutoffs = [int(cutoff) for cutoff in _CUTOFF.findall(report)]
-    removed = [(cutoff - number) % _NUMBERS < _NUMBERS // 2 for cutoff in cutoffs]
-    return len(removed) >= tables and all(removed) and not _MISSED.search(report)
 
 
 def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:

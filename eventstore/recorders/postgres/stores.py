@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b, sha256
@@ -843,11 +844,21 @@ class Stores(Recorder):
         patience_s: float,
         on_progress: Callable[[int, int], object] = lambda outcomes, of: None,
     ) -> bool:
+        until = time.monotonic() + patience_s
         pending = self.query(StoresReader.with_bytes_pending)
         outcomes = []
+        still_read: StoreUnavailable | None = None
         for count, number in enumerate(pending, 1):
-            outcomes.append(self.server_of(number)[1].compact(patience_s))
+            left_s = max(until - time.monotonic(), 0)
+            try:
+                outcomes.append(self.server_of(number)[1].compact(left_s))
+            except StoreUnavailable as error:
+                if error.kind != "read":
+                    raise
+                still_read = error  # the other stores may have no such reader
             on_progress(count, len(pending))
+        if still_read is not None:
+            raise still_read
         return all(outcomes)
 
     def check(self) -> Iterator[str]:

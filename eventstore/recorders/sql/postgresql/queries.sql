@@ -400,11 +400,46 @@ UNION ALL
 INSERT INTO {schema}.facts AS f (name, value) VALUES ('bytes_pending ' || $1::bigint, gen_random_uuid()::text)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE f.value <> excluded.value
 
+-- The column xmin has the last 32 bits of the number of the transaction that deleted the rows.
 -- name: marks_of_bytes
-SELECT name, value FROM {schema}.facts WHERE starts_with(name, 'bytes_pending ')
+SELECT f.name, f.value, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+    - (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - f.xmin::text::bigint) % 4294967296
+FROM {schema}.epoch, {schema}.facts f WHERE starts_with(f.name, 'bytes_pending ')
 
--- name: next_transaction
-SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint FROM {schema}.epoch
+-- The oldest transaction that may still read deleted rows. A session of another database reads no rows of this one, but
+-- while it writes, each new snapshot includes its transaction. A running VACUUM needs no rows. Up to PostgreSQL 15, a setting
+-- delays VACUUM by a number of transactions.
+-- name: node_horizon
+WITH held (number, kind, pid, name, state, began) AS (
+    SELECT held, 'session', pid, application_name, state, xact_start
+    FROM pg_stat_activity, unnest(ARRAY[
+        backend_xid, CASE WHEN coalesce(datname, current_database()) = current_database() THEN backend_xmin END]) held
+    WHERE held IS NOT NULL AND pid <> pg_backend_pid() AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum)
+    UNION ALL SELECT transaction, 'prepared', NULL, gid, NULL, prepared FROM pg_prepared_xacts
+    UNION ALL SELECT xmin, 'slot', NULL, slot_name, NULL, NULL FROM pg_replication_slots WHERE xmin IS NOT NULL
+    UNION ALL SELECT pg_snapshot_xmin(pg_current_snapshot())::xid, 'transaction', NULL, NULL, NULL, NULL
+)
+SELECT json_build_object(
+    'number', next - (next - number::text::bigint) % 4294967296
+        - coalesce(current_setting('vacuum_defer_cleanup_age', true), '0')::bigint,
+    'kind', kind, 'pid', pid, 'name', name, 'state', state,
+    'seconds', extract(epoch FROM clock_timestamp() - began)::float8
+)::text
+FROM held, (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) now
+ORDER BY (next - number::text::bigint) % 4294967296 DESC, kind = 'transaction' LIMIT 1
+
+-- The tables of the store, and what the server counts of each table and of its TOAST table.
+-- name: node_relations
+SELECT json_agg(json_build_object(
+    'table', c.oid::regclass::text, 'relation', r.oid::bigint,
+    'may_vacuum', CASE WHEN current_setting('server_version_num')::int >= 170000 THEN has_table_privilege(c.oid, 'MAINTAIN')
+        ELSE pg_has_role(c.relowner, 'USAGE') END
+        OR pg_has_role((SELECT datdba FROM pg_database WHERE datname = current_database()), 'USAGE'),
+    'vacuums', CASE WHEN current_setting('server_version_num')::int < 150000 THEN 0 ELSE pg_stat_get_vacuum_count(r.oid) END,
+    'dead_rows', pg_stat_get_dead_tuples(r.oid)
+) ORDER BY c.relname)::text
+FROM pg_class c, unnest(ARRAY[c.oid, c.reltoastrelid]) r (oid)
+WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name}) AND c.relkind = 'r' AND r.oid <> 0
 
 -- A locked row is skipped, because a writer is giving it a new value.
 -- name: bytes_are_gone
@@ -679,9 +714,6 @@ GROUP BY e.conversation
 -- part: of_this_schema
 FROM pg_class c LEFT JOIN pg_am ON pg_am.oid = c.relam
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
-
--- name: tables
-SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'r' ORDER BY c.relname
 
 -- name: parts_of_schema
 SELECT CASE WHEN c.relkind IN ('i', 'I') THEN 'index' ELSE 'table' END, c.relname::text

@@ -1,0 +1,151 @@
+"""An erasure returns when no reader sees the data; numbers of the server prove that VACUUM removed
+the rows.
+"""
+
+import psycopg
+import pytest
+
+from foldlog.eventstore import open_store
+from foldlog.eventstore.errors import StoreUnavailable
+from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.recorders.postgres.deleted_rows import Horizon
+from tests.said import say
+
+
+@pytest.fixture
+def store(url):
+    with open_store(url) as store:
+        for name in ("c1", "c2"):
+            say(store, name, "0", "1", "2")
+        yield store
+
+
+@pytest.fixture
+def vacuums(monkeypatch):
+    """The VACUUM statements that were sent."""
+    sent = []
+    execute = psycopg.Connection.execute
+
+    def noting(self, query, *rest, **options):
+        if query.startswith("VACUUM" if isinstance(query, str) else b"VACUUM"):
+            sent.append(query)
+        return execute(self, query, *rest, **options)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", noting)
+    return sent
+
+
+def connect(url, **options):
+    return psycopg.connect(url.partition("?")[0], **options)
+
+
+def reading(url, **options):
+    """Begin a transaction that sees the present state until it is closed."""
+    connection = connect(url, **options)
+    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    connection.execute("SELECT 1")
+    return connection
+
+
+@pytest.mark.parametrize(
+    "remove",
+    [
+        lambda store: erase(store, "c1", reason="asked for"),
+        lambda store: redact(store, "c1", 1, reason="asked for", by="ann"),
+    ],
+    ids=["erase", "redact"],
+)
+def test_a_removal_returns_while_an_older_reader_is_open_and_the_next_one_proves_it(
+    url, store, vacuums, remove
+):
+    with reading(url, application_name="reports") as reader:
+        assert remove(store).bytes_pending
+        assert len(vacuums) == 1
+        named = rf"session {reader.info.backend_pid} of 'reports', idle in transaction for \d+ s"
+        with pytest.raises(StoreUnavailable, match=named):
+            store._recorder.compact(0)
+    assert not erase(store, "c2", reason="asked for").bytes_pending
+    assert not vacuum(store).bytes_pending
+
+
+def test_no_word_of_the_server_is_read(store, monkeypatch):
+    for text in ("message_primary", "message_detail", "message_hint", "severity"):
+        words = property(lambda diagnostic: "etwas anderes")
+        monkeypatch.setattr(psycopg.errors.Diagnostic, text, words)
+    assert not erase(store, "c1", reason="asked for").bytes_pending
+
+
+def test_a_reader_that_began_after_the_erasure_holds_nothing(url, store):
+    erase(store, "c1", reason="asked for", complete=False)
+    with reading(url):
+        assert not vacuum(store).bytes_pending
+
+
+def test_a_prepared_transaction_is_named(store, postgres_server):
+    postgres_server.sql("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten'")
+    try:
+        assert erase(store, "c1", reason="asked for").bytes_pending
+        with pytest.raises(StoreUnavailable, match="prepared transaction 'forgotten'"):
+            store._recorder.compact(0)
+    finally:
+        postgres_server.sql("ROLLBACK PREPARED 'forgotten'")
+    store._recorder.compact(0)
+
+
+def test_a_reader_of_another_database_holds_nothing_but_a_writer_does(url, store, postgres_server):
+    postgres_server.sql("CREATE DATABASE elsewhere")
+    other_url = url.replace("/postgres?", "/elsewhere?")
+    try:
+        with reading(other_url):
+            assert not erase(store, "c1", reason="asked for").bytes_pending
+        with connect(other_url, application_name="loading") as writer:
+            writer.execute("SELECT pg_current_xact_id()")
+            assert erase(store, "c2", reason="asked for").bytes_pending
+            with pytest.raises(StoreUnavailable, match="of 'loading'"):
+                store._recorder.compact(0)
+    finally:
+        postgres_server.sql("DROP DATABASE elsewhere WITH (FORCE)")
+
+
+def test_rows_on_a_page_that_a_reader_uses_stay_pending_until_it_lets_go(url, schema, store):
+    """VACUUM skips such a page, and says so only in words and in a number."""
+    erase(store, "c1", reason="asked for", complete=False)
+    with connect(url) as reader:
+        reader.execute(f"DECLARE slow CURSOR FOR SELECT * FROM {schema}.events")
+        reader.execute("FETCH 1 FROM slow")
+        with pytest.raises(StoreUnavailable, match="reads a page with deleted rows"):
+            store._recorder.compact(0.1)
+        assert store.database.bytes_pending
+    store._recorder.compact(0)
+    assert not store.database.bytes_pending
+
+
+def test_without_the_counters_of_the_server_each_table_is_frozen(url, store, vacuums):
+    with connect(url, autocommit=True) as owner:
+        owner.execute("ALTER DATABASE postgres SET track_counts = off")
+        try:
+            assert not erase(store, "c1", reason="asked for").bytes_pending
+        finally:
+            owner.execute("ALTER DATABASE postgres RESET track_counts")
+    assert [sent.startswith(b"VACUUM (FREEZE)") for sent in vacuums] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "holder, said",
+    [
+        (
+            Horizon(7, "session", 12, "app"),
+            "session 12 of 'app' (pg_terminate_backend(12) ends it)",
+        ),
+        (
+            Horizon(7, "slot", name="east"),
+            "the replication slot 'east' (let its standby catch up, or drop it)",
+        ),
+        (Horizon(7, "transaction"), "a transaction that began earlier"),
+    ],
+    ids=["of another role", "of a standby", "not listed"],
+)
+def test_what_holds_deleted_rows_is_named(holder, said):
+    assert str(holder) == said
