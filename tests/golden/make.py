@@ -2,19 +2,26 @@
 
     python -m tests.golden.make
 
-It writes ``stores/schema-N.db.gz`` of the present schema, ``stores/schema-N.json``, which says what
-is in that store, and what is stored of the records in ``imports/``. The files of earlier schemas
-stay as they are: run this again only for a new schema.
+It writes ``stores/schema-N.db.gz`` of the present schema, the rows of the same store on PostgreSQL in
+``stores/schema-N.postgresql.json.gz``, and what is in these stores beside them. It also writes what
+is stored of the records in ``imports/``. The files of earlier schemas stay as they are: run this
+again only for a new schema.
 """
 
+import base64
 import gzip
 import json
+import sqlite3
 import tempfile
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
+from unittest.mock import patch
 
 import foldlog
 from foldlog import formats
+from foldlog._archive.stored import raw
+from foldlog._web.notes import Notes
 from foldlog.eventstore import (
     DELETED,
     Annotation,
@@ -26,10 +33,14 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.codec import encode
+from foldlog.eventstore.maintenance.archive import archive
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.projections import Views
+from tests.golden import postgres
+from tests.postgres.servers import new_primary
 from tests.said import said
 
 GOLDEN = Path(__file__).parent
@@ -56,9 +67,14 @@ def history():
     ]
 
 
-def make_store(path):
-    """Make a store with each thing that a store may hold. Return what a reader finds in it."""
-    url = f"sqlite:///{path}"
+ARCHIVE = "file:///archive"
+"""Where a golden store says that its archived conversation is."""
+
+
+def make_store(url, folder, take):
+    """Make a store with each thing that a store may hold, and call ``take`` while a worker has its
+    lease. Return what a reader finds in the store.
+    """
     for compression in ("none", "zlib", "zstd"):
         with open_store(url, compression=compression) as store:
             fill(store, f"plain {compression}")
@@ -101,7 +117,73 @@ def make_store(path):
             (), documents={"plan": {"steps": [1, 2], "why": LONG_TEXT}, "draft": DELETED}
         )
         documents.set_attributes(title="Kites", tags=["wind", "sky"])
-        return contents(store)
+        import_sources(histories, folder)
+        store.append("archived", history(), expected_version=0)
+        archive(store, "archived", f"file://{folder}/objects")
+        Notes(store).change("documents", b'{"event": 0, "text": "a note"}')
+        work(histories["working"])
+        histories.list()  # writes the figures and the list
+        with histories["working"].lease(ttl_s=5, worker="a worker"):
+            take()
+            return contents(histories)
+
+
+def record(number, text, session):
+    """Return a record of a coding agent's log."""
+    role = "assistant" if number % 2 else "user"
+    return {
+        "type": role,
+        "uuid": f"u{number}",
+        "parentUuid": f"u{number - 1}" if number else None,
+        "message": {"role": role, "content": text},
+        "sessionId": session,
+        "timestamp": f"2026-01-05T09:00:{number:02}.000Z",
+    }
+
+
+def import_sources(histories, folder):
+    """Import one source that is used and grows, one that is never used, and one of which a record
+    is redacted. Copy another store that refuses a record. Erase a source.
+    """
+    with patch("foldlog._archive.writing._storable", lambda path: Path(path).name):
+        for name in ("used", "unused", "blanked", "erased source"):
+            write_source(folder, name, 4)
+            histories.import_(folder / f"{name}.jsonl")
+        len(list(histories["used"].events()))
+        write_source(folder, "used", 6)
+        histories.import_(folder / "used.jsonl")
+        histories["blanked"].redact(2, reason="asked for", by="somebody")
+        histories.erase("erased source", reason="asked for")
+        with foldlog.open("memory:") as others:
+            write_source(folder, "copied", 4)
+            others.import_(folder / "copied.jsonl")
+            others["copied"].redact(1, reason="asked for", by="somebody")
+            list(copy_store(others.store, histories.store))
+
+
+def write_source(folder, name, records):
+    lines = (json.dumps(record(number, f"{name} {number}", name)) for number in range(records))
+    (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+
+def work(history):
+    """Call two tools: the worker ends in the second, whose effect is then unknown."""
+    history.append(said("pay, then mail"))
+    for call_id in ("pay", "mail"):
+        function = {"name": call_id, "arguments": "{}"}
+        call = {"id": call_id, "type": "function", "function": function}
+        history.append_reply({"role": "assistant", "content": None, "tool_calls": [call]})
+        tool = (lambda: "paid") if call_id == "pay" else end_worker
+        try:
+            with history.lease(worker="a worker that ended"):
+                history.run(history.open_calls()[0], tool)
+        except KeyboardInterrupt:
+            pass
+    history.append(said("and?"), idempotency_key="asked")
+
+
+def end_worker():
+    raise KeyboardInterrupt
 
 
 def fill(store, name):
@@ -109,30 +191,43 @@ def fill(store, name):
     store.append(name, history(), expected_version=0, idempotency_key="filled")
 
 
-def contents(store):
-    """Return what a reader finds in a store: heads, events, Views, and the order of the whole
-    store. A long list is given as its SHA-256.
+def contents(histories):
+    """Return what a reader finds in a store: heads, events, Views, past Views, documents, calls,
+    imported records, notes, and the order of the whole store. A long list is given as its SHA-256.
     """
-    views = Views(store)
-    conversations = {}
-    for row in store.conversations():
-        events = (
-            []
-            if row.erased_at is not None
-            else [encode(each, ours=True).body.decode() for each in store.events(row.id)]
-        )
-        view = [event.id for event in views.current(row.id)] if events else []
-        conversations[row.id] = {
-            "version": row.version,
-            "head": row.head,
-            "events": short(events),
-            "view": short(view),
-        }
-    order = [
-        (each.position, each.conversation, each.event.id, type(each.event).__name__)
-        for each in store.follow()
-    ]
-    return {"conversations": conversations, "order": short(order)}
+    store = histories.store
+    return {
+        "conversations": {row.id: contents_of(histories, row) for row in store.conversations()},
+        "order": short(
+            [
+                (each.position, each.conversation, each.event.id, type(each.event).__name__)
+                for each in store.follow()
+            ]
+        ),
+    }
+
+
+def contents_of(histories, row):
+    store = histories.store
+    found = {"version": row.version, "head": row.head}
+    if row.erased_at is not None:
+        return {**found, "erased": [row.erased_at.isoformat(), row.erased_reason]}
+    found["records"] = sha256(b"".join(raw(store, row.id))).hexdigest()
+    if row.id in ("archived", "unused", "used"):  # reading them would change the store
+        return found
+    history = histories[row.id]
+    step = max(1, row.version // 20)
+    past = [[event.id for event in history.at(n)] for n in range(0, row.version, step)]
+    return found | {
+        "events": short([encode(each, ours=True).body.decode() for each in history.events()]),
+        "view": short([event.id for event in history.view()]),
+        "past": short(past),
+        "documents": history.documents(),
+        "attributes": history.attributes(),
+        "open calls": [call.call_id for call in history.open_calls()],
+        "effects": [[effect.key, effect.state] for effect in history.effects()],
+        "notes": [[note.event, note.text] for note in Notes(store).of(row.id).notes],
+    }
 
 
 def short(items):
@@ -151,13 +246,65 @@ def make_imports():
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
+def make_files():
+    stem = f"schema-{schema.NEWEST}"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        found = make_store(f"sqlite:///{folder}/store.db", folder, lambda: copy_file(folder))
+        (GOLDEN / "stores" / f"{stem}.db.gz").write_bytes(
+            gzip.compress((folder / "copy.db").read_bytes(), mtime=0)
+        )
+        (GOLDEN / "stores" / f"{stem}.json").write_text(
+            json.dumps({**found, "objects": objects_in(folder)}, indent=1) + "\n"
+        )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        server = new_primary(folder / "server")
+        dumped = {}
+        try:
+            found = make_store(
+                server.url(schema="golden"),
+                folder,
+                lambda: dumped.update(postgres.dump(server.url(), "golden")),
+            )
+        finally:
+            server.remove()
+        rows = postgres.moved(dumped["rows"], f"file://{folder}/objects", ARCHIVE)
+        golden = {**dumped, "rows": rows, "contents": found, "objects": objects_in(folder)}
+        postgres.write(GOLDEN / "stores" / f"{stem}.postgresql.json.gz", golden)
+
+
+def copy_file(folder):
+    with (
+        closing(sqlite3.connect(folder / "store.db")) as store,
+        closing(sqlite3.connect(folder / "copy.db")) as copy,
+    ):
+        store.backup(copy)
+        move_archive(copy, f"file://{folder}/objects", ARCHIVE)
+
+
+def move_archive(connection, before, after):
+    connection.execute("UPDATE unfinished SET state = replace(state, ?, ?)", (before, after))
+    connection.commit()
+
+
+def objects_in(folder):
+    return {
+        path.name: base64.b64encode(path.read_bytes()).decode()
+        for path in (folder / "objects").iterdir()
+    }
+
+
+def put_objects(objects, folder):
+    """Put the archived objects of a golden store into a folder."""
+    folder.mkdir()
+    for name, data in objects.items():
+        (folder / name).write_bytes(base64.b64decode(data))
+
+
 def main():
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "store.db"
-        said_to_be_there = make_store(path)
-        name = GOLDEN / "stores" / f"schema-{schema.NEWEST}"
-        name.with_suffix(".db.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
-        name.with_suffix(".json").write_text(json.dumps(said_to_be_there, indent=1) + "\n")
+    make_files()
     make_imports()
 
 
