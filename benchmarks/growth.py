@@ -1,7 +1,7 @@
 """Measure how large one store may become: ``python -m benchmarks.growth [--events N] [--form FORM]…
 [--folder FOLDER]``.
 
-A form is a SQLite file, a PostgreSQL server, or a PostgreSQL store with eight partitions. For each
+A form is a SQLite file or a PostgreSQL server. For each
 form, the benchmark fills a large and a small store, runs the same operations on both in turn, and
 prints Markdown for ``docs/internals/SIZES.md``. A conversation has 300 events with bodies of some
 90 bytes, and four condensations. foldlog's own functions make the heads, checksums and revisions.
@@ -48,7 +48,7 @@ from foldlog.projections import Views
 from foldlog.projections.stored.revision_codec import PROJECTION
 from tests.postgres.servers import Server, new_primary
 
-FORMS: Final = ("sqlite", "postgresql", "partitions")
+FORMS: Final = ("sqlite", "postgresql")
 LENGTH: Final = 300
 SMALL: Final = 30_000
 _GROUP: Final = 500
@@ -305,9 +305,7 @@ def _sound(verdict: Verdict) -> None:
 @contextlib.contextmanager
 def _opened(form: str, folder: Path, server: Server | None, conversations: int) -> Iterator[Asked]:
     schema = f"{form}_{conversations}"
-    options = {"schema": schema, "durability": "full"} | (
-        {"partitions": "8"} if form == "partitions" else {}
-    )
+    options = {"schema": schema, "durability": "full"}
     url = f"sqlite:///{folder}/{schema}.db" if server is None else server.url(**options)
     with open_store(url) as store:
         yield Asked(store, server, schema, conversations)
@@ -364,7 +362,7 @@ def _say(line: str) -> None:
 
 def main(
     events: Annotated[int, typer.Option(help="Number of events in the large store.")] = 30_000_000,
-    form: Annotated[list[str], typer.Option(help="sqlite, postgresql or partitions.")] = [*FORMS],  # noqa: B006
+    form: Annotated[list[str], typer.Option(help="sqlite or postgresql.")] = [*FORMS],  # noqa: B006
     folder: Annotated[
         Path | None, typer.Option(help="A folder with free space: 12 GB for 30 million events.")
     ] = None,

@@ -254,11 +254,8 @@ def postgres_url(
             postgres_stores.used += schemas
             schemas.clear()
         schemas.append(postgres_stores.new() if of_schemas else postgres_stores.take())
-        options = {
-            name: value
-            for name in ("partitions", "stores")
-            if (value := os.environ.get(f"FOLDLOG_POSTGRES_{name.upper()}"))
-        }
+        stores = os.environ.get("FOLDLOG_POSTGRES_STORES")
+        options = {"stores": stores} if stores else {}
         return postgres_front.url(schema=schemas[-1], patience_s="10", **options)
 
     yield url

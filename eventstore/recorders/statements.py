@@ -16,7 +16,7 @@ _BLOCK = re.compile(
     r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL
 )
 _COMMAND = re.compile(r"(?:\$\w*\$.*?\$\w*\$|[^;$])+;", re.DOTALL)
-_CREATE = re.compile(r"^CREATE (?:UNIQUE |{unique} )?(\w+) (?:{schema}\.)?(\w+)", re.MULTILINE)
+_CREATE = re.compile(r"^CREATE (?:UNIQUE )?(\w+) (?:{schema}\.)?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 

@@ -27,7 +27,6 @@ _POSTGRESQL_OPTIONS = _SQLITE_OPTIONS | {
     "pooler": ("none", "transaction", "prepared"),
     "schema": None,
     "connections_max": None,
-    "partitions": ("1", "2", "4", "8", "16", "32"),
     "stores": ("2", "4", "8", "16", "32", "64"),
     "moved": None,
     "part": None,

@@ -59,7 +59,7 @@ class EmptyStores:
         ]
         others = (
             f"DELETE FROM {schema}.store WHERE name NOT IN ('uuid', 'part', 'schema',"
-            " 'readable_by', 'made_by', 'partitions')"
+            " 'readable_by', 'made_by')"
         )
         identity = f"UPDATE {schema}.store SET value = '{new_store_uuid()}' WHERE name = 'uuid'"
         try:

@@ -15,24 +15,19 @@ from foldlog import EventStoreError, Message
 from foldlog._cli.application import build, run as _run
 from foldlog._cli.vacuuming import bytes_pending_words
 from foldlog.eventstore import (
-    CondensationAction,
     InvalidOption,
     KeyRing,
     StoreUnavailable,
     StoreUnusable,
     open_store,
 )
-from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.recorders import statements as sql_files
 from foldlog.eventstore.recorders.postgres import setup
 from foldlog.eventstore.recorders.urls import without_password
-from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.reading import reading
 from tests.said import said, say
-from tests.sound import assert_sound
 
 from .waiting import in_thread, until
 
@@ -447,13 +442,14 @@ def test_a_role_that_may_not_make_a_store_is_told_so(url, postgres_server):
     "change, message",
     [
         (("?", "?colour=red&"), 'invalid URI query parameter: "colour"'),
+        (("?", "?partitions=4&"), 'invalid URI query parameter: "partitions"'),
         (("?", "?mode=append&"), "sets mode to 'append'; it can be rwc, rw, ro"),
         (("?", "?pooler=session&"), "sets pooler to 'session'; it can be none, transaction"),
         (
             ("?", "?connections_max=0&"),
             "sets connections_max to '0'; use a whole number from 1 to 999999",
         ),
-        (("?", "?partitions=3&"), "sets partitions to '3'; it can be 1, 2, 4, 8, 16, 32"),
+        (("?", "?stores=3&"), "sets stores to '3'; it can be 2, 4, 8, 16, 32, 64"),
         (
             ("?", "?patience_s=soon&"),
             "sets patience_s to 'soon'; use a whole number from 1 to 999999",
@@ -552,71 +548,6 @@ def test_an_id_and_a_key_may_be_longer_than_an_entry_of_an_index(url):
 )
 def test_a_url_is_shown_without_its_password(url, shown):
     assert without_password(url) == shown
-
-
-# -- partitions
-# --------------------------------------------------------------------------------------------------
-
-
-def fill(store):
-    store.register(Views(store))
-    say(store, "nul \0 and \udcff", "x")
-    for n in range(20):
-        say(store, f"c{n}", *map(str, range(4)), idempotency_key=f"turn-{n}")
-        store.append(f"c{n}", CondensationAction(forgotten_event_ids=[1]), expected_version=4)
-    store.fork("c1", 3, "fork")
-    redact(store, "c2", 1, reason="asked for", by="ann")
-    erase(store, "c3", reason="asked for")
-
-
-def test_a_partitioned_store_holds_what_a_file_holds_and_copy_leads_there_and_back(
-    url, schema, postgres_server, tmp_path
-):
-    """Its rows lie in several partitions; what is whole is found in them in order, and as one
-    moment.
-    """
-    with (
-        open_store(tmp_path / "one.db") as file,
-        open_store(f"{url}&partitions=4") as four,
-        open_store("memory:") as back,
-    ):
-        fill(file)
-        for source, target in ((file, four), (four, back)):
-            assert all(not moved.problem for moved in copy_store(source, target))
-            assert list(compare_stores(file, target)) == list(compare_stores(target, file)) == []
-            assert_sound(target)
-        again = say(four, "c0", *map(str, range(4)), idempotency_key="turn-0")
-        assert [recorded.id for recorded in again] == [0, 1, 2, 3]
-        say(four, "c1", "later")
-        positions = [recorded.position for recorded in four.follow()]
-        assert positions == sorted(positions)
-        assert len(positions) > 100
-        assert four.database.last_position == positions[-1]
-        reports = []
-        assert four._recorder.compact(10, lambda *progress: reports.append(progress))
-        # in one statement: five tables of four partitions, and eighteen
-        assert reports == [(38, 38)]
-        for name in ("c1", "c2", "fork", *(f"c{n}" for n in range(4, 20))):
-            shown = [Views(store).at(name, 3).events for store in (file, four)]
-            assert shown[0] == shown[1]
-            Views(four).current(name)  # keeps its revisions
-        for table in ("events", "records", "idempotency_keys"):
-            counts = [
-                postgres_server.sql(f"SELECT count(*) FROM {schema}.{table}_{n}") for n in range(4)
-            ]
-            assert counts.count("0") < 3
-
-
-@pytest.mark.parametrize("partitions, requested", [("1", "4"), ("4", "8"), ("4", "1")])
-def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url, partitions, requested):
-    open_store(f"{url}&partitions={partitions}").close()
-    for options in ("", f"&partitions={partitions}"):
-        open_store(url + options).close()
-    with pytest.raises(
-        StoreUnusable,
-        match=rf"made with partitions={partitions}, not {requested}.*'foldlog store copy --help'",
-    ):
-        open_store(f"{url}&partitions={requested}")
 
 
 @pytest.fixture

@@ -63,8 +63,7 @@ _SETTINGS: Final = "-c idle_in_transaction_session_timeout=5s -c plan_cache_mode
 """The settings of every session. A client that vanished may hold the lock of a conversation, and
 the server cannot see that the client is gone. A living client is never idle for long, so the server
 ends sessions that are idle for too long. The server plans a statement once for each connection,
-because planning it at each call, over all partitions, would take longer than running most
-statements.
+because planning it at each call would take longer than running most statements.
 """
 
 
@@ -137,7 +136,7 @@ class PostgresRecorder(Recorder):
         self._open_pool()
         self._sharing = Sharing(self._run)
         _recorders.add(self)
-        self._prepare(mode == "rwc", options.get("partitions"))
+        self._prepare(create=mode == "rwc")
 
     # -- the interface
     # ----------------------------------------------------------------------------------------------
@@ -365,7 +364,7 @@ class PostgresRecorder(Recorder):
             store._statements = store._statements_here()
         return self._connect()
 
-    def _prepare(self, create: bool, partitions: str | None) -> None:
+    def _prepare(self, *, create: bool) -> None:
         waiting = pauses(self._patience_s)
         is_reported = False
         while True:
@@ -373,7 +372,7 @@ class PostgresRecorder(Recorder):
                 connection = self._new_connection()
                 try:
                     with self._translate_errors():
-                        self._prepare_schema(connection, create, partitions)
+                        self._prepare_schema(connection, create=create)
                 except BaseException:
                     connection.close()
                     raise
@@ -390,11 +389,9 @@ class PostgresRecorder(Recorder):
                     "the store was not opened; to wait less, set patience_s in the URL",
                 )
 
-    def _prepare_schema(
-        self, connection: psycopg.Connection[Any], create: bool, partitions: str | None
-    ) -> None:
+    def _prepare_schema(self, connection: psycopg.Connection[Any], *, create: bool) -> None:
         self.part = setup.prepare(
-            connection, self.schema, self.part, partitions, create=create, writable=self.writable
+            connection, self.schema, self.part, create=create, writable=self.writable
         )
 
     def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> OpenTransaction:

@@ -33,7 +33,6 @@ def prepare(
     connection: psycopg.Connection[Any],
     schema: str,
     part: Part | None,
-    partitions: str | None,
     *,
     create: bool,
     writable: bool,
@@ -42,8 +41,8 @@ def prepare(
     migrates the store, and the other processes wait. Return which part of a joined store is in the
     schema. If ``part`` is not None, the schema must be this part of a joined store.
 
-    Raises ``StoreUnusable`` if the schema is not a store, has a newer version or other partitions,
-    or cannot be made by this role.
+    Raises ``StoreUnusable`` if the schema is not a store, has a newer version, or cannot
+    be made by this role.
     """
     newest = max(migrations("postgresql"))
     try:
@@ -53,7 +52,7 @@ def prepare(
         facts = {}
     if "schema" not in facts:
         facts = _facts_of_store(connection, schema)
-    schema_version = _check_version(facts, schema, partitions)
+    schema_version = _check_version(facts, schema)
     if schema_version < newest and writable and (schema_version > 0 or create):
         try:
             with connection.transaction():
@@ -69,9 +68,8 @@ def prepare(
                 _migrate(
                     connection,
                     schema,
-                    _check_version(facts, schema, partitions),
+                    _check_version(facts, schema),
                     part or ONLY,
-                    partitions or "1",
                 )
             schema_version = newest
         except psycopg.errors.InsufficientPrivilege:
@@ -306,20 +304,13 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
     return _read_facts(connection, schema)
 
 
-def _check_version(facts: Mapping[str, str], schema: str, partitions: str | None) -> int:
+def _check_version(facts: Mapping[str, str], schema: str) -> int:
     if not facts:
         return 0
     newest = max(migrations("postgresql"))
     version = int(facts["schema"])
     if int(facts["readable_by"]) > newest:
         raise newer_store(_name_of(schema), version, newest)
-    if partitions and partitions != facts["partitions"]:
-        raise StoreUnusable(
-            f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not"
-            f" {partitions}; leave partitions out of the URL, or copy the store to a schema with"
-            " another name, ?schema=NAME (see 'foldlog store copy --help')",
-            kind="refused",
-        )
     return min(version, newest)
 
 
@@ -328,7 +319,6 @@ def _migrate(
     schema: str,
     schema_version: int,
     part: Part,
-    partitions: str,
 ) -> None:
     if schema_version == 0:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
@@ -337,7 +327,7 @@ def _migrate(
         if number <= schema_version:
             continue
         for command in commands(script):
-            connection.execute(_statement_in(schema, command, partitions, storage))
+            connection.execute(_statement_in(schema, command, storage))
         if number == min(migrations("postgresql")):
             # A function inside an UPDATE would run on the server of this connection, and not on the
             # server of the table.
@@ -374,16 +364,10 @@ def _storage(connection: psycopg.Connection[Any]) -> dict[str, str]:
     }
 
 
-def _statement_in(
-    schema: str, query: str, partitions: str = "1", storage: Mapping[str, str] = {}
-) -> bytes:
-    unique, by_conversation = (
-        ("UNIQUE", "") if partitions == "1" else ("", "PARTITION BY HASH (conversation)")
-    )
-    query = query.replace("{unique}", unique).replace("{by_conversation}", by_conversation)
+def _statement_in(schema: str, query: str, storage: Mapping[str, str] = {}) -> bytes:
     for place, words in storage.items():
         query = query.replace(place, words)
-    return in_schema(schema, query.replace("{partitions}", partitions))
+    return in_schema(schema, query)
 
 
 def in_schema(schema: str, query: str) -> bytes:

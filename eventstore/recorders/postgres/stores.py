@@ -670,19 +670,15 @@ class Server(PostgresRecorder):
             return b"SELECT * FROM (%b) found %b" % (united, _ENDS[name])
         return united
 
-    def _prepare_schema(
-        self, connection: psycopg.Connection[Any], create: bool, partitions: str | None
-    ) -> None:
+    def _prepare_schema(self, connection: psycopg.Connection[Any], *, create: bool) -> None:
         parts = {
             store.schema: Part(number, self.stores.count) for number, store in self.members.items()
         }
-        if partitions is None and setup.are_made(connection, parts):
+        if setup.are_made(connection, parts):
             return
         existing = setup.schemas_there(connection, [*parts])
         for schema in existing:
-            setup.prepare(
-                connection, schema, parts[schema], partitions, create=False, writable=self.writable
-            )
+            setup.prepare(connection, schema, parts[schema], create=False, writable=self.writable)
         missing = [schema for schema in parts if schema not in existing]
         if missing and self._were_moved:
             raise setup.lost_stores(missing)
@@ -690,9 +686,7 @@ class Server(PostgresRecorder):
             setup.check_not_lost(connection, missing, self.schema, existing)
         # the first store is made last, so if it exists, all stores exist
         for schema in reversed(missing):
-            setup.prepare(
-                connection, schema, parts[schema], partitions, create=create, writable=self.writable
-            )
+            setup.prepare(connection, schema, parts[schema], create=create, writable=self.writable)
 
     def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> OpenTransaction:
         wire.abandon()

@@ -1,8 +1,6 @@
--- Schema 2, the first that later versions read. docs/internals/STORED_BYTES.md defines each column. docs/POSTGRESQL.md says what differs on a server. {schema}
--- is the schema of the store. Ids and names are UTF-8 bytes, because they may have characters that a text of PostgreSQL
--- cannot have (NUL, lone surrogates). Bytes sort in the same order as the texts. {by_conversation} partitions the large
--- tables by the hash of the conversation. With only one partition, {by_conversation} is empty. With several partitions,
--- {unique} is empty, because no index spans several partitions. Only the transaction numbers then make positions unique.
+-- Schema 2, the first that later versions read. docs/internals/STORED_BYTES.md defines each column. docs/POSTGRESQL.md says
+-- what differs on a server. {schema} is the schema of the store. Ids and names are UTF-8 bytes, because they may have
+-- characters that a text of PostgreSQL cannot have (NUL, lone surrogates). Bytes sort in the same order as the texts.
 
 CREATE TABLE {schema}.store (
     name  text PRIMARY KEY,
@@ -78,8 +76,8 @@ CREATE TABLE {schema}.events (
     meta              bytea NOT NULL,
     body              bytea {lz4} NOT NULL,
     PRIMARY KEY (conversation, id)
-) {by_conversation};
-CREATE {unique} INDEX events_by_position ON {schema}.events (position) WHERE position IS NOT NULL;
+);
+CREATE UNIQUE INDEX events_by_position ON {schema}.events (position) WHERE position IS NOT NULL;
 CREATE INDEX events_structural ON {schema}.events (conversation, id) WHERE structural;
 CREATE INDEX events_of_documents ON {schema}.events (conversation, id) WHERE kind = 'document_changes'::bytea;
 -- Opening a View walks this index. The index leaves out annotations, because most events of a real log may be annotations.
@@ -110,7 +108,7 @@ CREATE TABLE {schema}.idempotency_keys (
     first_id     bigint NOT NULL,
     events       bigint NOT NULL,
     proof        bytea
-) {by_conversation};
+);
 CREATE UNIQUE INDEX idempotency_keys_by_key ON {schema}.idempotency_keys (conversation, sha256(key));
 -- Finds imported events by their id in the source, over all conversations.
 CREATE INDEX idempotency_keys_of_sources ON {schema}.idempotency_keys (sha256(key))
@@ -166,7 +164,7 @@ CREATE TABLE {schema}.blocks (
     places       bytea NOT NULL,
     body         bytea {external} NOT NULL,
     PRIMARY KEY (conversation, first)
-) {by_conversation};
+);
 -- The events of records. Each row lists several records. A record has three numbers of 4 bytes: its own number, the id of
 -- its first event, and the number of its events. The list is deflated. "event" is the first event of the row.
 CREATE TABLE {schema}.made (
@@ -174,7 +172,7 @@ CREATE TABLE {schema}.made (
     event        bigint NOT NULL,
     places       bytea NOT NULL,
     PRIMARY KEY (conversation, event)
-) {by_conversation};
+);
 -- The states of a place at its imports. A place is a hash of the path, the name inside and the options. A row names a
 -- conversation that was imported from the place, and the record and the byte up to which the import has read. The newest
 -- state has the highest "seen".
@@ -208,7 +206,7 @@ CREATE TABLE {schema}.records (
     encoding     smallint NOT NULL,
     body         bytea {lz4} NOT NULL,
     PRIMARY KEY (conversation, projection, version)
-) {by_conversation};
+);
 
 -- The figures of a conversation, computed from its events at this version, or from the records of its source. Rows can be
 -- deleted: foldlog computes them again. An unknown number is null. Times are in microseconds. A local time counts as UTC;
@@ -372,20 +370,3 @@ END
 $begin_epoch$;
 
 INSERT INTO {schema}.epoch VALUES (0, 0, NULL);
-
-INSERT INTO {schema}.store VALUES ('partitions', '{partitions}');
-
-DO $partitions$
-DECLARE
-    part text;
-BEGIN
-    FOR part IN
-        SELECT format('CREATE TABLE %I.%I PARTITION OF %s FOR VALUES WITH (MODULUS %s, REMAINDER %s)',
-                      nspname, relname || '_' || n, c.oid::regclass, {partitions}, n)
-        FROM pg_class c JOIN pg_namespace s ON s.oid = relnamespace, generate_series(0, {partitions} - 1) n
-        WHERE relkind = 'p' AND nspname = {schema_name}
-    LOOP
-        EXECUTE part;
-    END LOOP;
-END
-$partitions$;

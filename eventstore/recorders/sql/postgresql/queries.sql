@@ -710,14 +710,13 @@ SELECT e.conversation, count(*) FROM {schema}.events e
 WHERE e.conversation <> 0 AND NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = abs(e.conversation))
 GROUP BY e.conversation
 
--- A partitioned table or index has no rows of its own, and has another relkind.
 -- part: of_this_schema
 FROM pg_class c LEFT JOIN pg_am ON pg_am.oid = c.relam
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
 
 -- name: parts_of_schema
-SELECT CASE WHEN c.relkind IN ('i', 'I') THEN 'index' ELSE 'table' END, c.relname::text
-{of_this_schema} AND c.relkind IN ('i', 'I', 'r', 'p')
+SELECT CASE WHEN c.relkind = 'i' THEN 'index' ELSE 'table' END, c.relname::text
+{of_this_schema} AND c.relkind IN ('i', 'r')
 UNION ALL SELECT 'function', p.proname::text FROM pg_proc p
 WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
 
