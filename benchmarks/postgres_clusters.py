@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.postgres.cutting import CuttingProxy
 from tests.postgres.servers import Server
 
-__all__ = ["SCENARIOS", "Fault"]
+__all__ = ["SCENARIOS", "Fault", "Scenario"]
 
 
 class Cluster:
@@ -77,6 +77,7 @@ def _conninfo(primary: Server, name: str) -> str:
 
 
 Fault = Callable[[], None]
+Scenario = Callable[[Path], contextlib.AbstractContextManager[tuple[str, Fault]]]
 
 
 @contextlib.contextmanager
@@ -133,7 +134,7 @@ def cut(folder: Path) -> Iterator[tuple[str, Fault]]:
         cluster.stop()
 
 
-SCENARIOS = {
+SCENARIOS: dict[str, Scenario] = {
     "failover": lambda folder: clustered(folder, 2),
     "quorum": lambda folder: clustered(folder, 3),
     "restart": lambda folder: alone(folder, restart),

@@ -36,7 +36,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.postgres_clusters import SCENARIOS
+from benchmarks.postgres_clusters import SCENARIOS, Scenario
 from benchmarks.postgres_load import Load, check
 
 
@@ -52,13 +52,21 @@ def stalls(load: Load, moments: list[float]) -> list[float]:
     return longest
 
 
-def run(name: str, events: int, faults_min: int, every_s: float, *, encrypted: bool) -> bool:
+def run(
+    name: str,
+    scenario: Scenario,
+    events: int,
+    faults_min: int,
+    every_s: float,
+    *,
+    encrypted: bool,
+) -> bool:
     folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
     folder.chmod(0o755)
     title = f"{name} with keys" if encrypted else name
     faults, moments = 0, []
     try:
-        with SCENARIOS[name](folder) as (url, fault):
+        with scenario(folder) as (url, fault):
             load = Load(url, encrypted=encrypted)
             began = time.monotonic()
             try:
@@ -110,7 +118,10 @@ def main(
     keys: Annotated[bool, typer.Option(help="Encrypt, rotate and erase too.")] = False,
 ) -> None:
     """Run the scenarios, and count the lost events."""
-    held = [run(name, events, faults, every_s, encrypted=keys) for name in scenario or SCENARIOS]
+    held = [
+        run(name, SCENARIOS[name], events, faults, every_s, encrypted=keys)
+        for name in scenario or SCENARIOS
+    ]
     if not all(held):
         raise typer.Exit(1)
 

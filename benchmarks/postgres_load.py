@@ -36,6 +36,10 @@ WRITERS = 16
 CONVERSATIONS_EACH = 20
 _ROTATE_EVERY_S = 4.0
 _ERASE_EVERY_S = 1.0
+_CATCH_UP_S = 90.0
+"""The longest wait of the follower at the end. A transaction that a killed server has prepared
+holds back followers until it is resolved. Citus resolves it within a minute.
+"""
 _PLANTED_MAX = 40
 _DRIVE_SHARE = 0.05
 """The share of appends that are made under the lease of one conversation."""
@@ -45,13 +49,17 @@ conversations.
 """
 
 
+def with_options(url: str, options: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{options}"
+
+
 class Stores:
     """Two open stores of one database, like the stores of two processes. New keys replace both
     stores. The old stores are closed as soon as no thread uses them.
     """
 
     def __init__(self, url: str, keys: KeyRing | None) -> None:
-        self._url = f"{url}?connections_max={WRITERS}"
+        self._url = with_options(url, f"connections_max={WRITERS}")
         self._changed = threading.Condition()
         self._users: Counter[Store] = Counter()
         self._open = self._opened(keys)
@@ -109,6 +117,9 @@ class Load:
         self.errors: list[str] = []
         self.followed: dict[tuple[str, int], int] = {}
         self.followed_again = 0
+        self.out_of_order = 0
+        """The number of events that the follower read after a later event of their conversation."""
+        self._newest_followed: dict[str, int] = {}
         self.erased: dict[str, bool] = {}
         """The conversations whose erasure began. The value says whether the erasure was
         acknowledged.
@@ -214,7 +225,7 @@ class Load:
 
     def _follow(self) -> None:
         """Follow the current primary, and store the position from which to continue."""
-        with open_store(f"{self._url}?mode=ro&target_session_attrs=primary") as store:
+        with open_store(with_options(self._url, "mode=ro&target_session_attrs=primary")) as store:
             self._place = 0
             while not self._stop.is_set():
                 self._follow_on(store)
@@ -223,18 +234,32 @@ class Load:
     def _follow_on(self, store: Store) -> None:
         for recorded in _positions(store, self._place):
             self._place, conversation, event_id = recorded
-            self.followed_again += (conversation, event_id) in self.followed
+            if (conversation, event_id) in self.followed:
+                self.followed_again += 1
+            elif event_id < self._newest_followed.get(conversation, 0):
+                self.out_of_order += 1
+            else:
+                self._newest_followed[conversation] = event_id
             self.followed[conversation, event_id] = self._place
 
     def _catch_up(self) -> None:
-        with open_store(f"{self._url}?mode=ro&target_session_attrs=primary") as store:
-            self._follow_on(store)
+        with open_store(with_options(self._url, "mode=ro&target_session_attrs=primary")) as store:
+            until = time.monotonic() + _CATCH_UP_S
+            while True:
+                self._follow_on(store)
+                if time.monotonic() > until or all(
+                    (append.conversation, append.id) in self.followed
+                    for append in self.acknowledged
+                    if append.conversation not in self.erased
+                ):
+                    return
+                time.sleep(1)
 
     def _plant(self) -> None:
         """Begin unencrypted conversations, so that several writers try to be the first to encrypt
         such a conversation.
         """
-        with open_store(f"{self._url}?connections_max=2&plain=allowed") as store:
+        with open_store(with_options(self._url, "connections_max=2&plain=allowed")) as store:
             while not self._stop.is_set():
                 conversation = f"plain-{self.planted}"
                 self.planted += 1
@@ -277,11 +302,11 @@ class Load:
             thread.join()
 
     def _rekey(self) -> None:
-        with open_store(f"{self._url}?connections_max=2", keys=self.keys) as store:
+        with open_store(with_options(self._url, "connections_max=2"), keys=self.keys) as store:
             _again_until_done(lambda: list(rekey(store)))
 
     def _erase(self) -> None:
-        with open_store(f"{self._url}?connections_max=2") as store:
+        with open_store(with_options(self._url, "connections_max=2")) as store:
             while not self._stop.wait(_ERASE_EVERY_S):
                 if not self._plants:
                     continue
@@ -323,6 +348,7 @@ class Outcome(NamedTuple):
     doubled: int
     unreadable: int
     missed: int
+    out_of_order: int
     left: int
     """The number of erased conversations that still have data."""
 
@@ -360,7 +386,12 @@ def check(url: str, load: Load) -> Outcome:
         + load.followed_again
     )
     return Outcome(
-        lost, sum(count - 1 for count in texts.values()), unreadable, missed, erased_texts
+        lost,
+        sum(count - 1 for count in texts.values()),
+        unreadable,
+        missed,
+        load.out_of_order,
+        erased_texts,
     )
 
 

@@ -4,15 +4,22 @@ workers. The conformance suite runs there too then.
 """
 
 import os
+import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
 from foldlog.eventstore import open_store
+from foldlog.eventstore.recorders.postgres.recorder import ON_CITUS
+from foldlog.eventstore.recorders.postgres.setup import in_schema
+from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, of_driver
+from foldlog.eventstore.recorders.statements import statements
 from tests.said import say
 
 from .servers import Address
+from .test_statements import REFUSED_BY_CITUS
 
 
 @pytest.fixture
@@ -47,3 +54,86 @@ def test_a_follower_misses_nothing_after_the_schema_of_a_store_moved(citus):
         say(again, "c1", "later")
         assert [entry.id for entry in again.follow(place)] == [1, 2]
         assert [event.id for event in again.events("c1")] == [0, 1, 2]
+
+
+def test_a_schema_moves_only_when_no_transaction_may_write_to_it(citus):
+    """Otherwise a transaction gets its number from one worker and writes its events on another."""
+    schema = f"waits_{time.time_ns()}"
+    waiting = """SELECT FROM pg_stat_activity
+        WHERE query LIKE 'SELECT citus_schema_move%' AND wait_event_type = 'Lock'"""
+    with (
+        open_store(citus.url(schema=schema)) as store,
+        psycopg.connect(citus.url(), autocommit=True) as observer,
+        ThreadPoolExecutor() as pool,
+    ):
+        say(store, "c1", "before")
+
+        def read_and_wait(transaction):
+            transaction.conversation("c1")
+            moving = pool.submit(move, citus, schema)
+            while not moving.done() and not observer.execute(waiting).fetchall():
+                time.sleep(0.05)
+            return moving, moving.done()
+
+        moving, is_moved = store._recorder.transact(read_and_wait)
+        moving.result()
+        assert not is_moved
+        say(store, "c1", "after", expected_version=1)
+
+
+@pytest.mark.parametrize("state", ["XX000", "58030"])
+def test_a_worker_that_goes_away_is_waited_for(state):
+    """A server alone reports a damaged file or a full disk with these codes."""
+    error = psycopg.errors.lookup(state)("server closed the connection unexpectedly")
+    assert isinstance(of_driver(error, "a server", state, is_on_citus=True), ConnectionLost)
+    assert not isinstance(of_driver(error, "a server", state), ConnectionLost)
+
+
+PLANNED = ("SELECT", "(SELECT", "WITH", "INSERT", "UPDATE", "DELETE")
+PLACES = {"{here}": "{schema}.here()", "{timeline}": "{schema}.timeline()", "{store}": "0"}
+VALUES = {
+    "bigint": "1",
+    "boolean": "true",
+    "bytea": "'[]'",
+    "bigint[]": "'{1}'",
+    "boolean[]": "'{true}'",
+    "bytea[]": "'{a}'",
+}
+
+
+@pytest.fixture
+def made(citus):
+    """A connection, and the schema of an empty store."""
+    schema = f"planned_{time.time_ns()}"
+    open_store(citus.url(schema=schema)).close()
+    with psycopg.connect(citus.url(), autocommit=True) as connection:
+        yield connection, schema
+        connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+
+
+def test_citus_plans_each_statement(made):
+    connection, schema = made
+    refused = {}
+    for name, statement in statements("postgresql", ON_CITUS).items():
+        if not statement.startswith(PLANNED):
+            continue
+        for place, words in PLACES.items():
+            statement = statement.replace(place, words)
+        types = dict(re.findall(r"\$(\d+)::(\w+(?:\[\])?)", statement))
+        values = [VALUES[types[str(n)]] for n in range(1, len(types) + 1)]
+        query = in_schema(schema, statement.replace("%s", "NULL")).decode()
+        try:
+            connection.execute(f"PREPARE {name} AS {query}".encode())
+            execute = f"EXECUTE {name}({', '.join(values)})" if values else f"EXECUTE {name}"
+            connection.execute(f"EXPLAIN {execute}".encode())
+        except psycopg.Error as error:
+            refused[name] = str(error)
+    assert refused == {}
+
+
+@pytest.mark.parametrize("reason", REFUSED_BY_CITUS)
+def test_citus_refuses_what_the_reading_of_statements_finds(made, reason):
+    connection, schema = made
+    for statement in REFUSED_BY_CITUS[reason]:
+        with pytest.raises(psycopg.errors.FeatureNotSupported):
+            connection.execute(in_schema(schema, statement))

@@ -240,7 +240,7 @@ def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_hav
     other_server.run("psql", "-q", "-X", "-d", "postgres", "-f", dump)
     restored = other_server.url(schema=schema)
     with pytest.raises(StoreUnavailable, match="restored on another server"):
-        open_store(restored + "&mode=ro")
+        open_store(restored + "&mode=ro&patience_s=1")
     with open_store(restored) as store:
         assert list(store.follow()) == followed
         new = write_with(store, writers=4, appends=5)

@@ -16,6 +16,7 @@ import foldlog
 from foldlog.eventstore import CondensationAction, KeyRing, Message
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.postgres import stores
+from foldlog.eventstore.recorders.postgres.recorder import ON_CITUS
 from foldlog.eventstore.recorders.postgres.wire import Wire
 from foldlog.eventstore.recorders.statements import commands, migrations, statements
 from tests.said import said
@@ -161,6 +162,78 @@ def test_a_new_connection_and_a_writer_compare_the_server_that_has_the_tables():
     for name in ("number", "number_if_unchanged"):
         assert re.search(r"cluster (<>|=) \{here\}", STATEMENTS[name])
         assert "coalesce({timeline}, timeline)" in STATEMENTS[name]
+
+
+BESIDE_VALUES = re.compile(r"\bINSERT INTO [^;]*?\bVALUES\b(.*)", re.DOTALL)
+DO_UPDATE = re.compile(r"\bDO UPDATE\s+SET\b(.*)", re.DOTALL)
+CHANGES_ROWS = re.compile(r"\b(?:(?<!DO )UPDATE|DELETE FROM) \{schema\}(.*)", re.DOTALL)
+VOLATILE = re.compile(
+    r"\b(?:gen_random_uuid|random|clock_timestamp|nextval|pg_advisory_xact_lock|pg_current_xact_id)\("
+)
+STABLE = re.compile(r"\b(?:now|current_setting|pg_current_snapshot|statement_timestamp)\(")
+REFUSED_BY_CITUS = {
+    "a subquery beside VALUES": [
+        # as put_listing was, which attributes, documents and imports need
+        """INSERT INTO {schema}.listing (conversation, at, version, digests)
+        VALUES (1, 2, 3, coalesce(NULL,
+                (SELECT digests FROM {schema}.listing WHERE conversation = 1), ''))
+        ON CONFLICT (conversation) DO UPDATE SET at = excluded.at, digests = excluded.digests""",
+        """INSERT INTO {schema}.store (name, value)
+        VALUES ('a', 'b'), ('c', (SELECT min(name) FROM {schema}.facts))""",
+    ],
+    "a subquery in DO UPDATE": [
+        """INSERT INTO {schema}.facts (name, value) VALUES ('a', 'b') ON CONFLICT (name) DO UPDATE
+        SET value = (SELECT value FROM {schema}.store WHERE name = 'schema')""",
+    ],
+    "a function in DO UPDATE that is not immutable": [
+        """INSERT INTO {schema}.facts SELECT name, value FROM {schema}.store
+        ON CONFLICT (name) DO UPDATE SET value = gen_random_uuid()::text""",
+        """INSERT INTO {schema}.facts (name, value) VALUES ('a', 'b')
+        ON CONFLICT (name) DO UPDATE SET value = now()::text""",
+    ],
+    "a volatile function in UPDATE or DELETE": [
+        "UPDATE {schema}.facts SET value = gen_random_uuid()::text WHERE name = 'a'",
+        "DELETE FROM {schema}.facts WHERE value < clock_timestamp()::text",
+    ],
+}
+"""Statements that Citus cannot plan: ``test_citus`` asks it."""
+
+
+def refused_by_citus(statement):
+    values = BESIDE_VALUES.search(statement)
+    do_update = DO_UPDATE.search(statement)
+    changes = CHANGES_ROWS.search(statement)
+    if values and SUBSELECT.search(values[1].partition("DO UPDATE")[0]):
+        yield "a subquery beside VALUES"
+    if do_update and SUBSELECT.search(do_update[1]):
+        yield "a subquery in DO UPDATE"
+    if do_update and (VOLATILE.search(do_update[1]) or STABLE.search(do_update[1])):
+        yield "a function in DO UPDATE that is not immutable"
+    if changes and VOLATILE.search(changes[1]):
+        yield "a volatile function in UPDATE or DELETE"
+
+
+def test_citus_can_plan_each_statement():
+    refused = {
+        name: reasons
+        for name, statement in statements("postgresql", ON_CITUS).items()
+        if (reasons := [*refused_by_citus(statement)])
+    }
+    assert refused == {}
+
+
+@pytest.mark.parametrize("reason", REFUSED_BY_CITUS)
+def test_the_reading_of_statements_sees_what_citus_cannot_plan(reason):
+    found = [[*refused_by_citus(statement)] for statement in REFUSED_BY_CITUS[reason]]
+    assert found == [[reason]] * len(found)
+
+
+def test_many_events_are_inserted_by_the_worker_that_has_the_tables():
+    """Citus copies the rows of an INSERT that reads no table of the store, and commits them in two
+    phases.
+    """
+    for name in ("insert_event", "insert_events"):
+        assert "FROM {schema}." in statements("postgresql", ON_CITUS)[name]
 
 
 @pytest.mark.parametrize("name", [*STATEMENTS, *COMMANDS])

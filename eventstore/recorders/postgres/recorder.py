@@ -65,6 +65,8 @@ the server cannot see that the client is gone. A living client is never idle for
 ends sessions that are idle for too long. The server plans a statement once for each connection,
 because planning it at each call would take longer than running most statements.
 """
+ON_CITUS: Final = {"first_place": "(SELECT 0::bigint FROM {schema}.epoch)"}
+"""The parts of statements that are different on Citus."""
 
 
 def pauses(total_s: float) -> Iterator[bool]:
@@ -315,7 +317,7 @@ class PostgresRecorder(Recorder):
         if self._is_on_citus or not self._keeps_its_server:
             changed = {"{here}": "{schema}.here()", "{timeline}": "{schema}.timeline()"}
         changed["{store}"] = str((self.part or ONLY).number)
-        named = statements("postgresql", {"first_place": "0"} if self._is_on_citus else {})
+        named = statements("postgresql", ON_CITUS if self._is_on_citus else {})
         for place, words in changed.items():
             named = {name: statement.replace(place, words) for name, statement in named.items()}
         return {name: setup.in_schema(self.schema, statement) for name, statement in named.items()}
@@ -339,6 +341,7 @@ class PostgresRecorder(Recorder):
                     server=self._server,
                     prepared=self._prepared,
                     keeps_its_server=self._keeps_its_server,
+                    is_on_citus=self._is_on_citus,
                     reply_timeout_s=self._patience_s * _REPLY_SHARE,
                 )
                 is_on_citus = setup.greet(
@@ -408,7 +411,7 @@ class PostgresRecorder(Recorder):
             at_once=at_once,
             reserve=self._reserve,
             may_assume=may_assume and not self._is_on_citus,
-            is_numbered_first=self._is_on_citus,
+            is_on_citus=self._is_on_citus,
         )
 
     def _reserve(self) -> int:
@@ -443,7 +446,9 @@ class PostgresRecorder(Recorder):
         try:
             yield
         except psycopg.Error as error:
-            raise of_driver(error, self._server, error.sqlstate) from error
+            raise of_driver(
+                error, self._server, error.sqlstate, is_on_citus=self._is_on_citus
+            ) from error
 
 
 _recorders: weakref.WeakSet[PostgresRecorder] = weakref.WeakSet()

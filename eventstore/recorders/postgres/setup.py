@@ -221,10 +221,9 @@ def _check_server(
             kind="away",
         )
     if is_elsewhere and not writable:
-        raise StoreUnavailable(
+        raise ConnectionLost(
             "this store was restored on another server; open the store for writing once, or its"
-            " followers miss events",
-            kind="away",
+            " followers miss events"
         )
     if writable and (is_elsewhere or is_later):
         try:

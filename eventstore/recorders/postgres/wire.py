@@ -80,22 +80,26 @@ _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "250
 """The state codes of broken connections, of servers that shut down, start or became standbys, and
 of sessions that the server ended.
 """
+_LOST_WORKER: Final = ("XX000", "58030")
+"""The state codes with which Citus reports that a worker went away."""
 _AGAIN: Final = ("40", "55P03", "53300")
 """The state codes of deadlocks, serialization failures, lock timeouts, and too many clients at
 present.
 """
 
 
-def of_result(result: PGresult, server: str, statement: str) -> Failure:
+def of_result(result: PGresult, server: str, statement: str, *, is_on_citus: bool) -> Failure:
     state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
     if (statement.rpartition(PREFIX_END)[2], state) == ("number", _NO_NUMBER):
         return ConnectionLost(
             f"{server}: the server was promoted or restored since this connection was made"
         )
-    return of_driver(error_from_result(result), server, state)
+    return of_driver(error_from_result(result), server, state, is_on_citus=is_on_citus)
 
 
-def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Failure:
+def of_driver(
+    error: psycopg.Error, server: str, state: str | None = None, *, is_on_citus: bool = False
+) -> Failure:
     # An error without a state code comes from the driver itself, and means a broken connection.
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
@@ -112,7 +116,7 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Fa
         text += " (through a pooler, the URL needs pooler=prepared, or pooler=transaction)"
     if state == _BROKEN and _is_refusal(text):
         fault = StoreUnavailable(text, kind="denied")
-    elif state.startswith(_LOST):
+    elif state.startswith(_LOST) or (is_on_citus and state in _LOST_WORKER):
         fault = ConnectionLost(text)
     elif state.startswith(_AGAIN):
         fault = TryAgain(text)
@@ -144,6 +148,7 @@ class Wire:
         server: str,
         prepared: bool,
         keeps_its_server: bool,
+        is_on_citus: bool,
         reply_timeout_s: float,
     ) -> None:
         self._connection = connection  # keeps the libpq connection alive
@@ -157,6 +162,7 @@ class Wire:
         """Whether the connection always uses the same server connection. Behind a pooler, the
         server connection may change.
         """
+        self._is_on_citus = is_on_citus
         self.is_confirmed = False
         """Whether a follower has already waited on this connection for a standby's confirmation, so
         that no follower waits on this connection again: see ``reading``. Always false on a hot
@@ -221,7 +227,7 @@ class Wire:
             raise of_driver(error, self._server) from error
         for name, result in zip(batch, results, strict=True):
             if result.status == ExecStatus.FATAL_ERROR:
-                fault = of_result(result, self._server, name)
+                fault = of_result(result, self._server, name, is_on_citus=self._is_on_citus)
                 self._broken = isinstance(fault, ConnectionLost)
                 raise fault
         self._broken = False

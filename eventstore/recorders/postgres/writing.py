@@ -37,9 +37,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     second writer, and the second writer would have to start again. Transactions on different
     conversations never wait for one another.
 
-    If ``is_numbered_first`` is true, the transaction gets its number before it sends rows, and
-    sends rows with their positions. Citus needs ``is_numbered_first``, because another server may
-    insert the rows.
+    On Citus, another server may insert the rows. The transaction keeps its schema on the server
+    that has it, gets its number before it sends rows, and sends rows with their positions.
 
     If ``may_assume`` is true, the transaction assumes that a conversation is in the expected state,
     and that an idempotency key is new. The server checks the assumptions in the round trip of the
@@ -57,13 +56,13 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         at_once: bool,
         reserve: Callable[[], int],
         may_assume: bool,
-        is_numbered_first: bool,
+        is_on_citus: bool,
     ) -> None:
         OpenTransaction.__init__(self, wire, schema, part, durable=durable, at_once=at_once)
         PostgresReader.__init__(self, self.ask)
         self._reserve = reserve
         self._may_assume = may_assume
-        self._is_numbered_first = is_numbered_first
+        self._is_on_citus = is_on_citus
         self._locked: set[int] = set()
         """The keys of conversations that no other writer can change before this transaction ends.
         """
@@ -186,6 +185,12 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     # -- steps
     # ----------------------------------------------------------------------------------------------
 
+    def _begin(self) -> None:
+        was_begun = self._begun
+        super()._begin()
+        if self._is_on_citus and not was_begun:
+            self._wire.queue("stay")
+
     def _assume(self, guess: Conversation) -> None:
         self._number_asked = self._wire.queue(
             "number_if_unchanged",
@@ -216,7 +221,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             )
 
     def _insert(self, key: int, rows: Sequence[Row], places: Sequence[int | None]) -> None:
-        first = self._assign_positions().of(0) if self._is_numbered_first else 0
+        first = self._assign_positions().of(0) if self._is_on_citus else 0
         positions = [None if place is None else first + place for place in places]
         placed = _in_order(rows, positions)
         if len(placed) == 1:

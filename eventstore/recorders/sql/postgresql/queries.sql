@@ -59,6 +59,13 @@ SELECT (
 )::bigint
 FROM {schema}.epoch
 
+-- On Citus, the first statement of a transaction on a store. It changes nothing, but because it may write, Citus moves the
+-- schema only after the transaction has ended, and sends all statements of the transaction through one connection.
+-- Otherwise, the transaction could get its locks and its number from one transaction of a worker, and insert its rows in
+-- another, so followers would miss rows, and a commit in doubt could be repeated.
+-- name: stay
+INSERT INTO {schema}.store (name, value) VALUES ('schema', '') ON CONFLICT DO NOTHING
+
 -- name: lock
 SELECT pg_advisory_xact_lock($1::bigint) FROM {schema}.epoch
 
@@ -311,10 +318,10 @@ ORDER BY d.at DESC, d.conversation DESC
 
 -- If the digests are null, they stay as they are.
 -- name: put_listing
-INSERT INTO {schema}.listing (conversation, at, version, digests)
-VALUES ($1::bigint, $2::bigint, $3::bigint,
-        coalesce($4::bytea, (SELECT digests FROM {schema}.listing WHERE conversation = $1::bigint), ''))
-ON CONFLICT (conversation) DO UPDATE SET at = excluded.at, version = excluded.version, digests = excluded.digests
+INSERT INTO {schema}.listing AS l (conversation, at, version, digests)
+VALUES ($1::bigint, $2::bigint, $3::bigint, coalesce($4::bytea, ''))
+ON CONFLICT (conversation) DO UPDATE
+SET at = excluded.at, version = excluded.version, digests = coalesce($4::bytea, l.digests)
 
 -- part: of_listing
 SELECT substring(g.digests, 16 * n + 1, 16) AS digest, g.at, g.conversation
@@ -502,8 +509,9 @@ WHERE key = (SELECT replaces FROM {schema}.conversations WHERE key = $1::bigint)
     AND visible AND erased_at IS NOT NULL
 
 -- Here, the server adds the transaction's number to the places of events, so that an append need not wait for its number.
--- On Citus, this part is 0 and the number is read first, because Citus would use the number of the server to which the
--- client is connected.
+-- On Citus, this part adds 0 and the number is read first, because Citus would use the number of the server to which the
+-- client is connected. The 0 is read from a table of the store, so that Citus sends the whole statement to the server that
+-- has the tables. Otherwise it would copy the rows there, and commit in two phases.
 -- part: first_place
 (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch)
 
@@ -523,7 +531,7 @@ DELETE FROM {schema}.events WHERE conversation = $1::bigint AND id < $2::bigint
 
 -- name: insert_event
 INSERT INTO {schema}.events (conversation, id, kind, shown, structural, meta, body, position)
-VALUES ($1::bigint, $2::bigint, $3::bytea, $4::boolean, $5::boolean, $6::bytea, $7::bytea, $8::bigint + {first_place})
+SELECT $1::bigint, $2::bigint, $3::bytea, $4::boolean, $5::boolean, $6::bytea, $7::bytea, $8::bigint + {first_place}
 
 -- name: publish
 UPDATE {schema}.conversations SET visible = true WHERE key = $1::bigint
