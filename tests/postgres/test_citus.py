@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from foldlog.eventstore import open_store
+from foldlog.eventstore import StoreUnavailable, open_store
+from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.postgres.recorder import ON_CITUS
 from foldlog.eventstore.recorders.postgres.setup import in_schema
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, of_driver
@@ -30,13 +32,19 @@ def citus():
     return Address(address)
 
 
+def worker_of(connection, schema):
+    """Return the host and the port of the worker that has a schema."""
+    query = "SELECT nodename, nodeport FROM citus_shards WHERE table_name::text = %s"
+    [worker] = connection.execute(query, [f"{schema}.events"]).fetchall()
+    return worker
+
+
 def move(citus, schema):
     """Move a schema to another worker."""
-    placed = "SELECT nodename, nodeport FROM citus_shards WHERE table_name::text = %s LIMIT 1"
     others = """SELECT nodename, nodeport FROM pg_dist_node
         WHERE shouldhaveshards AND NOT (nodename = %s AND nodeport = %s) LIMIT 1"""
     with psycopg.connect(citus.url(), autocommit=True) as connection:
-        [here] = connection.execute(placed, [f"{schema}.events"]).fetchall()
+        here = worker_of(connection, schema)
         [there] = connection.execute(others, here).fetchall()
         connection.execute("SELECT citus_schema_move(%s, %s, %s, 'block_writes')", [schema, *there])
 
@@ -79,6 +87,34 @@ def test_a_schema_moves_only_when_no_transaction_may_write_to_it(citus):
         moving.result()
         assert not is_moved
         say(store, "c1", "after", expected_version=1)
+
+
+def test_an_erasure_asks_the_worker_that_has_the_rows_what_may_still_read_them(citus):
+    schema = f"erased_{time.time_ns()}"
+    with (
+        open_store(citus.url(schema=schema, stores="4")) as store,
+        psycopg.connect(citus.url(), autocommit=True) as connection,
+    ):
+        names = [f"c{n}" for n in range(20)]
+        for name in names:
+            say(store, name, "0", "1")
+        workers = {
+            name: worker_of(connection, f"{schema}_{store._recorder.home(name):02d}")
+            for name in names
+        }
+        here, elsewhere = workers["c0"], next(w for w in workers.values() if w != workers["c0"])
+        host, port = here
+        with psycopg.connect(
+            citus.url(), host=host, port=port, application_name="report"
+        ) as reader:
+            reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            reader.execute("SELECT 1")
+            assert erase(store, "c0", reason="asked for").bytes_pending
+            other = next(name for name in names if workers[name] == elsewhere)
+            assert not erase(store, other, reason="asked for").bytes_pending
+            with pytest.raises(StoreUnavailable, match=r"session \d+ of 'report'"):
+                store._recorder.compact(0)
+        assert not vacuum(store).bytes_pending
 
 
 @pytest.mark.parametrize("state", ["XX000", "58030"])

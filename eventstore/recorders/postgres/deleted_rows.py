@@ -14,16 +14,19 @@ numbers.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
 from msgspec import Struct, json
+from msgspec.structs import replace
 
 T = TypeVar("T")
 
 _WAITED_TOO_LONG: Final = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
+_SHARD_NUMBER: Final = re.compile(r"_\d+$")
 
 
 class Deletion(NamedTuple):
@@ -78,15 +81,20 @@ class Relation(Struct, frozen=True):
 
 
 class Tables:
-    """The tables of one store, on the server that has them. On Citus, this is the place to ask the
-    workers: ``node_…`` statements return one JSON text, and name no table of the store.
+    """The tables of one store, on the server that has them. On Citus, this is a worker. ``node_…``
+    statements run there; they return one JSON text, and name no table of the store.
     """
 
     def __init__(
-        self, connection: psycopg.Connection[Any], statements: Mapping[str, bytes]
+        self,
+        connection: psycopg.Connection[Any],
+        statements: Mapping[str, bytes],
+        *,
+        is_on_citus: bool,
     ) -> None:
         self._connection = connection
         self._statements = statements
+        self._is_on_citus = is_on_citus
 
     def marks(self) -> list[Deletion]:
         rows = self._connection.execute(self._statements["marks_of_bytes"]).fetchall()
@@ -101,7 +109,15 @@ class Tables:
         return self._ask_node("node_horizon", Horizon)
 
     def relations(self) -> list[Relation]:
-        return self._ask_node("node_relations", list[Relation])
+        relations = self._ask_node("node_relations", list[Relation])
+        if not self._is_on_citus:
+            return relations
+        # The rows of a table are in its shard, and the table itself is empty.
+        return [
+            replace(relation, table=_SHARD_NUMBER.sub("", relation.table))
+            for relation in relations
+            if _SHARD_NUMBER.search(relation.table)
+        ]
 
     def vacuum(self, tables: Iterable[str]) -> None:
         self._connection.execute(f"VACUUM {', '.join(tables)}".encode())
@@ -118,7 +134,13 @@ class Tables:
             timer.cancel()
 
     def _ask_node(self, statement: str, kind: type[T]) -> T:
-        [(document,)] = self._connection.execute(self._statements[statement]).fetchall()
+        query = self._statements[statement]
+        if self._is_on_citus:
+            command = query.decode().replace("%", "%%")  # Citus puts the name of a shard at %s
+            rows = self._connection.execute(self._statements["on_worker"], (command,)).fetchall()
+        else:
+            rows = self._connection.execute(query).fetchall()
+        [(document,)] = rows
         return json.decode(document, type=kind)
 
 

@@ -238,7 +238,9 @@ class PostgresRecorder(Recorder):
         def attempt() -> str | None:
             # A connection of its own, because a late cancellation would hit the next statement.
             with self._plain_connection() as connection:
-                tables = deleted_rows.Tables(connection, self._statements)
+                tables = deleted_rows.Tables(
+                    connection, self._statements, is_on_citus=self._is_on_citus
+                )
                 return deleted_rows.remove(tables, pauses(patience_s), patience_s, on_progress)
 
         waits_for = self._retry(attempt)

@@ -413,6 +413,13 @@ SELECT f.name, f.value, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
     - (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - f.xmin::text::bigint) % 4294967296
 FROM {schema}.epoch, {schema}.facts f WHERE starts_with(f.name, 'bytes_pending ')
 
+-- On Citus, runs a query on the worker that has the tables of the store.
+-- name: on_worker
+SELECT result FROM run_command_on_placements((
+    SELECT c.oid::regclass FROM pg_class c
+    WHERE c.relname = 'epoch' AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
+), %s)
+
 -- The oldest transaction that may still read deleted rows. A session of another database reads no rows of this one, but
 -- while it writes, each new snapshot includes its transaction. A running VACUUM needs no rows. Up to PostgreSQL 15, a setting
 -- delays VACUUM by a number of transactions.
