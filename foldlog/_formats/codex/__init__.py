@@ -24,8 +24,8 @@ The records, and the events that they become:
     every other type             Annotation
 
 ``reading.py`` makes the events. ``lines.py`` reads the fields of a line, and finds out whether a
-call failed. ``skeleton.py`` reads the fields for lists and figures. ``usage.py`` finds the calls of
-models in the events.
+call failed. ``compaction.py`` chooses the messages that stay after a compaction. ``skeleton.py``
+reads the fields for lists and figures. ``usage.py`` finds the calls of models in the events.
 
 Records do not say which calls belong to one response. Codex writes the results of a response after
 all of its calls. foldlog therefore ends a response at the first result, or at the first message

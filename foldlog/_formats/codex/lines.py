@@ -25,6 +25,11 @@ ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_m
 
 CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
 """Matches a user's message that Codex itself wrote: a text in a tag, or instructions from files."""
+INITIAL_CONTEXT = re.compile(
+    r"\s*(?:<(?:environment_context|user_instructions)[ >]|# AGENTS\.md instructions)",
+    re.IGNORECASE,
+)
+"""Matches a message with which Codex begins each prompt, also after a compaction."""
 
 
 class Line(NamedTuple):

@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from foldlog._formats.blocks import texts_of
 from foldlog._formats.calls import OpenCalls
+from foldlog._formats.codex.compaction import NO_SUMMARY, is_marked_summary, newest_messages
 from foldlog._formats.codex.lines import (
     ABORTED_RESULT,
     CONTEXT,
+    INITIAL_CONTEXT,
     Line,
     base_end,
     has_failed,
@@ -49,9 +51,9 @@ _INSTRUCTIONS = {
 }
 
 _OTHER, _TURN, _INSTRUCTED, _BASE = range(4)
-"""The roles of shown events. A message of the user begins a turn (``_TURN``). Other instructions
-are ``_INSTRUCTED``. A condensation never forgets base instructions (``_BASE``), because base
-instructions are part of every request.
+"""The roles of shown events. A message of the user begins a turn (``_TURN``). Other instructions,
+and what Codex tells of the environment at the beginning, are ``_INSTRUCTED``. A condensation never
+forgets base instructions (``_BASE``), because base instructions are part of every request.
 """
 _IS_BASE = {"instructions": "base"}
 _AGENTS = frozenset(("author", "recipient"))
@@ -78,12 +80,17 @@ _NOT_HERE = (
 
 class _Known(NamedTuple):
     """What the decoder remembers about a shown event. ``role`` is ``_OTHER``, ``_TURN``,
-    ``_INSTRUCTED`` or ``_BASE``. ``texts`` is empty, except for system prompts and for messages
-    that are not from the agent.
+    ``_INSTRUCTED`` or ``_BASE``. ``texts`` is empty, except for system prompts, for summaries, and
+    for messages that are not from the agent. ``is_text`` is False if there are other parts too.
     """
 
     role: int
     texts: list[str]
+    is_text: bool = True
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
 
 
 class CodexDecoder(FollowingDecoder):
@@ -105,7 +112,11 @@ class CodexDecoder(FollowingDecoder):
             is_base = event.meta.get("instructions") == _IS_BASE["instructions"]
             return _Known(_BASE if is_base else _INSTRUCTED, texts_of(event.content))
         if isinstance(event, Message) and event.source != "agent":
-            return _Known(_TURN if event.source == "user" else _OTHER, texts_of(event.content))
+            texts = texts_of(event.content)
+            is_text = isinstance(event.content, str) or len(event.content) == len(texts)
+            return _Known(_role_of_message(event, texts), texts, is_text)
+        if isinstance(event, CondensationAction):
+            return _Known(_OTHER, [event.summary or ""])
         return _Known(_OTHER, [])
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -118,7 +129,13 @@ class CodexDecoder(FollowingDecoder):
         if read.version == 0 and line != "session_meta":
             self.options.findings.append(_NO_SESSION)
         if line == "compacted" and type(payload) is dict:
-            self._compact(read, payload)
+            history = payload.get("replacement_history")
+            message = text_or_empty(payload.get("message"))
+            if type(history) is list:
+                self._replace(read, history, message)
+            else:
+                self._rebuild(read, message)
+            read.close("compacted", None)
         else:
             if (
                 line == "event_msg"
@@ -233,47 +250,76 @@ class CodexDecoder(FollowingDecoder):
             room -= len(member.texts) if member.role != _BASE else 0
         return False
 
-    def _compact(self, read: RecordEvents, payload: dict[str, Any]) -> None:
+    def _replace(self, read: RecordEvents, history: list[Any], message: str) -> None:
         """First add the events of a compaction's history, without the summary. Then add the
         condensation.
         """
-        message = payload.get("message")
-        history = payload.get("replacement_history")
-        summary = text_or_empty(message)
         members = self.shown.all()
-        least_role = _BASE if type(history) is list else _INSTRUCTED
-        after: list[int | str] = [
-            event_id for event_id, member in members if member.role >= least_role
-        ]
+        after: list[int | str] = [event_id for event_id, member in members if member.role == _BASE]
         forgotten = {event_id for event_id, _ in members}.difference(after)
-        self.calls.forget(forgotten)
+        self.calls = OpenCalls()
         offset = len(after)
-        if type(history) is list:
-            self.calls = OpenCalls()
-            place = place_of_summary(history, summary)
-            own = read.timestamp
-            read.timestamp = None
-            for number, item in enumerate(history):
-                if number == place:
-                    continue
-                try:
-                    self._read_payload(read, "response_item", item)
-                except NotAnEvent as error:
-                    self.options.findings.append(
-                        f"is a compaction, and its item {number} is not shown: {error}"
-                    )
-                    read.add(Annotation, name="message", data=item)
-                offset += read.events[-1].shown and number < (place or 0)
-            read.timestamp = own
-            if place is None:
-                summary = ""
-            else:
-                summary = texts_in(history[place]["content"])[0]
+        place = place_of_summary(history, message)
+        own = read.timestamp
+        read.timestamp = None
+        for number, item in enumerate(history):
+            if number == place:
+                continue
+            try:
+                self._read_payload(read, "response_item", item)
+            except NotAnEvent as error:
+                self.options.findings.append(
+                    f"is a compaction, and its item {number} is not shown: {error}"
+                )
+                read.add(Annotation, name="message", data=item)
+            offset += read.events[-1].shown and number < (place or 0)
+        read.timestamp = own
         after = [event_id for event_id, _ in self.shown.all() if event_id not in forgotten]
-        if summary:
+        if place is not None and (summary := texts_in(history[place]["content"])[0]):
             after.insert(offset, summary)
         read.change(after, "compaction")
-        read.close("compacted", None)
+
+    def _rebuild(self, read: RecordEvents, message: str) -> None:
+        """Add the condensation of a compaction without a history. Codex then sends the initial
+        context, the newest messages of the user, and the summary ``message``.
+
+        A message that Codex shortens becomes a new event, and so do all later messages, because
+        a View shows events in the order of their ids.
+        """
+        members = self.shown.all()
+        said = [(event_id, member) for event_id, member in members if _is_said(event_id, member)]
+        texts = newest_messages([member.text for _, member in said])
+        stays = {event_id for event_id, member in members if member.role >= _INSTRUCTED}
+        new_from = 0
+        for (event_id, member), text in zip(said[len(said) - len(texts) :], texts, strict=True):
+            if not member.is_text or text != member.text:
+                break
+            stays.add(event_id)
+            new_from += 1
+        forgotten = {event_id for event_id, _ in members} - stays
+        self.calls.forget(forgotten)
+        own = read.timestamp
+        read.timestamp = None
+        for text in filter(None, texts[new_from:]):
+            read.add(Message, source="user", content=text)
+        read.timestamp = own
+        after: list[int | str] = [
+            event_id for event_id, _ in self.shown.all() if event_id not in forgotten
+        ]
+        read.change([*after, message or NO_SUMMARY], "compaction")
+
+
+def _role_of_message(message: Message, texts: list[str]) -> int:
+    if message.source == "user":
+        return _TURN
+    is_initial = bool(texts) and all(map(INITIAL_CONTEXT.match, texts))
+    return _INSTRUCTED if is_initial else _OTHER
+
+
+def _is_said(event_id: int, member: _Known) -> bool:
+    """Return whether Codex takes a member of the prompt for a message of the user."""
+    is_summary = event_id < 0
+    return member.role == _TURN or (is_summary and not is_marked_summary(member.text))
 
 
 def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
