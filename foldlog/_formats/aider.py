@@ -272,6 +272,8 @@ def _accepts(record: Any) -> bool:
 
 class _Decoder(FollowingDecoder):
     has_own_ids = True
+    repeated = ("text",)
+    """Aider's own commands are not sent to its model."""
 
     _model: str | None = None
 

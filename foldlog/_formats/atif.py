@@ -31,7 +31,7 @@ copies of the events that stay in the View.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +179,9 @@ def _matches(record: Any) -> bool:
 
 class _Decoder(FollowingDecoder):
     has_own_ids = True
+
+    def repeated_fields(self, record: Any) -> Collection[str]:
+        return () if within(record, *_BOUNDARY) is None else ("message",)
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

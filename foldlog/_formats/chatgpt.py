@@ -110,6 +110,9 @@ def _is_node(record: Any) -> bool:
 
 
 class _Decoder(TreeDecoder):
+    repeated = ("message.content.content", "message.content.thoughts")
+    """The thinking goes into the event of a later record. A recap of it is for people."""
+
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._open: dict[Any, Action] = {}

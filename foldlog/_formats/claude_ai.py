@@ -15,7 +15,7 @@ message, the View shows the branch whose last message has the newest time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from foldlog._formats.anthropic_messages import read_blocks
@@ -92,6 +92,9 @@ def _is_message(record: Any) -> bool:
 
 
 class _Decoder(TreeDecoder):
+    def repeated_fields(self, record: Record) -> Collection[str]:
+        return ("text",) if record.get("content") else ()
+
     def say(self, read: RecordEvents, record: Record) -> None:
         timestamp, time = read_time(record.get("created_at"))
         read.begin(Origin(format=NAME, id=record["uuid"], time=time), timestamp)

@@ -108,6 +108,7 @@ class CopilotDecoder(FollowingDecoder):
     """Tags each shown event with the id of its record, or with ``_SYSTEM``."""
 
     has_own_ids = True
+    repeated = ("data.result.detailedContent",)
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

@@ -249,6 +249,8 @@ def _matches(record: Any) -> bool:
 class _Decoder(FollowingDecoder):
     keeps_shown = False
     has_own_ids = True
+    repeated = ("thinking",)
+    """The thinking of a bubble goes into the event of a later bubble."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -276,11 +276,21 @@ class GeminiDecoder(FollowingDecoder):
 
     repeat = "logs"
 
+    def repeated_fields(self, record: Any) -> Collection[str]:
+        fields = ["$set"]
+        if record.get("type") in ("info", "warning", "error") or self._is_message_again:
+            fields.append("content")
+        if any("status" in call and "result" not in call for call in _calls_in(record)):
+            fields.append("toolCalls.args")  # the message comes again with the results
+        return fields
+
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._messages: list[_CurrentMessage] = []
         self._index_of_id: dict[str, int] = {}
         self._time: datetime | None = None
+        self._is_message_again = False
+        """Whether the newest message has come before, and has not changed."""
         self._is_resuming = False
         """True from the record that resumes a session until the next message."""
         self._waiting: list[_Part] | None = None
@@ -320,9 +330,10 @@ class GeminiDecoder(FollowingDecoder):
 
     def _add_message(self, read: RecordEvents, record: _Part) -> None:
         index = self._index_of_id.get(record["id"])
+        self._is_message_again = index is not None and self._messages[index].record == record
         if index is None:
             self._replace(read, len(self._messages), (record,))
-        elif self._messages[index].record != record:
+        elif not self._is_message_again:
             self._replace(
                 read, index, (record, *(message.record for message in self._messages[index + 1 :]))
             )

@@ -117,6 +117,10 @@ _PARTS = frozenset(
 """The types of parts in chat messages, including parts for servers and tools of other providers."""
 
 
+_OF_OTHERS = frozenset(("messageId", "toolInvocations", "parts"))
+"""Fields of the messages of Amp and of Vercel's AI SDK, which hold calls and results there."""
+
+
 def parts_of_others(record: Any) -> list[str]:
     """Return the types of those parts of ``record`` that no chat message has, such as calls of
     other programs.
@@ -130,7 +134,7 @@ def parts_of_others(record: Any) -> list[str]:
 def _is_of_another(record: Any) -> bool:
     is_message = _has_role(record) and "content" in record
     return is_message and (
-        not accepts(record) or "messageId" in record or bool(parts_of_others(record))
+        not accepts(record) or not _OF_OTHERS.isdisjoint(record) or bool(parts_of_others(record))
     )
 
 

@@ -18,6 +18,7 @@ on.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import groupby
 from typing import Any
 
@@ -97,6 +98,17 @@ class _Decoder(FollowingDecoder):
         """Maps the id of a message to a pair: the version before the message, and the part of the
         message that requests a compaction, or None.
         """
+
+    def repeated_fields(self, record: Any) -> Collection[str]:
+        parts = dicts_in(record.get("parts"))
+        fields = ["info.error", "parts.error"]
+        if within(record, "info", "error"):  # a failed message is not sent
+            fields += ("parts.text", "parts.state")
+        if any(part.get("ignored") is True for part in parts):
+            fields.append("parts.text")
+        if any(within(part, "state", "time", "compacted") for part in parts):
+            fields.append("parts.state.output")
+        return fields
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         info = record["info"]

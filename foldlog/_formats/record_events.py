@@ -5,7 +5,7 @@ collects the events of one record.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -18,6 +18,7 @@ from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.members import Members
 from foldlog._formats.record import SourceTime, refuse, text_or_empty, usage_meta
 from foldlog._formats.repeats import REPEATED, Repeats, key_of
+from foldlog._formats.unread import unread_fields
 from foldlog._prompt_changes import Cause, change_of_prompt
 from foldlog._usage import COPIED
 from foldlog.eventstore import (
@@ -37,6 +38,10 @@ from foldlog.eventstore import (
 _AGAIN = (
     "ends a series that repeats all earlier records, so a View shows them twice; if a program wrote"
     " the source twice, remove one copy and import again"
+)
+_UNREAD = (
+    "has a text in the field {!r}, which foldlog does not read in this format; the stored record"
+    " has the text, but no View shows it"
 )
 COMMENTARY = "commentary"
 """A model's text in this ``phase`` comes before the calls of the same reply (OpenAI's Responses
@@ -93,6 +98,8 @@ class FollowingDecoder(RecordDecoder):
     ``events``   no repetition, so an equal record makes its events again
     """
 
+    repeated: ClassVar[tuple[str, ...]] = ()
+    """See ``repeated_fields``."""
     has_own_ids: ClassVar[bool] = False
     """Whether equal records with an id are repetitions even in a source without times."""
 
@@ -105,6 +112,7 @@ class FollowingDecoder(RecordDecoder):
         self.shown = Members[Any]()
         self._repeats = Repeats()
         self._response: Any = None
+        self._reported_fields = set[str]()
 
     def follow(self, event: Event) -> None:
         """Update the open calls and the current response."""
@@ -133,11 +141,24 @@ class FollowingDecoder(RecordDecoder):
             read.close(REPEATED, None)
         else:
             self.read(read, record)
+            self._report_unread(record, read)
         self.end_record(read)
         self.next_id += len(read.events)
         if key:
             self.remember(key, time_and_id)
         return read.events
+
+    def _report_unread(self, record: Any, read: RecordEvents) -> None:
+        for field in unread_fields(record, read.events, self.repeated_fields(record)):
+            if field not in self._reported_fields:
+                self._reported_fields.add(field)
+                self.options.findings.append(_UNREAD.format(field))
+
+    def repeated_fields(self, record: Any) -> Collection[str]:
+        """Return the paths of the fields whose texts need not be in the events of ``record``: the
+        texts stand in other fields or records too, or no model gets them.
+        """
+        return self.repeated
 
     def remember(self, key: int, time_and_id: TimeAndId) -> None:
         time, source_id = time_and_id

@@ -54,6 +54,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
     line with a message decides which chain is shown.
     """
 
+    repeated = ("toolUseResult",)
+
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._is_begun = False

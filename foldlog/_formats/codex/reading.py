@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -118,6 +119,14 @@ class CodexDecoder(FollowingDecoder):
         if isinstance(event, CondensationAction):
             return _Known(_OTHER, [event.summary or ""])
         return _Known(_OTHER, [])
+
+    def repeated_fields(self, record: Any) -> Collection[str]:
+        line = line_of(record)
+        if line is None or line.type not in ("event_msg", "compacted"):
+            return ()
+        default = ("message",) if line.type == "compacted" else ()
+        names = _REPEATS.get(text_or_empty(within(line.payload, "type")), default)
+        return [f"payload.{name}" for name in names]
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         """Add the event of a record. For a compaction, first add the events of its history. For an

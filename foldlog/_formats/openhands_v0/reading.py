@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from foldlog._formats.calls import Recent
@@ -23,6 +23,7 @@ from foldlog._formats.record import (
     text_or_empty,
     text_or_none,
     usage_meta,
+    within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._usage import usage_of
@@ -79,6 +80,10 @@ _OBSERVED = _ENVELOPE | {"content", "success"}
 class OpenHandsV0Decoder(FollowingDecoder):
     keeps_shown = False
     repeat = "events"
+
+    def repeated_fields(self, record: Any) -> Collection[str]:
+        fields = ("tool_call_metadata", "message", "args.final_thought")
+        return (*fields, "content") if within(record, "observation") == "recall" else fields
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

@@ -93,6 +93,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
     parent. The View is the branch that ends in the newest step.
     """
 
+    repeated = ("llm_message.tool_calls", "thought", "summary")
+
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._places: dict[str, _Place | None] = {}

@@ -146,6 +146,7 @@ class _Decoder(PartsDecoder):
     """
 
     keeps_shown = True
+    repeated = ("actions.compaction.compacted_content",)
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

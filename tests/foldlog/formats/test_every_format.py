@@ -143,6 +143,62 @@ def test_a_history_is_recognized_and_grows_and_each_version_of_it_can_be_sent(fo
             assert problems(view.to_messages(form)) == [], (version, form)
 
 
+REPEATED = {
+    "claude-code": "toolUseResult",
+    "cursor": "thinking",
+    "gemini-cli": "$set",
+    "opencode": "error",
+    "openhands-v0": "tool_call_metadata",
+}
+"""A field of each format that repeats other records, or is for people."""
+
+
+def with_words(record, words, repeated):
+    """Yield the record with a field, and with a part in each of its lists, that no program of today
+    writes.
+    """
+    part = {"type": "future", "text": words}
+    yield {**record, "futureWords": [part]}
+    for name, member in record.items():
+        if name in ("usage", repeated):
+            continue
+        if type(member) is list and any(type(each) is dict for each in member):
+            yield {**record, name: [*member, part]}
+        elif type(member) is dict:
+            for changed in with_words(member, words, repeated):
+                yield {**record, name: changed}
+
+
+def events_and_findings(records, format):
+    findings = []
+    events = list(decode(records, format, findings=lambda it: findings.append(str(it))))
+    return events, findings
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_words_that_no_rule_of_a_format_reads_are_in_an_event_or_are_a_finding(format):
+    words = "words of a later version"
+    unseen, shapes = [], set()
+    for number, record in enumerate(RECORDS[format]):
+        shape = str(record.get("type")), *sorted(record)
+        if shape in shapes:
+            continue
+        shapes.add(shape)
+        for changed in with_words(record, words, REPEATED.get(format)):
+            before = RECORDS[format][max(number - 5, 0) : number]
+            events, findings = events_and_findings([*before, changed], format)
+            is_read = any(words in str(event) for event in events)
+            if not is_read and not any(it.startswith(f"record {len(before)}: ") for it in findings):
+                unseen.append(changed)
+    assert unseen == []
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_format_reads_all_words_of_its_own_records(format):
+    _, findings = events_and_findings(RECORDS[format], format)
+    assert [it for it in findings if "does not read" in it] == []
+
+
 UNTIMED = {"agent-framework", "langchain", "openai-chat", "openai-responses", "swe-agent"}
 """Formats whose first record does not tell when it was written: the same words may be said
 twice.
