@@ -24,6 +24,7 @@ files/              finds and reads the records at a path
 detection.py        detects the format of a history
 members.py          follows the content of a View while records are read or written
 repeats.py          finds records that a source repeats
+unread.py           finds texts of a record that no event contains
 reply_encoders.py   writes the calls of a reply together, then the results of the calls
 places.py           records which events came from one record
 forking.py          finds where a fork of a branch begins, and which records the fork lacks

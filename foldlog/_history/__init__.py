@@ -7,6 +7,7 @@ lease.py       at most one worker drives a history
 effects.py     run the tool of a call at most once; the state of each call
 once.py        do a piece of work once, and record its result
 runtimes.py    run the tools of another agent runtime at most once
+started_calls.py  the calls that a worker began, and those that other workers left behind
 facts.py       whether the agent knows some words
 recall.py      the tool with which an agent reads forgotten events
 """

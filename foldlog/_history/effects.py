@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 
-from foldlog._history.lease import LeaseTaken, block_of, token_of
+from foldlog._history.lease import LeaseTaken, token_of
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -138,7 +138,7 @@ def alone(history: History, call: Action) -> Iterator[None]:
     if not isinstance(call, Action):
         raise TypeError(f"run needs a call from history.open_calls(), not {call!r:.60}")
     # If two threads call ``setdefault``, only one of them sets the value, without a lock.
-    running: dict[int, object] = vars(history).setdefault("_running", {})
+    running = history._running_calls
     thread = object()
     if running.setdefault(call.id, thread) is not thread:
         raise InvalidEvent(
@@ -243,7 +243,7 @@ class Attempt:
             return self._observe(f"not begun: {error}", {})
         if self._rule.repeat == "safe":
             return None
-        block = block_of(self._history)
+        block = self._history._lease_block
         if block is None:
             raise InvalidArgument(
                 f"conversation {self._history.id!r}: an effect needs a lease, and none is held; "
@@ -277,7 +277,7 @@ class Attempt:
     def _end(
         self, content: Any, is_error: bool, unredacted: NothingRedacted | None = None
     ) -> Recorded:
-        block = block_of(self._history)
+        block = self._history._lease_block
         recorded = record_outcome(
             self._history,
             self.call,
@@ -404,7 +404,7 @@ def record_overtaken(
     extras: Mapping[str, Any] | None,
     idempotency_key: str | None,
 ) -> None:
-    block = block_of(history)
+    block = history._lease_block
     if block is None:
         return
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from foldlog._archive import makes_events
 from foldlog._history.history import History, describe
+from foldlog._history.started_calls import StartedCalls
 from foldlog._telemetry import tell
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -123,6 +124,7 @@ class Histories:
         self.views = Views(store, dialect=getattr(agent_llm, "dialect", "litellm"))
         store.register(self.views)  # Revisions are stored in the transaction of their events.
         self.agent_llm = agent_llm
+        self._started_calls = StartedCalls()
         # The type is Any, because ``foldlog.aio``, which sets this attribute, imports this module.
         self._async_face: Any = None
         if condenser is not None:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import structs
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from foldlog._figures.stats import Stats
     from foldlog._history.facts import Fact
     from foldlog._history.histories import Histories
-    from foldlog._history.lease import Lease
+    from foldlog._history.lease import Lease, LeaseBlock
     from foldlog._history.recall import RecallTool
     from foldlog._reports.dropped import Dropped
     from foldlog.condensers import AgentModel, Condensation
@@ -98,6 +99,13 @@ class History:
         self._histories = histories
         self.id = conversation
         self._bound, self._store = bound_store(histories.store, conversation)
+        self._running_calls: dict[int, object] = {}
+        """Maps the event id of a call to the thread that runs the call now."""
+        self._lease_block: LeaseBlock | None = None
+        """The block of ``lease`` that this object is in. Only a thread that has ``_lease_lock``
+        sets it.
+        """
+        self._lease_lock = Lock()
         self._asked_at: int | None = None
         """The version of the View from the last ``step``, or None if a reply was appended after the
         step.

@@ -61,7 +61,6 @@ _CODE: Final = 1
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1
 _RENEWALS: Final = 3
-_BLOCK: Final = "_lease_block"
 
 
 class LeaseTaken(EventStoreError):
@@ -260,13 +259,11 @@ class _Driven(Protocol):
     id: str
     _store: Store
     _generation: Generation
+    _lease_block: LeaseBlock | None
+    _lease_lock: threading.Lock
 
     def _conversation_key(self) -> int | None: ...
     def _close_redacted_calls(self) -> None: ...
-
-
-def block_of(history: object) -> LeaseBlock | None:
-    return vars(history).get(_BLOCK)
 
 
 class LeaseBlock:
@@ -323,9 +320,10 @@ class LeaseBlock:
             raise InvalidArgument(
                 f"this lease() block of {self._id!r} has ended; call history.lease() again"
             )
-        # If two threads call ``setdefault``, only one of them sets the value, without a lock.
-        block_of_history: LeaseBlock = vars(self._history).setdefault(_BLOCK, self)
-        if block_of_history is not self:
+        with self._history._lease_lock:
+            if self._history._lease_block is None:
+                self._history._lease_block = self
+        if self._history._lease_block is not self:
             raise InvalidArgument(
                 f"this History of {self._id!r} is already in a lease() block; for another worker, "
                 f"make another History: histories[{self._id!r}]"
@@ -372,7 +370,7 @@ class LeaseBlock:
     def leave(self) -> None:
         # If the release cannot be written, the lease ends after its time to live.
         history = self._history
-        if block_of(history) is not self or os.getpid() != self._pid:
+        if history._lease_block is not self or os.getpid() != self._pid:
             return
         self._left.set()
         try:
@@ -385,7 +383,7 @@ class LeaseBlock:
         finally:
             self.lease._ends = 0.0
             history._generation = replace(history._generation, fence=None)
-            del vars(history)[_BLOCK]
+            history._lease_block = None
 
     # -- in transactions
     # ----------------------------------------------------------------------------------------------

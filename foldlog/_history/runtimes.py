@@ -9,16 +9,16 @@ yet, one event records both the call (as an *intent*) and the beginning of the t
 from __future__ import annotations
 
 import inspect
-import os
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from foldlog._history import effects
+from foldlog._history.started_calls import BoundConversation
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -35,13 +35,6 @@ if TYPE_CHECKING:
     from foldlog._threads import ThreadPool
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_REMEMBERED: Final = 1_000
-"""The number of calls that this process remembers. A remembered call is recognized when the runtime
-repeats it.
-"""
-
-_Bound: TypeAlias = tuple[str, int | None]
 
 CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", default=None)
 """The call whose tool runs now, in the context of the tool."""
@@ -68,11 +61,9 @@ class RuntimeCall:
         if rule.repeat == "safe":
             return "", None
         history = self.histories[self.conversation]
-        begun_ids: dict[tuple[_Bound, str], int] = vars(self.histories).setdefault(
-            "_begun_tools", {}
-        )
-        this_call = _bound(history), self.call_id
-        intent_id = begun_ids.get(this_call)
+        started = self.histories._started_calls
+        bound = _bound(history)
+        intent_id = started.intent_of(bound, self.call_id)
         if intent_id is not None:
             traces, keys = effects.read_traces(history, intent_id)
             if traces[intent_id].observation is None:  # The runtime tries this call again.
@@ -80,17 +71,14 @@ class RuntimeCall:
         if is_repeated:
             # Another worker began this call, perhaps after this worker read the effects of other
             # workers. So read them again.
-            vars(self.histories).setdefault("_left_behind", {}).pop(_bound(history), None)
-        left_traces = _left_behind(self.histories, history)
-        left_key = next(
-            (key for key, trace in left_traces.items() if trace.call.call_id == self.call_id), None
-        )
-        if left_key is not None:
-            left_trace = left_traces.pop(left_key)
-            _remember(begun_ids, this_call, left_trace.call.id)
+            started.forget_left_behind(bound)
+        started.load_left_behind(bound, partial(_read_left_behind, history, started.worker))
+        left = started.take_left_behind(bound, self.call_id)
+        if left is not None:
+            left_key, left_trace = left
+            started.remember(bound, self.call_id, left_trace.call.id)
             return self._repeat(history, rule, left_key, left_trace)
-        untold_traces = _untold(left_traces)
-        if untold_traces:
+        if untold_traces := started.untold(bound):
             return "", self._tell_model(history, untold_traces)
         stored_call = next(
             (call for call in reversed(history.open_calls()) if call.call_id == self.call_id), None
@@ -102,7 +90,7 @@ class RuntimeCall:
                 raise
             # Another worker began this call after this worker looked for the call.
             return self.begin(rule, is_repeated=True)
-        _remember(begun_ids, (_bound(history), self.call_id), intent_id)
+        started.remember(_bound(history), self.call_id, intent_id)
         return key, None
 
     def _repeat(
@@ -130,7 +118,11 @@ class RuntimeCall:
     def _mark(
         self, history: History, stored: Action | None, attempt: int, is_repeated: bool = True
     ) -> tuple[int, str]:
-        data = {"attempt": attempt, "run": secrets.token_hex(8), "lease": _worker(self.histories)}
+        data = {
+            "attempt": attempt,
+            "run": secrets.token_hex(8),
+            "lease": self.histories._started_calls.worker,
+        }
         if stored is not None:
             key = _read_key(history, stored.id)
             mark = Annotation(name=MARK, data=data, cause=stored.id)
@@ -212,24 +204,8 @@ def _read_key(history: History, call_id: int) -> str:
     )
 
 
-def _remember(
-    begun_ids: dict[tuple[_Bound, str], int], call: tuple[_Bound, str], event_id: int
-) -> None:
-    begun_ids[call] = event_id
-    if len(begun_ids) > _REMEMBERED:
-        del begun_ids[next(iter(begun_ids))]
-
-
-def _bound(history: History) -> _Bound:
-    # After an erasure, another conversation may have the same id.
+def _bound(history: History) -> BoundConversation:
     return history.id, history._conversation_key()
-
-
-def _worker(histories: Histories) -> str:
-    # Two ``Histories`` of one process count as two workers, because neither knows which calls the
-    # other has begun.
-    token = vars(histories).setdefault("_worker", secrets.token_hex(8))
-    return f"{token} {os.getpid()}"
 
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
@@ -239,7 +215,10 @@ def note_left_behind(histories: Histories, conversation: str) -> None:
     """
     history = histories[conversation]
     with suppress(ConversationErased):
-        if untold_traces := _untold(_left_behind(histories, history)):
+        started = histories._started_calls
+        bound = _bound(history)
+        started.load_left_behind(bound, partial(_read_left_behind, history, started.worker))
+        if untold_traces := started.untold(bound):
             _mark_as_told(history, untold_traces)
 
 
@@ -252,28 +231,18 @@ def _mark_as_told(history: History, traces: Mapping[str, CallTrace]) -> None:
     )
 
 
-def _untold(traces: Mapping[str, CallTrace]) -> dict[str, CallTrace]:
-    return {key: trace for key, trace in traces.items() if not trace.is_told}
-
-
-def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]:
+def _read_left_behind(history: History, worker: str) -> dict[str, CallTrace]:
     # If the model already got a message about a call, the call still counts as left behind. Its
     # runtime may repeat the call, for example if the program was killed before the runtime stored
     # the answer.
-    left_by_conversation: dict[_Bound, dict[str, CallTrace]] = vars(histories).setdefault(
-        "_left_behind", {}
-    )
-    bound = _bound(history)
-    if bound not in left_by_conversation:
-        left_by_conversation[bound] = {}
-        if _has_effects(history):
-            traces, keys = effects.read_traces(history)
-            left_by_conversation[bound] = {
-                keys[trace.call.id]: trace
-                for trace in effects.each_once(traces)
-                if replace(trace, is_told=False).is_left_by(_worker(histories))
-            }
-    return left_by_conversation[bound]
+    if not _has_effects(history):
+        return {}
+    traces, keys = effects.read_traces(history)
+    return {
+        keys[trace.call.id]: trace
+        for trace in effects.each_once(traces)
+        if replace(trace, is_told=False).is_left_by(worker)
+    }
 
 
 def _has_effects(history: History) -> bool:

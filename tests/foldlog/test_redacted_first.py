@@ -12,6 +12,7 @@ from foldlog._cli.commands import export
 from foldlog._formats.record import UNREAD
 from foldlog._history.effects import Attempt, EffectRule
 from foldlog._history.runtimes import RuntimeCall
+from foldlog._history.started_calls import StartedCalls
 from foldlog._matching import holding, keep_documents
 from foldlog._written_files import note_file
 from foldlog.adapters._records.openhands_files import EventFiles
@@ -120,7 +121,7 @@ def test_an_answer_about_an_earlier_call_quotes_no_redacted_call(histories, pare
     for attempt in attempts:
         attempt.begin(EffectRule())
         intents.append(parent.version() - 1)
-    del histories._begun_tools, histories._left_behind, histories._worker
+    histories._started_calls = StartedCalls()
     assert "marigold a" in attempts[0].begin(EffectRule())[1]
     parent.redact(intents[1], reason="asked to")
     answer = RuntimeCall(histories, parent.id, "c", "pay", {}, None, {}).begin(EffectRule())[1]

@@ -132,7 +132,7 @@ class _World:
     # ----------------------------------------------------------------------------------- steps
 
     def _begin(self, worker):
-        if worker.block is not None and vars(worker.history).get("_lease_block") is worker.block:
+        if worker.block is not None and worker.history._lease_block is worker.block:
             if worker.history._generation.fence is not None:
                 return
             block = worker.block  # it waits for a lease

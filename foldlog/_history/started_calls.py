@@ -1,0 +1,84 @@
+"""The calls of other runtimes that this process has begun, and the calls that other workers left
+behind. ``runtimes.py`` uses both to decide whether a tool runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from threading import Lock
+from typing import Final, TypeAlias
+
+from foldlog.projections.effects import CallTrace
+
+BoundConversation: TypeAlias = tuple[str, int | None]
+"""The id and the key of a conversation. After an erasure, another conversation may have the id."""
+_REMEMBERED_MAX: Final = 1_000
+"""The number of calls that this process remembers. A remembered call is recognized when the runtime
+repeats it.
+"""
+
+
+class StartedCalls:
+    """The calls of one ``Histories``. Many threads may use the same object."""
+
+    def __init__(self, remembered_max: int = _REMEMBERED_MAX) -> None:
+        self._worker_token = os.urandom(8).hex()
+        self._remembered_max = remembered_max
+        self._lock = Lock()
+        self._intents: dict[tuple[BoundConversation, str], int] = {}
+        self._left_behind: dict[BoundConversation, dict[str, CallTrace]] = {}
+
+    @property
+    def worker(self) -> str:
+        """The name of this worker. Two ``Histories`` of one process count as two workers, because
+        neither knows which calls the other has begun.
+        """
+        return f"{self._worker_token} {os.getpid()}"
+
+    def remember(self, conversation: BoundConversation, call_id: str, intent_id: int) -> None:
+        """Remember the event that records that a call began. The oldest call is forgotten."""
+        with self._lock:
+            self._intents[conversation, call_id] = intent_id
+            if len(self._intents) > self._remembered_max:
+                del self._intents[next(iter(self._intents))]
+
+    def intent_of(self, conversation: BoundConversation, call_id: str) -> int | None:
+        """Return the event that records that the call began, or None if this process did not begin
+        the call or has forgotten it.
+        """
+        return self._intents.get((conversation, call_id))
+
+    def forget_left_behind(self, conversation: BoundConversation) -> None:
+        """Read the calls that other workers left behind again at the next question."""
+        with self._lock:
+            self._left_behind.pop(conversation, None)
+
+    def load_left_behind(
+        self, conversation: BoundConversation, read: Callable[[], dict[str, CallTrace]]
+    ) -> None:
+        """Remember the calls that other workers left behind, by their keys. ``read`` is called if
+        they are not in memory.
+        """
+        if conversation not in self._left_behind:
+            traces = read()
+            with self._lock:
+                self._left_behind.setdefault(conversation, traces)
+
+    def take_left_behind(
+        self, conversation: BoundConversation, call_id: str
+    ) -> tuple[str, CallTrace] | None:
+        """Remove a call that another worker left behind, and return its key and its trace."""
+        with self._lock:
+            traces = self._left_behind.get(conversation, {})
+            for key, trace in traces.items():
+                if trace.call.call_id == call_id:
+                    del traces[key]
+                    return key, trace
+        return None
+
+    def untold(self, conversation: BoundConversation) -> dict[str, CallTrace]:
+        """Return the calls left behind about which the model has no message yet, by their keys."""
+        with self._lock:
+            traces = self._left_behind.get(conversation, {})
+            return {key: trace for key, trace in traces.items() if not trace.is_told}
