@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from foldlog._cli.hints import home_folder, make_folder_of, program_db
@@ -63,16 +63,22 @@ def answer(options: Sequence[str]) -> None:
     except BaseException as error:  # noqa: BLE001 - a hook that fails must not stop its program
         from foldlog._cli import terminal
 
-        with suppress(OSError, AttributeError):  # stderr is on a full disk, or closed
+        with _may_be_full_or_closed(2):
             terminal.complain(f"the hook did nothing: {type(error).__name__}: {error}")
-    try:
+            sys.stderr.flush()
+    with _may_be_full_or_closed(1):
         sys.stdout.write(f"{json.dumps(answer)}\n")
         sys.stdout.flush()
-    except (
-        OSError,
-        AttributeError,
-    ):  # stdout is closed or on a full disk: no program can read the answer
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+@contextmanager
+def _may_be_full_or_closed(descriptor: int) -> Iterator[None]:
+    # The text that cannot be written stays in Python's buffer, and Python
+    # writes it again at the end, so from now on the descriptor leads to the null device.
+    try:
+        yield
+    except (OSError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def impatient(url: str) -> str:

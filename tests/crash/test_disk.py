@@ -2,6 +2,7 @@
 acknowledged events.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -233,6 +234,7 @@ def open_folder():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
+        Path(folder).chmod(0o755)  # to remove its files
 
 
 def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder):
@@ -258,6 +260,12 @@ def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder):
     )
 
 
+WRITTEN_BY_OTHERS = 0o755 if os.getuid() == 0 else 0o577
+"""The mode of a folder that others may write, and the script not: root's script runs as nobody, and
+that of any other user runs as the owner of the folder.
+"""
+
+
 @pytest.mark.parametrize(
     "store_mode, options, message",
     [
@@ -267,7 +275,7 @@ def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder):
             r"cannot make .*Permission denied; name a file in a folder that this user may write",
         ),
         (
-            0o600,
+            0o000,
             "?mode=ro",
             r"cannot open .*unable to open database file; check that it exists, and give this user the"
             r" right to",
@@ -285,6 +293,7 @@ def test_what_may_not_be_read_or_written_is_said(open_folder, store_mode, option
     if store_mode is not None:
         open_at(open_folder / "store.db").close()
         (open_folder / "store.db").chmod(store_mode)
+    open_folder.chmod(WRITTEN_BY_OTHERS)
     printed = as_nobody(f"attempt(lambda: open_store(url + '{options}'))\n", open_folder)
     assert re.match(f"StoreUnavailable .*{message}", printed), printed
 

@@ -436,7 +436,10 @@ def test_the_tools_of_serve_need_its_token(histories, session):
 )
 def test_a_hook_that_cannot_write_its_answer_or_its_problem_ends_with_0(payload, ends, tmp_path):
     command = f"echo '{payload}' | {sys.executable} -m foldlog hook --db {tmp_path}/a.db {ends}"
-    assert subprocess.run(["sh", "-c", command], capture_output=True).returncode == 0
+    # without this variable, Python writes the rest of a text when it ends
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, env=buffered)
+    assert ended.returncode == 0
 
 
 @pytest.mark.parametrize("before", ["\n", "\t", '"', "\\n"])

@@ -1,6 +1,6 @@
 """Choose the messages that Codex sends again after a compaction without ``replacement_history``.
 
-Older versions of Codex recorded only the summary of a compaction. Codex made the prompt anew, and
+Older versions of Codex recorded only the summary of a compaction. Codex made a new prompt, and
 makes it so when it resumes such a session: the initial context, the newest messages of the user,
 and the summary (``build_compacted_history`` in Codex's ``compact.rs``).
 """
