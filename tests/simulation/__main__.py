@@ -8,9 +8,12 @@ came, and ``--world`` continues from there. The exit status is 1 if something fa
 
 import argparse
 import logging
+import os
+import signal
 import sys
 import time
 from functools import partial
+from multiprocessing import get_context
 
 from tests.simulation.run import replay, run_worlds, shorten
 from tests.simulation.table import crowd
@@ -39,11 +42,14 @@ def main():
         help="let another process take a step within each step, which shows races sooner",
     )
     parser.add_argument("--again", metavar="SEED/WORLD", help="run the steps of one world again")
+    parser.add_argument("--processes", type=int, default=1, help="run as many worlds at a time")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if arguments.crowded:
         crowd()
     if arguments.postgres:
+        if arguments.processes > 1:
+            parser.error("--processes runs stores in memory and SQLite files only")
         from tests.simulation.servers import running_server
 
         with running_server() as new_url:
@@ -52,22 +58,17 @@ def main():
 
 
 def _run(arguments, recorder, database):
-    began, cpu_began = time.monotonic(), time.process_time()
+    began, cpu_began = time.monotonic(), _cpu_seconds()
     count = 0
+    failure = None
     if arguments.again:
         with sped_up():
             failure = replay(arguments.again, recorder, database)
+    elif arguments.processes == 1:
+        count, failure = _run_share(arguments, recorder, database, 0)
     else:
-        count, failure = run_worlds(
-            arguments.seed,
-            arguments.steps,
-            arguments.seconds,
-            recorder,
-            database,
-            first=arguments.world,
-            report=partial(print, flush=True),
-        )
-    seconds, cpu = time.monotonic() - began, time.process_time() - cpu_began
+        count, failure = _run_all_shares(arguments, recorder)
+    seconds, cpu = time.monotonic() - began, _cpu_seconds() - cpu_began
     if failure is not None:
         with sped_up():
             _print_failure(shorten(failure, database=database))
@@ -79,9 +80,45 @@ def _run(arguments, recorder, database):
     return int(failure is not None)
 
 
+def _run_all_shares(arguments, recorder):
+    count = 0
+    failure = None
+    run_share = partial(_run_share, arguments, recorder, None)
+    # a process that is ended removes the files of its world
+    end_on_signal = (signal.SIGTERM, lambda *_: sys.exit())
+    with get_context("fork").Pool(arguments.processes, signal.signal, end_on_signal) as pool:
+        for share, failure in pool.imap_unordered(run_share, range(arguments.processes)):
+            count += share
+            if failure is not None:
+                break
+        pool.terminate()
+        pool.join()  # afterwards the processor time of the processes is known
+    return count, failure
+
+
+def _run_share(arguments, recorder, database, number):
+    """Run the share of one of the processes: each so many-th world."""
+    return run_worlds(
+        arguments.seed,
+        -(-arguments.steps // arguments.processes),
+        arguments.seconds,
+        recorder,
+        database,
+        first=arguments.world + number,
+        every=arguments.processes,
+        report=partial(print, flush=True),
+    )
+
+
+def _cpu_seconds():
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def _print_failure(failure):
     print(f"\nFOUND {failure.label} in world {failure.seed} ({failure.recorder}):")
     print(*failure.trace, failure.detail, f"steps = {list(failure.steps)}", sep="\n")
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

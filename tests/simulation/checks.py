@@ -370,7 +370,7 @@ def check_served(process, name, rng):
         _check_refusal("page of a missing conversation", site, name, error)
     else:
         _check_page(process, conversation, rng)
-    if rng.random() < 0.8:
+    if rng.random() < 0.9:
         return
     process.served.list()
     count_figures(process.served)

@@ -46,7 +46,7 @@ def play(seed, recorder, steps, database=None):
             runner.run_step(step)
         rng = random.Random(f"end {seed}")
         for site in world.sites:
-            if rng.random() < 0.2:
+            if rng.random() < 0.1:
                 world.trace.append(f"all of {site.name}")
                 check_everything(site.processes[-1], rng)
     except Finding as finding:
@@ -88,9 +88,12 @@ def shorten(failure, patience_s=20, database=None):
     return failure
 
 
-def run_worlds(seed, steps, seconds, recorder, database=None, *, first=0, report=lambda line: None):
-    """Run so many steps, in one world after another from the ``first`` on, until a world fails.
-    Return the number of steps and the failure. ``report`` is called with a line each minute.
+def run_worlds(
+    seed, steps, seconds, recorder, database=None, *, first=0, every=1, report=lambda line: None
+):
+    """Run so many steps, in one world after another, until a world fails: the worlds ``first``,
+    ``first + every`` and so on. Return the number of steps and the failure. ``report`` is called
+    with a line each minute.
     """
     count, number = 0, first
     failure = None
@@ -102,7 +105,7 @@ def run_worlds(seed, steps, seconds, recorder, database=None, *, first=0, report
             sequence = draw_steps(name, min(STEPS, steps - count))
             failure = play(name, recorder, sequence, database)
             count += len(sequence) if failure is None else len(failure.steps)
-            number += 1
+            number += every
             if number % _COLLECT_EVERY == 0:
                 gc.collect()
             if time.monotonic() > reported + _REPORT_EVERY_S:

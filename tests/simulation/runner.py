@@ -213,12 +213,12 @@ class Runner(Draws):
         self.end_faults(process.site)
         draw = rng.random()
         was_killed = process not in process.site.processes
-        if draw < 0.5 or was_killed:
+        if draw < 0.3 or was_killed:
             process = rng.choice(process.site.processes)
-        if draw < 0.03:
+        if draw < 0.02:
             checks.check_conversation(process, name, rng)
         else:
-            checks.check_view(process, name, tail=draw < 0.25)
+            checks.check_view(process, name, tail=draw < 0.15)
 
     @staticmethod
     def end_faults(site):
