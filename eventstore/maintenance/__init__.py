@@ -9,5 +9,6 @@ shared events.
 ``archive``, ``archived``: move old events to an object store, and restore them.
 ``unfinished``: finish interrupted operations that need several transactions.
 ``backup``: copy a store to a file, replace a store by a backup, and vacuum a store.
+``info``: count what a store contains and what is pending.
 ``status``: report which followers and read models lag.
 """

@@ -310,7 +310,7 @@ def vacuum(
     database = store.database
     recorder = database.recorder
     path = database.recorder.path
-    bytes_before = _size_on_disk(path)
+    bytes_before = size_on_disk(path)
     discarded, objects_left = _finish_operations(database)
     pending = path is None or database.bytes_pending
     try:
@@ -330,7 +330,7 @@ def vacuum(
             "the store was vacuumed, but an archived object could not be deleted", objects_left
         )
     return Vacuumed(
-        discarded, bytes_before, _size_on_disk(path), database.bytes_pending, space_returned
+        discarded, bytes_before, size_on_disk(path), database.bytes_pending, space_returned
     )
 
 
@@ -370,7 +370,7 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
     return recorder.query(stale)
 
 
-def _size_on_disk(path: str | None) -> int | None:
+def size_on_disk(path: str | None) -> int | None:
     files = [] if path is None else [Path(path), Path(f"{path}-wal")]
     if files:
         return sum(file.stat().st_size for file in files if file.exists())

@@ -12,6 +12,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Coding agents": ("setup", "doctor", "mcp", "hook", "secrets"),
     "Administration": (
         *(
+            "store info",
             "store backup",
             "store restore",
             "store copy",

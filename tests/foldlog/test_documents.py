@@ -45,6 +45,7 @@ RetractedDocument     retract five --to 2
 BackedUpDocument      store backup copy.db
 CopiedDocument        store copy foldlog.db other.db
 VacuumDocument        store vacuum
+StoreInfoDocument     store info
 ReportDocument        report five --output five.html
 ErasedDocument        store expire --older-than 90d --dry-run
 ArchivedDocument      store archive --older-than 90d --to s3://bucket/x

@@ -191,3 +191,26 @@ def test_a_conversation_that_is_erased_before_the_question_stops_no_erasure(monk
     histories.erase("c", reason="asked for")
     erasing.ask(histories.store, "memory:", [row])
     assert len(questions) == 1
+
+
+def test_info_names_what_is_pending_and_the_command_that_ends_it(command, tmp_path):
+    with foldlog_open("foldlog.db") as histories:
+        histories["other"].append(said("secret"))
+        histories.erase("other", reason="asked for")
+        (tmp_path / "chat.jsonl").write_text('{"role": "user", "content": "hi"}\n')
+        histories.import_(tmp_path / "chat.jsonl")
+        histories.store.database.recorder.transact(
+            lambda transaction: transaction.leave_unfinished(-1, BACKUP, "copy.db")
+        )
+    lines = command("store info").out.splitlines()
+    assert [line for line in lines if line.startswith("pending")] == [
+        "pending: erased bytes may still be in the files; 'foldlog store vacuum' removes them",
+        "pending: 1 backup not complete; if no program works on it, 'foldlog store vacuum' finishes"
+        " or removes it",
+        "pending: 1 imported record without events; the first use of the conversation makes the"
+        " events",
+    ]
+    document = command("store info --json").document
+    assert document["unfinished"] == {"backup": 1}
+    assert (document["bytes_pending"], document["records_pending"]) == (True, 1)
+    assert document["bytes"] >= os.path.getsize("foldlog.db")

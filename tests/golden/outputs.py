@@ -67,6 +67,7 @@ _LINES = {
     "mcp": "mcp --help",
     "hook": "hook --help",
     "secrets": "secrets --help",
+    "store info": "store info",
     "store backup": "store backup backup.db",
     "store restore": "store restore earlier.db --yes",
     "store copy": "store copy foldlog.db copy.db",

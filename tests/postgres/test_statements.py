@@ -366,6 +366,8 @@ def test_each_statement_that_is_not_about_one_conversation_is_joined_over_severa
         "places",
         "family",
         "with_bytes",
+        "schema_number",
+        "store_bytes",
     }
     assert {*UNBOUND} - joined == {name for name, each in UNBOUND.items() if each}
 

@@ -907,6 +907,42 @@ ON CONFLICT (fingerprint) DO UPDATE SET own = true
 -- name: first_refused
 SELECT conversation FROM {schema}.refused LIMIT 1
 
+-- What a store contains, for its administrator. Each statement reads one table.
+-- name: schema_number
+SELECT value::bigint FROM {schema}.store WHERE name = 'schema'
+
+-- name: count_conversations
+SELECT count(*) FILTER (WHERE visible AND erased_at IS NULL),
+       count(*) FILTER (WHERE visible AND erased_at IS NULL AND parent IS NOT NULL),
+       count(*) FILTER (WHERE erased_at IS NOT NULL),
+       count(*) FILTER (WHERE visible AND pending < 0),
+       coalesce(-sum(pending) FILTER (WHERE visible AND pending < 0), 0)::bigint,
+       coalesce(sum(pending) FILTER (WHERE visible AND pending > 0), 0)::bigint
+FROM {schema}.conversations
+
+-- name: count_events
+SELECT count(*) FROM {schema}.events WHERE conversation > 0
+
+-- name: count_document_changes
+SELECT count(*) FROM {schema}.events WHERE kind = 'document_changes'::bytea AND conversation > 0
+
+-- name: count_sources
+SELECT count(*), coalesce(sum(records - from_record), 0)::bigint FROM {schema}.sources
+
+-- name: count_attachments
+SELECT count(*) FROM {schema}.attachments
+
+-- name: count_refused
+SELECT count(*) FROM {schema}.refused
+
+-- name: count_keys
+SELECT key_id, count(*) FROM {schema}.conversations WHERE visible AND key_id IS NOT NULL GROUP BY key_id ORDER BY key_id
+
+-- Null on Citus, where the rows are on other servers.
+-- name: store_bytes
+SELECT CASE WHEN current_setting('citus.shard_count', true) IS NULL THEN sum(pg_total_relation_size(c.oid)) END::bigint
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {schema_name} AND c.relkind = 'r'
+
 -- name: delete_places
 DELETE FROM {schema}.places WHERE conversation = $1::bigint
 

@@ -590,6 +590,37 @@ ON CONFLICT (fingerprint) DO UPDATE SET own = 1
 -- name: first_refused
 SELECT conversation FROM refused LIMIT 1
 
+-- What a store contains, for its administrator. Each statement reads one table.
+-- name: schema_number
+SELECT user_version FROM pragma_user_version
+
+-- name: count_conversations
+SELECT count(*) FILTER (WHERE visible AND erased_at IS NULL),
+       count(*) FILTER (WHERE visible AND erased_at IS NULL AND parent IS NOT NULL),
+       count(*) FILTER (WHERE erased_at IS NOT NULL),
+       count(*) FILTER (WHERE visible AND pending < 0),
+       coalesce(-sum(pending) FILTER (WHERE visible AND pending < 0), 0),
+       coalesce(sum(pending) FILTER (WHERE visible AND pending > 0), 0)
+FROM conversations
+
+-- name: count_events
+SELECT count(*) FROM events WHERE conversation > 0
+
+-- name: count_document_changes
+SELECT count(*) FROM events WHERE kind = 'document_changes' AND conversation > 0
+
+-- name: count_sources
+SELECT count(*), coalesce(sum(records - from_record), 0) FROM sources
+
+-- name: count_attachments
+SELECT count(*) FROM attachments
+
+-- name: count_refused
+SELECT count(*) FROM refused
+
+-- name: count_keys
+SELECT key_id, count(*) FROM conversations WHERE visible AND key_id IS NOT NULL GROUP BY key_id ORDER BY key_id
+
 -- name: delete_places
 DELETE FROM places WHERE conversation = ?
 
