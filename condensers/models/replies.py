@@ -197,7 +197,10 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
             for part in content
             if isinstance(part, dict) and part.get("type") == "text"
         )
-    refusal = (message.get("provider_specific_fields") or {}).get("refusal")
+    # Older versions of litellm put a refusal among the fields of the provider.
+    refusal = message.get("refusal") or (message.get("provider_specific_fields") or {}).get(
+        "refusal"
+    )
     counts = usage_of(response.usage.model_dump())
     finish_reason = None
     if refusal:
