@@ -55,7 +55,9 @@ def check_reply(reply: Reply) -> Reply:
             reply, f"the reply has {length:,} characters, which is too long for any context"
         )
     if reply.finish_reason == "length":
-        raise useless(reply, "the reply was cut off at the model's output limit")
+        error = useless(reply, "the reply was cut off at the model's output limit")
+        error.partial = reply if (reply.text or "").strip() or reply.tool_calls else None
+        raise error
     if reply.finish_reason == "content_filter":
         raise useless(reply, "the model refused, or a content filter withheld the reply", "refused")
     if not reply.tool_calls and not (reply.text and reply.text.strip()):
