@@ -132,6 +132,77 @@ def run(
         return attempt.end(content)
 
 
+@dataclass(frozen=True)
+class BegunElsewhere:
+    """The next act of a program that runs the tool of a call itself: ``run`` the tool with
+    ``arguments``, ``check`` the outcome of ``key`` outside, or nothing (``done``), because the log
+    has the outcome ``recorded``.
+    """
+
+    next: Literal["run", "check", "done"]
+    key: str
+    arguments: Mapping[str, Any]
+    recorded: Recorded | None = None
+
+
+def begin_elsewhere(
+    history: History,
+    call: Action,
+    rule: EffectRule,
+    *,
+    asks_first: bool,
+    run: str | None,
+    by: str | None,
+    reason: str,
+) -> BegunElsewhere:
+    """Record that a program outside of this process begins the tool of an open call. The program
+    records the outcome with ``end_elsewhere``.
+
+    With ``asks_first``, a call that may have run begins only after the program has looked for its
+    outcome. ``run`` names this begin: if the begin is repeated with the same name, the tool counts
+    as begun once. Raises the errors of ``Attempt``.
+    """
+
+    def tool(key: str = "", **arguments: Any) -> None:
+        """Take any arguments, because the tool itself is elsewhere."""
+
+    with alone(history, call):
+        attempt = Attempt(history, call, tool, rule, by, reason, run)
+        if attempt.has_begun:
+            return BegunElsewhere("run", attempt.key, arguments_for(call))
+        recorded = attempt.ended_before()
+        if recorded is None and asks_first and attempt.needs_check:
+            return BegunElsewhere("check", attempt.key, {})
+        recorded = recorded or attempt.begin()
+        if recorded is not None:
+            return BegunElsewhere("done", attempt.key, {}, recorded)
+        return BegunElsewhere("run", attempt.key, arguments_for(call))
+
+
+def arguments_for(call: Action) -> Mapping[str, Any]:
+    return call.arguments if isinstance(call.arguments, Mapping) else {}
+
+
+def end_elsewhere(
+    history: History, call_id: int, content: Any, is_error: bool, idempotency_key: str | None
+) -> Recorded:
+    """Record the outcome of a tool that a program outside of this process ran. ``call_id`` is the
+    id of the event of the call. The outcome is recorded even if the lease has ended. Raises
+    ``InvalidEvent`` if the event is no call.
+    """
+    traces, keys = read_traces(history, call_id)
+    if call_id not in traces:
+        raise InvalidEvent(f"event {call_id} of {history.id!r} is no call of a tool")
+    return record_outcome(
+        history,
+        traces[call_id].call,
+        keys[call_id],
+        content,
+        is_error,
+        idempotency_key=idempotency_key,
+    )
+
+
 @contextmanager
 def alone(history: History, call: Action) -> Iterator[None]:
     # A lease keeps other workers away, but not the other threads of this worker.
@@ -166,9 +237,11 @@ class Attempt:
         rule: EffectRule,
         by: str | None = None,
         reason: str = "",
+        run: str | None = None,
     ) -> None:
         self._history = history
         self.call = call
+        self._run = run or secrets.token_hex(8)
         self._tool = tool
         self._rule = rule
         if inspect.isgeneratorfunction(tool) or inspect.isasyncgenfunction(tool):
@@ -227,6 +300,12 @@ class Attempt:
             return self._observe(*_doubt(self.key))
         return None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether this attempt has its mark already, because its begin is repeated."""
+        marks = self._trace.marks
+        return bool(marks) and marks[-1].data.get("run") == self._run
+
     def checked(self, outcome: Any) -> Recorded | None:
         return None if outcome is None else self.end(outcome)
 
@@ -253,7 +332,7 @@ class Attempt:
         attempt = len(self._trace.marks) + 1
         data = {
             "attempt": attempt,
-            "run": secrets.token_hex(8),
+            "run": self._run,
             "worker": block.lease.worker,
             "lease": block.token,
             **self._approval,

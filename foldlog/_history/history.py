@@ -686,6 +686,7 @@ class History:
         cost: float | None = None,
         meta: Mapping[str, Any] | None = None,
         timestamp: datetime | None = None,
+        view_version: int | None = None,
         expected_version: ExpectedVersion = ANY_VERSION,
         idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
@@ -696,7 +697,9 @@ class History:
 
         ``cost`` is the cost of the call in US dollars. A reply of litellm contains its cost.
         ``meta`` is stored with the first event, and overrides the model, usage and cost of the
-        reply. ``timestamp`` is the time at which the events happened.
+        reply. ``timestamp`` is the time at which the events happened. ``view_version`` is the
+        version of the View that the model answered. The default is the View from the last ``step``
+        or ``prepare`` of this object.
 
         If another program appends a user's message while the model answers, the message comes
         before the reply, and the next prompt ends with the reply. To prevent this, pass
@@ -714,6 +717,8 @@ class History:
 
         converted = events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp)
         converted = self._set_reply_apart(converted, (), idempotency_key)
+        if view_version is not None:
+            self._asked_at = check_whole("view_version", view_version)
         return self.append(
             converted, expected_version=expected_version, idempotency_key=idempotency_key
         )

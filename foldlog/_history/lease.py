@@ -9,6 +9,7 @@ over a lease, and never whether an append is valid. See ``docs/internals/decisio
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 import sys
@@ -269,13 +270,23 @@ class _Driven(Protocol):
 class LeaseBlock:
     """A block of ``History.lease``. Call ``attempt`` until it takes the lease, then
     ``close_redacted_calls``, and call ``leave`` at the end of the block.
+
+    If ``renews`` is false, no thread renews the lease: its holder calls ``renew_now`` in time.
     """
 
-    def __init__(self, history: _Driven, ttl_s: float, wait_s: float, worker: str | None) -> None:
+    def __init__(
+        self,
+        history: _Driven,
+        ttl_s: float,
+        wait_s: float,
+        worker: str | None,
+        *,
+        renews: bool = True,
+    ) -> None:
         self._history = history
         self._id = history.id
         self._database = history._store.database
-        self._ttl_s = _seconds("ttl_s", ttl_s, 0.01)
+        self.ttl_s = _seconds("ttl_s", ttl_s, 0.01)
         self._give_up_at = time.monotonic() + _seconds("wait_s", wait_s, 0)
         self.lease = Lease(_this_process() if worker is None else check_unicode("worker", worker))
         self._name = ""
@@ -286,14 +297,45 @@ class LeaseBlock:
         self._former: _Row | None = None
         self._may_have_it = False
         """The write of a lease may have succeeded although it raised an error."""
+        self._renews = renews
         self._left = threading.Event()
         self._renewing = threading.Thread(
             target=self._keep_renewing, name="foldlog-lease", daemon=True
         )
 
+    @classmethod
+    def adopt(cls, history: _Driven, secret: str) -> LeaseBlock:
+        """Drive a history under a lease that another block took, perhaps in another process.
+        ``secret`` is the ``secret`` of that block. Raises ``LeaseTaken`` if the lease has ended.
+        """
+        block = cls(history, 1.0, 0.0, None, renews=False)
+        token = int(secret, 16) if re.fullmatch("[0-9a-f]{1,16}", secret) else 0
+        block._token = token
+        block._may_have_it = True
+        living = _query_living(history._store, history.id)
+        if living is None or living[0].token != token:
+            remedy = "nothing was appended; take the lease again"
+            row = None if living is None else living[0]
+            raise LeaseTaken(history.id, "the lease of this request has ended", row, remedy)
+        row, remaining = living
+        block.lease = Lease(row.worker)
+        block.lease.until = row.ends
+        block.ttl_s = row.ttl / 1e6
+        block._name = history._store.database.recorder.query(
+            partial(_find_record_name, history._store.database, conversation=history.id)
+        )
+        vars(history)[_BLOCK] = block
+        block._begin(time.monotonic() + remaining / 1e6 - block.ttl_s)
+        return block
+
     @property
     def token(self) -> str:
         return _public_token(self._token)
+
+    @property
+    def secret(self) -> str:
+        """The text with which ``adopt`` continues this lease. Only its holder may know it."""
+        return f"{self._token:x}"
 
     def check_held(self, remedy: str) -> None:
         self._database.recorder.query(partial(self._fence, remedy=remedy))
@@ -426,7 +468,7 @@ class LeaseBlock:
         find_named(self._database, transaction, self._id, self._history._generation)
 
     def _write(self, transaction: Transaction) -> None:
-        ttl = int(self._ttl_s * 1e6)
+        ttl = int(self.ttl_s * 1e6)
         row = _Row(self._token, self.lease.worker, _now(self._database, transaction) + ttl, ttl)
         record = _CODEC.encoded_record(self._name, Record(1, _CODE, msgspec.json.encode(row)))
         transaction.put_records(_OF_THE_STORE, self._name, [record], replace_all=True)
@@ -459,28 +501,33 @@ class LeaseBlock:
     # ----------------------------------------------------------------------------------------------
 
     def _begin(self, started: float) -> None:
-        self.lease._ends = started + self._ttl_s
+        self.lease._ends = started + self.ttl_s
         self._history._generation = replace(self._history._generation, fence=self._fence)
-        self._renewing.start()
+        if self._renews:
+            self._renewing.start()
 
     def _keep_renewing(self) -> None:
-        while not self._left.wait(self._ttl_s / _RENEWALS) and self.renew():
+        while not self._left.wait(self.ttl_s / _RENEWALS) and self.renew():
             pass
+
+    def renew_now(self) -> None:
+        """Renew the lease. Raises ``LeaseTaken`` if it has ended."""
+        started = time.monotonic()
+        self._transact(self._renew_in)
+        self.lease._ends = started + self.ttl_s
 
     def renew(self) -> bool:
         """Renew the lease. Return False if it cannot be renewed any more, because the lease was
         taken over, the conversation was erased, or the store is closed.
         """
-        started = time.monotonic()
         try:
-            self._transact(self._renew_in)
+            self.renew_now()
         except (LeaseTaken, ConversationErased, ConversationNotFound):
             self.lease._ends = 0.0
             return False
         except EventStoreError as error:
             tell("foldlog.lease.failed", conversation=self._id, problem=str(error))
             return not isinstance(error, StoreUnusable)
-        self.lease._ends = started + self._ttl_s
         return True
 
 

@@ -25,8 +25,9 @@ POLICY = (
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for"
     " 'script'; trusted-types 'none'"
 )
-_FOR_PROGRAMS = ("/api/", "/metrics", "/healthz", "/mcp")
+_FOR_PROGRAMS = ("/api/", "/metrics", "/healthz", "/mcp", "/v1/")
 _MCP = "/mcp"
+_SERVICE = "/v1/"
 _POSTED = {_MCP: ("POST", "DELETE"), "/api/notes": ("POST",)}
 """The paths that accept POST. A POST never adds an event: the MCP tools only read, and notes are
 not events.
@@ -103,6 +104,10 @@ class Access:
                 400,
                 "this server does not accept this host name; start it with --allow-host NAME",
             )
+        if path.startswith(_SERVICE):
+            # Each operation of the service checks its own token. A page of another site cannot
+            # send one, since it would need a header that a browser asks about first.
+            return None
         if request.method not in ("GET", "HEAD", *_POSTED.get(path, ())):
             return (405, "this server only reads events: use GET")
         if (

@@ -5,7 +5,7 @@ and the paths for monitoring.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Mount, Route
 
 from foldlog import _documents as documents
 from foldlog._bound_store import bound_store
@@ -49,6 +49,7 @@ from foldlog.eventstore.recorders.sqlite.process_forks import identity
 
 if TYPE_CHECKING:
     from foldlog._programs.server import MountedTools
+    from foldlog._web.service.service import Service
 
 _POLL_S = 0.3
 _BEAT_S = 15.0
@@ -83,6 +84,7 @@ def application(
     completed: Callable[[str], str] = str,
     is_ending: Callable[[], bool] = lambda: False,
     tools: MountedTools | None = None,
+    service: Service | None = None,
 ) -> Starlette:
     """Return the ASGI application of an open store. The caller closes the store.
 
@@ -93,6 +95,7 @@ def application(
     completed             adds the store's name to a command in a message
     is_ending             returns true to end the open streams
     tools                 the tools of ``foldlog mcp``, at ``/mcp``
+    service               the operations below ``/v1``
     """
     pages = Pages(store, limit, model, prices)
     conversations = ServedConversations(store, prices)
@@ -117,7 +120,10 @@ def application(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with nullcontext() if tools is None else tools.running():
+        async with AsyncExitStack() as running:
+            for part in (tools, service):
+                if part is not None:
+                    await running.enter_async_context(part.running())
             yield
         await to_thread.run_sync(conversations.close)
 
@@ -144,7 +150,7 @@ def application(
         other = _text(request, "other", "the id of the conversation to compare with")
         return compared_runs(store, _id(request), _whole_id(store, other), prices or Prices())
 
-    check = _standing(store)
+    check = standing(store)
     api = partial(_json_route, check)
     routes: list[BaseRoute] = [
         Route("/", partial(_page, store)),
@@ -175,6 +181,8 @@ def application(
     ]
     if tools is not None:
         routes += tools.routes
+    if service is not None:
+        routes.append(Mount("/v1", service))
     guard = Middleware(Access, token=token, names=names, port=port)
     app = Starlette(
         routes=routes,
@@ -207,7 +215,7 @@ async def _healthz(check: Callable[[], object], request: Request) -> Response:
     return Response("ok\n", media_type="text/plain")
 
 
-def _standing(store: Store) -> Callable[[], object]:
+def standing(store: Store) -> Callable[[], object]:
     """Return a check that raises ``StoreUnusable`` if the store is closed or its file was replaced.
     Without this check, the server would still read the replaced file after a restore.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +15,7 @@ from foldlog._cli.hints import complete_commands
 from foldlog._cli.options import DEFAULT_DB, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.serving import listening, mounted_tools
-from foldlog._cli.stores import open_existing
+from foldlog._cli.stores import open_existing, open_or_create
 from foldlog._cli.terminal import note, say
 from foldlog.eventstore.inside import install_command
 
@@ -59,6 +60,26 @@ def run(
             "--allow-host", metavar="NAME", help="A host name of this server, besides localhost."
         ),
     ] = None,
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write",
+            help="Serve the operations below /v1 too: append, lease, View, follow (docs/HTTP.md).",
+        ),
+    ] = False,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            "--tokens",
+            metavar="FILE",
+            help="A TOML file with the tokens of /v1, with scopes and filters.",
+            show_default="the token of the page, which may do everything",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="A TOML file with the [condenser] of /v1."),
+    ] = None,
     agent: AgentModelName = None,
     prices: PricesFile = None,
     db: Db = DEFAULT_DB,
@@ -87,13 +108,31 @@ def run(
             f"the server needs {error.name}, which is not installed: {install_command('web')}"
         ) from error
     from foldlog._figures.prices import Prices
-    from foldlog._web.app import application
+    from foldlog._web.app import application, standing
+
+    if tokens is not None and not write:
+        raise Refused("--tokens are for the paths of --write; add --write")
 
     secret = None if no_token else token or secrets.token_urlsafe(24)
     model = named_model(agent)
     names = allow_host or []
-    with open_existing(db) as store, listening(host, port) as listener:
+    opened = open_or_create(db, may_be_empty=True) if write else open_existing(db)
+    with opened as store, listening(host, port) as listener:
         port = listener.getsockname()[1]
+        service = None
+        if write:
+            from foldlog._history.histories import Histories
+            from foldlog._web.service.service import Service
+            from foldlog._web.service.tokens import Tokens
+
+            if tokens is None and secret is None:
+                raise Refused("--write needs tokens; leave out --no-token, or name --tokens FILE")
+            service = Service(
+                Histories(store, condenser=config),
+                Tokens.from_file(tokens) if tokens else Tokens.of_one(str(secret)),
+                check=standing(store),
+                is_ending=lambda: server.should_exit,
+            )
         app = application(
             store,
             token=secret,
@@ -105,6 +144,7 @@ def run(
             completed=complete_commands,
             is_ending=lambda: server.should_exit,
             tools=mounted_tools(store),
+            service=service,
         )
         everywhere = host in _EVERYWHERE
         address = next(iter(names), "localhost") if everywhere else host
@@ -117,7 +157,7 @@ def run(
                 "other machines can use the IP address of this machine; to accept a host name, "
                 "too, start the server with --allow-host NAME"
             )
-        config = uvicorn.Config(
+        settings = uvicorn.Config(
             app,
             log_level="warning",
             access_log=False,
@@ -125,6 +165,6 @@ def run(
             server_header=False,
             lifespan="on",
         )
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(settings)
         with suppress(KeyboardInterrupt):  # the usual end of a server
             server.run(sockets=[listener])

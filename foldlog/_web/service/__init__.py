@@ -1,0 +1,13 @@
+"""The HTTP service of ``foldlog serve --write``: the paths below ``/v1`` that ``docs/HTTP.md``
+describes.
+
+service.py      the ASGI application: finds the operation of a request, and answers
+operations.py   an operation: its method, path, scope, and the types of its body and answer
+call.py         a request to an operation: its conversation, its headers, its lease
+tokens.py       who may do what: the tokens, their scopes, filters and limits
+problems.py     errors as problem details (RFC 9457)
+openapi.py      the OpenAPI document, made from the operations
+
+conversations.py, events.py, views.py, calls.py, leases.py, changes.py, following.py
+                the operations, each file about one thing
+"""

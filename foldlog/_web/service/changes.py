@@ -1,0 +1,61 @@
+"""Take events back, and erase their content."""
+
+from __future__ import annotations
+
+import msgspec
+
+from foldlog._web.service.call import Call
+from foldlog._web.service.events import RecordedEvent
+from foldlog._web.service.operations import operation
+from foldlog._web.service.tokens import Scope
+
+
+class RetractionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """All events after ``version`` are taken back."""
+
+    version: int
+    reason: str = ""
+
+
+class RedactionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    events: list[int]
+    reason: str
+    by: str | None = None
+    with_summaries: bool = False
+
+
+class RedactionDocument(msgspec.Struct, kw_only=True):
+    """``summaries`` are the condensations whose summaries may quote the events."""
+
+    redacted: list[int]
+    summaries: list[int]
+    bytes_pending: bool
+    unconfirmed: list[str]
+
+
+@operation(
+    "POST", "/conversations/{conversation}/retractions", Scope.APPEND, status=201, writes=True
+)
+def retract(call: Call, body: RetractionBody) -> RecordedEvent:
+    """Take back all events after a version. They stay in the log."""
+    recorded = call.history.retract(
+        body.version, body.reason, expected_version=call.expected_version
+    )
+    return RecordedEvent.of(recorded)
+
+
+@operation("POST", "/conversations/{conversation}/redactions", Scope.ADMINISTER, status=201)
+def redact(call: Call, body: RedactionBody) -> RedactionDocument:
+    """Erase the content of events for good. Ids, times and heads stay."""
+    receipt = call.history.redact(
+        body.events,
+        reason=body.reason,
+        by=body.by or call.principal.name,
+        with_summaries=body.with_summaries,
+    )
+    return RedactionDocument(
+        redacted=list(receipt.event_ids),
+        summaries=[quote.event_id for quote in receipt.quotes],
+        bytes_pending=receipt.bytes_pending,
+        unconfirmed=list(receipt.unconfirmed),
+    )

@@ -1,0 +1,228 @@
+"""Append to a conversation, and read its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Annotated, Any
+
+import msgspec
+
+from foldlog._web.service.call import Call
+from foldlog._web.service.operations import operation
+from foldlog._web.service.problems import Problem
+from foldlog._web.service.tokens import Scope
+from foldlog._words.event_json import event_document
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    Message,
+    Observation,
+    Recorded,
+    SystemMessage,
+)
+from foldlog.eventstore.store import prepare_append
+
+EVENTS_MAX = 1_000
+"""The maximum number of events in an answer."""
+
+AppendableEvent = (
+    SystemMessage
+    | Message
+    | Action
+    | Observation
+    | Annotation
+    | CondensationRequest
+    | CondensationAction
+)
+
+
+class RecordedEvent(msgspec.Struct, kw_only=True):
+    """``position`` is the place of the event in the whole store, as a text, because it may exceed
+    2^53; an answer about one conversation may leave it out. ``event`` is the event as the store
+    keeps it, with its ``id`` and its ``kind``.
+    """
+
+    conversation: str
+    id: int
+    recorded_at: str
+    event: dict[str, Any]
+    position: str | None = None
+
+    @classmethod
+    def of(cls, recorded: Recorded) -> RecordedEvent:
+        return cls(
+            conversation=recorded.conversation,
+            id=recorded.id,
+            position=str(recorded.position),
+            recorded_at=recorded.recorded_at.isoformat(),
+            event=event_document(recorded.event),
+        )
+
+
+class Appended(msgspec.Struct, kw_only=True):
+    """``version`` is the version after the append."""
+
+    version: int
+    recorded: list[RecordedEvent]
+
+    @classmethod
+    def of(cls, recorded: Iterable[Recorded], version: int = 0) -> Appended:
+        events = [RecordedEvent.of(each) for each in recorded]
+        return cls(version=events[-1].id + 1 if events else version, recorded=events)
+
+
+class AppendBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Either ``events`` or chat ``messages``. ``documents`` are new values of documents, written
+    together with the events; null removes a document.
+    """
+
+    events: list[AppendableEvent] = []
+    messages: list[dict[str, Any]] = []
+    documents: dict[str, Any] = {}
+
+
+class ReplyBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """``reply`` is what the model's server answered: a chat completion or one of its messages, a
+    response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
+    was sent to the model.
+    """
+
+    reply: dict[str, Any]
+    view_version: int | None = None
+    cost: float | None = None
+    meta: dict[str, Any] = {}
+
+
+class ToolResultBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """``call`` is the id of the call that the model gave it."""
+
+    call: str
+    content: Any
+    is_error: bool = False
+    extras: dict[str, Any] | None = None
+
+
+class EventRange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    start: int = 0
+    stop: int | None = None
+
+
+class Events(msgspec.Struct, kw_only=True):
+    """At most 1,000 events. ``next`` is the start of the next page, or null at the end."""
+
+    version: int
+    events: list[dict[str, Any]]
+    next: int | None
+
+
+@operation("POST", "/conversations/{conversation}/events", Scope.APPEND, status=201, writes=True)
+def append_events(call: Call, body: AppendBody) -> Appended:
+    """Append events or chat messages, all or none. When the answer comes, the events are on disk.
+    The first append begins the conversation.
+    """
+    if body.events and body.messages:
+        raise Problem(400, "send either 'events' or 'messages', not both")
+    history = call.history
+    if call.principal.where and ATTRIBUTES in body.documents:
+        call.check_attributes(body.documents[ATTRIBUTES] or {})
+    recorded = history.append(
+        body.events or body.messages,
+        expected_version=call.expected_version,
+        idempotency_key=call.idempotency_key,
+        documents=documents_of(body.documents) or None,
+    )
+    return Appended.of(recorded, history.version() if not recorded else 0)
+
+
+@operation("POST", "/conversations/{conversation}/replies", Scope.APPEND, status=201, writes=True)
+def append_reply(call: Call, body: ReplyBody) -> Appended:
+    """Append what a model answered: an action for each tool call, or the agent's message."""
+    recorded = call.history.append_reply(
+        body.reply,
+        cost=body.cost,
+        meta=body.meta,
+        view_version=body.view_version,
+        expected_version=call.expected_version,
+        idempotency_key=call.idempotency_key,
+    )
+    return Appended.of(recorded)
+
+
+@operation(
+    "POST", "/conversations/{conversation}/tool-results", Scope.APPEND, status=201, writes=True
+)
+def append_tool_result(call: Call, body: ToolResultBody) -> Appended:
+    """Append the result of an open tool call."""
+    recorded = call.history.append_tool_result(
+        body.call,
+        body.content,
+        body.is_error,
+        extras=body.extras,
+        idempotency_key=call.idempotency_key,
+    )
+    return Appended.of([recorded])
+
+
+@operation("GET", "/conversations/{conversation}/events", Scope.READ)
+def read_events(call: Call, query: EventRange) -> Events:
+    """Return the events with the ids from ``start`` to before ``stop``, forgotten events too."""
+    history = call.history
+    version = history.version()
+    stop = version if query.stop is None else min(query.stop, version)
+    events = [
+        event_document(event) for event in islice(history.events(query.start, stop), EVENTS_MAX)
+    ]
+    after = query.start + len(events)
+    return Events(version=version, events=events, next=after if after < stop else None)
+
+
+class AppendTogetherBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """At least two appends, each to another conversation."""
+
+    appends: Annotated[list[OneAppend], msgspec.Meta(min_length=2)]
+
+
+class OneAppend(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    conversation: str
+    events: Annotated[list[AppendableEvent], msgspec.Meta(min_length=1)]
+    expected_version: int
+
+
+class AppendedTogether(msgspec.Struct, kw_only=True):
+    """The appends in the order of the request."""
+
+    appended: list[Appended]
+
+
+@operation("POST", "/appends", Scope.APPEND, status=201)
+def append_together(call: Call, body: AppendTogetherBody) -> AppendedTogether:
+    """Append to several conversations: all events are appended, or none."""
+    store = call.histories.store
+    for each in body.appends:
+        call.check_visible(call.histories[each.conversation])
+    first, *others = body.appends
+    together = [
+        prepare_append(store, each.conversation, each.events, each.expected_version)
+        for each in others
+    ]
+    recorded = [
+        store.append(
+            first.conversation,
+            first.events,
+            expected_version=first.expected_version,
+            idempotency_key=call.idempotency_key,
+            together=together,
+        ),
+        *(each.recorded() for each in together),
+    ]
+    return AppendedTogether(appended=[Appended.of(each) for each in recorded])
+
+
+def documents_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    from foldlog.eventstore import DELETED
+
+    return {name: DELETED if value is None else value for name, value in values.items()}

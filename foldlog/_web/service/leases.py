@@ -1,0 +1,88 @@
+"""The lease of a conversation: one worker drives it. The token of a lease is a secret of its
+holder, who sends it with each write in the header ``Foldlog-Lease``. Any server process beside the
+store can serve the holder.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from anyio import sleep, to_thread
+
+from foldlog._history.lease import LeaseBlock, block_of
+from foldlog._web.service.call import Call, Later
+from foldlog._web.service.operations import operation
+from foldlog._web.service.tokens import Scope
+
+_WAIT_MAX_S: Final = 30.0
+
+
+class LeaseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The lease ends ``ttl_s`` seconds after the last renewal. If another worker has the lease, the
+    answer waits up to ``wait_s`` seconds, at most 30.
+    """
+
+    worker: str
+    ttl_s: float = 30.0
+    wait_s: float = 0.0
+
+
+class LeaseDocument(msgspec.Struct, kw_only=True):
+    """``token`` is for the holder alone."""
+
+    token: str
+    worker: str
+    until: str
+    ttl_s: float
+
+
+class RenewBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    ttl_s: float = 30.0
+
+
+@operation("POST", "/conversations/{conversation}/lease", Scope.APPEND, status=201)
+def take_lease(call: Call, body: LeaseBody) -> LeaseDocument | Later:
+    """Take the lease. If another worker has it, the answer is 423 with its name."""
+    block = LeaseBlock(
+        call.history, body.ttl_s, min(body.wait_s, _WAIT_MAX_S), body.worker, renews=False
+    )
+
+    async def wait() -> LeaseDocument:
+        while (pause_s := await to_thread.run_sync(block.attempt)) is not None:
+            await sleep(pause_s)
+        await to_thread.run_sync(block.close_redacted_calls)
+        return _document(block)
+
+    return Later(wait)
+
+
+@operation("PUT", "/conversations/{conversation}/lease", Scope.APPEND, writes=True)
+def renew_lease(call: Call, body: RenewBody) -> LeaseDocument:
+    """Renew the lease of the header ``Foldlog-Lease``. If it has ended, the answer is 412."""
+    block = _block(call)
+    block.ttl_s = body.ttl_s
+    block.renew_now()
+    return _document(block)
+
+
+@operation("DELETE", "/conversations/{conversation}/lease", Scope.APPEND, status=204, writes=True)
+def release_lease(call: Call) -> None:
+    """Release the lease of the header ``Foldlog-Lease``."""
+    _block(call).leave()
+
+
+def _block(call: Call) -> LeaseBlock:
+    _ = call.lease  # without the header, there is no lease to speak of
+    block = block_of(call.history)
+    assert block is not None
+    return block
+
+
+def _document(block: LeaseBlock) -> LeaseDocument:
+    return LeaseDocument(
+        token=block.secret,
+        worker=block.lease.worker,
+        until=block.lease.until.isoformat(),
+        ttl_s=block.ttl_s,
+    )
