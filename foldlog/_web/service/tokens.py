@@ -35,7 +35,7 @@ class Scope(enum.IntEnum):
     ADMINISTER = 3
 
 
-class _Entry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class TokenEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     scope: str
     sha256: str | None = None
     token: str | None = None
@@ -50,7 +50,7 @@ class Principal:
     token in this process.
     """
 
-    def __init__(self, name: str, entry: _Entry) -> None:
+    def __init__(self, name: str, entry: TokenEntry) -> None:
         self.name = name
         self.scope = Scope[entry.scope.upper()]
         self.where: Mapping[str, str | int | bool] = entry.where
@@ -100,7 +100,7 @@ class Tokens:
     memory shows a token.
     """
 
-    def __init__(self, entries: Iterable[tuple[str, _Entry]]) -> None:
+    def __init__(self, entries: Iterable[tuple[str, TokenEntry]]) -> None:
         self._principals = [
             (_digest(name, entry), Principal(name, entry)) for name, entry in entries
         ]
@@ -108,7 +108,7 @@ class Tokens:
     @classmethod
     def of_one(cls, token: str) -> Tokens:
         """Return a single token that may do everything."""
-        return cls([("server", _Entry(scope="administer", token=token))])
+        return cls([("server", TokenEntry(scope="administer", token=token))])
 
     @classmethod
     def from_file(cls, path: Path) -> Tokens:
@@ -125,7 +125,7 @@ class Tokens:
                 f"the file of tokens {path} may be read by other users; run 'chmod 600 {path}'"
             )
         try:
-            entries = msgspec.toml.decode(text, type=dict[str, _Entry])
+            entries = msgspec.toml.decode(text, type=dict[str, TokenEntry])
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
             raise InvalidOption(f"the file of tokens {path}: {error}") from error
         if not entries:
@@ -144,7 +144,7 @@ class Tokens:
         return holder if token else None
 
 
-def _digest(name: str, entry: _Entry) -> bytes:
+def _digest(name: str, entry: TokenEntry) -> bytes:
     if entry.scope.upper() not in Scope.__members__:
         scopes = ", ".join(scope.name.lower() for scope in Scope)
         raise InvalidOption(

@@ -1,0 +1,272 @@
+"""The HTTP service keeps the promises of the store, on each database."""
+
+import json
+
+import pytest
+
+from foldlog import Histories
+from foldlog._web.app import application
+from foldlog._web.service.openapi import document
+from foldlog._web.service.operations import all_operations
+from foldlog._web.service.service import Service
+from foldlog._web.service.tokens import TokenEntry, Tokens
+from foldlog.eventstore import Store
+from tests.http_client import DOCUMENT, HttpClient, Refusal
+
+CALL = {"id": "k1", "type": "function", "function": {"name": "pay", "arguments": '{"to": "Ann"}'}}
+REPLY = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+
+
+def served(store: Store):
+    tokens = Tokens(
+        [
+            ("reader", TokenEntry(scope="read", token="reader")),
+            ("worker", TokenEntry(scope="append", token="worker")),
+            ("ann", TokenEntry(scope="append", token="ann", where={"user": "ann"})),
+            ("administrator", TokenEntry(scope="administer", token="administrator")),
+        ]
+    )
+    service = Service(Histories(store), tokens, check=lambda: None)
+    app = application(store, token="page", service=service)
+    return lambda token: HttpClient(app, token)
+
+
+@pytest.fixture
+def clients(store):
+    return served(store)
+
+
+@pytest.fixture
+def http(clients):
+    return clients("administrator")
+
+
+def say(http, text, conversation="c1", **headers):
+    body = {"messages": [{"role": "user", "content": text}]}
+    return http("append_events", conversation=conversation, body=body, headers=headers)
+
+
+def test_the_document_is_made_from_the_operations():
+    assert json.loads(document(all_operations())) == DOCUMENT, "scripts/json-schema writes it"
+
+
+def test_an_append_is_read_back(http):
+    appended = say(http, "hi")
+    assert (appended["version"], appended["recorded"][0]["id"]) == (1, 0)
+    assert [event["content"] for event in http("read_events", conversation="c1")["events"]] == [
+        "hi"
+    ]
+
+
+@pytest.mark.parametrize("name", ["a/b c", "äö", "%2F", "x?y#z", "+", ".x."])
+def test_a_conversation_may_have_any_id(http, name):
+    say(http, "hi", name)
+    assert http("read_conversation", conversation=name)["id"] == name
+
+
+def test_an_append_at_another_version_is_refused_with_both_versions(http):
+    say(http, "hi", **{"if-match": '"0"'})
+    with pytest.raises(Refusal) as refusal:
+        say(http, "again", **{"if-match": '"0"'})
+    assert (refusal.value.status, refusal.value.expected, refusal.value.actual) == (409, 0, 1)
+    assert http("read_conversation", conversation="c1")["version"] == 1
+
+
+def test_a_repeated_append_with_its_key_appends_once(http):
+    first, again = (say(http, "hi", **{"idempotency-key": "k"}) for _ in range(2))
+    assert first == again
+    with pytest.raises(Refusal) as refusal:
+        say(http, "other", **{"idempotency-key": "k"})
+    assert refusal.value.error == "IdempotencyConflict"
+
+
+def test_appends_to_several_conversations_happen_together(http):
+    def append(version):
+        event = {"kind": "message", "source": "user", "content": "hi"}
+        names = ("c1", "c2")
+        appends = [
+            {"conversation": name, "events": [event], "expected_version": version} for name in names
+        ]
+        return http("append_together", body={"appends": appends})
+
+    assert [each["version"] for each in append(0)["appended"]] == [1, 1]
+    say(http, "more", "c2")
+    with pytest.raises(Refusal):
+        append(1)
+    assert http("read_conversation", conversation="c1")["version"] == 1
+
+
+def test_a_model_is_asked_and_its_call_runs_once(http):
+    say(http, "pay Ann")
+    view = http("prepare", conversation="c1", body={"dialect": "openai"})
+    assert view["messages"] == [{"role": "user", "content": "pay Ann"}]
+    body = {"reply": REPLY, "view_version": view["version"]}
+    (action,) = http("append_reply", conversation="c1", body=body)["recorded"]
+    (call,) = http("read_open_calls", conversation="c1")["calls"]
+    assert call["id"] == action["id"]
+    lease = http("take_lease", conversation="c1", body={"worker": "w1"})
+    held = {"foldlog-lease": lease["token"], "idempotency-key": "run 1"}
+    begun = http("begin_effect", conversation="c1", event=call["id"], headers=held)
+    repeated = http("begin_effect", conversation="c1", event=call["id"], headers=held)
+    assert begun == repeated
+    assert (begun["next"], begun["arguments"]) == ("run", {"to": "Ann"})
+    http("end_effect", conversation="c1", event=call["id"], body={"outcome": "paid"})
+    (effect,) = http("read_effects", conversation="c1")["effects"]
+    assert (effect["state"], effect["outcome"], effect["attempts"]) == ("done", "paid", 1)
+
+
+def test_a_call_that_another_worker_began_is_not_run_again(http):
+    http("append_reply", conversation="c1", body={"reply": REPLY})
+
+    def begin(worker, **body):
+        lease = http("take_lease", conversation="c1", body={"worker": worker})
+        held = {"foldlog-lease": lease["token"], "idempotency-key": worker}
+        begun = http("begin_effect", conversation="c1", event=0, body=body, headers=held)
+        http("release_lease", conversation="c1", headers=held)
+        return begun
+
+    first = begin("w1", repeat="check")
+    assert first["next"] == "run"
+    assert begin("w2", repeat="check") == {**first, "next": "check", "arguments": {}}
+    assert begin("w2", repeat="check", checked=True)["next"] == "run"
+    closed = begin("w3")
+    assert (closed["next"], closed["key"]) == ("done", first["key"])
+    assert "may have run" in closed["recorded"]["event"]["content"]
+
+
+def test_a_holder_whose_lease_has_ended_writes_nothing(http):
+    say(http, "hi")
+    first = http("take_lease", conversation="c1", body={"worker": "w1"})
+    with pytest.raises(Refusal) as refusal:
+        http("take_lease", conversation="c1", body={"worker": "w2"})
+    assert (refusal.value.status, refusal.value.worker) == (423, "w1")
+    held = {"foldlog-lease": first["token"]}
+    http("renew_lease", conversation="c1", headers=held)
+    say(http, "in time", **held)
+    http("release_lease", conversation="c1", headers=held)
+    second = http("take_lease", conversation="c1", body={"worker": "w2"})
+    for headers in (held, {"foldlog-lease": "0"}, {"foldlog-lease": "not hex"}):
+        with pytest.raises(Refusal) as refusal:
+            say(http, "late", **headers)
+        assert refusal.value.status == 412
+    assert http("read_conversation", conversation="c1")["lease"] == "w2"
+    say(http, "now", **{"foldlog-lease": second["token"]})
+    contents = [event["content"] for event in http("read_events", conversation="c1")["events"]]
+    assert contents == ["hi", "in time", "now"]
+
+
+def test_a_token_sees_only_the_conversations_of_its_filter(clients):
+    http, ann = clients("administrator"), clients("ann")
+    http("create_conversation", body={"id": "bob", "attributes": {"user": "bob"}})
+    own = ann("create_conversation", body={"attributes": {"title": "mine"}})
+    say(ann, "hi", own["id"])
+    assert [each["id"] for each in ann("list_conversations")["conversations"]] == [own["id"]]
+    assert {each["conversation"] for each in ann("follow_store")["events"]} == {own["id"]}
+
+    def problem(name, conversation, **arguments):
+        with pytest.raises(Refusal) as refusal:
+            ann(name, conversation=conversation, **arguments)
+        return str(refusal.value.document).replace(conversation, "ID")
+
+    message = {"messages": [{"role": "user", "content": "hi"}]}
+    probes = {
+        "read_conversation": {},
+        "read_events": {},
+        "read_view": {},
+        "append_events": {"body": message},
+        "append_reply": {"body": {"reply": REPLY}},
+        "take_lease": {"body": {"worker": "w"}},
+        "fork": {},
+        "change_attributes": {"body": {"attributes": {"title": "x"}}},
+        "follow_conversation": {},
+        "prepare": {},
+        "read_effects": {},
+        "read_documents": {},
+        "change_documents": {"body": {"a": 1}},
+        "retract": {"body": {"version": 0}},
+    }
+    for name, arguments in probes.items():
+        assert problem(name, "bob", **arguments) == problem(name, "not there", **arguments)
+    assert http("read_conversation", conversation="bob")["version"] == 1
+    with pytest.raises(Refusal) as refusal:
+        ann("change_attributes", conversation=own["id"], body={"attributes": {"user": "bob"}})
+    assert refusal.value.status == 403
+    with pytest.raises(Refusal) as refusal:
+        ann("create_conversation", body={"id": "chosen"})
+    assert refusal.value.status == 403
+
+
+def test_a_scope_allows_what_it_names(clients):
+    say(clients("worker"), "hi")
+    assert clients("reader")("read_conversation", conversation="c1")["version"] == 1
+    for token, name, body in (
+        ("reader", "append_events", {}),
+        ("reader", "take_lease", {"worker": "w"}),
+        ("worker", "erase", {"reason": "r"}),
+        ("worker", "redact", {"events": [0], "reason": "r"}),
+    ):
+        with pytest.raises(Refusal) as refusal:
+            clients(token)(name, conversation="c1", body=body)
+        assert refusal.value.status == 403
+    for token in ("", "other", "reader2"):
+        with pytest.raises(Refusal) as refusal:
+            clients(token)("read_conversation", conversation="c1")
+        assert refusal.value.status == 401
+
+
+def test_an_erased_conversation_is_gone(http):
+    say(http, "hi")
+    assert http("erase", conversation="c1", body={"reason": "asked"})["events"] == 1
+    for name in ("read_events", "read_view", "read_conversation"):
+        with pytest.raises(Refusal) as refusal:
+            http(name, conversation="c1")
+        assert refusal.value.status == 410
+
+
+def test_views_forks_and_changes(http):
+    for text in ("one", "two"):
+        say(http, text)
+    assert http("why", conversation="c1", event=1)["fate"] == "shown"
+    http("retract", conversation="c1", body={"version": 1})
+    assert [event["content"] for event in http("read_view", conversation="c1")["events"]] == ["one"]
+    assert len(http("read_view", conversation="c1", at=2)["events"]) == 2
+    left = http("difference", conversation="c1", before=2, after=3)["left"]
+    assert [event["id"] for event in left] == [1]
+    forked = http("fork", conversation="c1", body={"at": 1, "id": "c2"})
+    assert (forked["id"], forked["version"]) == ("c2", 1)
+    redacted = http("redact", conversation="c1", body={"events": [1], "reason": "asked"})
+    assert redacted["redacted"] == [1]
+    assert http("change_documents", conversation="c1", body={"plan": [1]})["version"] == 5
+    assert http("read_documents", conversation="c1")["documents"] == {"plan": [1]}
+    http("change_attributes", conversation="c1", body={"attributes": {"user": "ann"}})
+    assert http("read_attributes", conversation="c1")["attributes"]["user"] == "ann"
+    http("request_condensation", conversation="c1", body={"reason": "long"})
+    assert http("read_view", conversation="c1")["unhandled_condensation_request"]
+    assert http("dropped", conversation="c1")["condensation"] is None
+
+
+def test_a_follower_gets_each_event_once_and_continues_where_it_stopped(http):
+    for text in ("a", "b", "c"):
+        say(http, text)
+    first = http("follow_conversation", conversation="c1", limit=2)
+    rest = http("follow_conversation", conversation="c1", after=first["after"])
+    texts = [each["event"]["content"] for each in first["events"] + rest["events"]]
+    assert texts == ["a", "b", "c"]
+    store = http("follow_store", limit=2)
+    store_rest = http("follow_store", after=store["after"])
+    positions = [each["position"] for each in store["events"] + store_rest["events"]]
+    assert len({*positions}) == 3
+
+
+def test_what_is_no_request_of_the_document_is_refused(http, clients):
+    say(http, "hi")
+    for arguments in (
+        {"body": {"messages": [{"role": "user", "content": "x"}], "more": 1}},
+        {"body": {"events": [{"kind": "message"}]}},
+        {"body": {"events": [{"kind": "redaction"}]}},
+        {"headers": {"if-match": "x"}, "body": {"messages": [{"role": "user", "content": "x"}]}},
+    ):
+        with pytest.raises(Refusal) as refusal:
+            http("append_events", conversation="c1", **arguments)
+        assert refusal.value.status == 400
+    assert http("read_conversation", conversation="c1")["version"] == 1

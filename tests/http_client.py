@@ -1,0 +1,72 @@
+"""A client of the HTTP service that knows only ``docs/openapi.json``. Each answer is checked against
+the document.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jsonschema import Draft202012Validator
+
+from tests.web_client import Answer, Client
+
+DOCUMENT = json.loads((Path(__file__).parents[1] / "docs/openapi.json").read_text())
+OPERATIONS = {
+    operation["operationId"]: (method.upper(), path, operation)
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+
+
+class Refusal(Exception):
+    """A problem. The members of its document are attributes."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.document = answer.json()
+        self.headers = answer.headers
+        super().__init__(self.document["detail"])
+
+    def __getattr__(self, name: str) -> Any:
+        return self.document[name]
+
+
+class HttpClient:
+    def __init__(self, app: Any, token: str) -> None:
+        self._client = Client(app, {"authorization": f"Bearer {token}"})
+
+    def __call__(
+        self, name: str, *, body: Any = None, headers: Mapping[str, str] = {}, **parameters: Any
+    ) -> Any:
+        """Send a request, and return the document of the answer. Raises ``Refusal``."""
+        method, path, operation = OPERATIONS[name]
+        query = {}
+        for parameter in operation["parameters"]:
+            if parameter["in"] == "path":
+                text = quote(str(parameters.pop(parameter["name"])), safe="")
+                path = path.replace(f"{{{parameter['name']}}}", text)
+            elif parameter["in"] == "query" and parameter["name"] in parameters:
+                query[parameter["name"]] = parameters.pop(parameter["name"])
+        assert parameters == {}, "the document does not name these parameters"
+        content = b""
+        if "requestBody" in operation:
+            content = json.dumps({} if body is None else body).encode()
+            headers = {"content-type": "application/json", **headers}
+        answer = self._client.send(
+            method, f"{path}?{urlencode(query)}", headers=headers, body=content
+        )
+        expected = operation["responses"].get(str(answer.status))
+        if expected is None:
+            _check(operation["responses"]["default"]["content"]["application/problem+json"], answer)
+            raise Refusal(answer)
+        if "content" not in expected:
+            assert answer.body == b""
+            return None
+        _check(expected["content"]["application/json"], answer)
+        return answer.json()
+
+
+def _check(content: dict[str, Any], answer: Answer) -> None:
+    schema = {**content["schema"], "components": DOCUMENT["components"]}
+    Draft202012Validator(schema).validate(answer.json())
