@@ -5,15 +5,21 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sys
+from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foldlog._cli.outcome import Refused
+from foldlog._cli.terminal import note, say
 from foldlog.eventstore import Store
 
 if TYPE_CHECKING:
     from foldlog._programs.server import MountedTools
+    from foldlog._web.service.service import Service
 
+_EVERYWHERE = ("0.0.0.0", "::")
 _NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)
 
 
@@ -31,6 +37,37 @@ def listening(host: str, port: int) -> socket.socket:
         ) from error
 
 
+def check_tokens(writes: bool, tokens: Path | None, without: bool) -> None:
+    """Raise ``Refused`` if the tokens do not fit the other options."""
+    if tokens is not None and not writes:
+        raise Refused("--tokens are for the paths of --write; add --write")
+    if writes and without and tokens is None:
+        raise Refused("--write needs tokens; leave out --no-token, or name --tokens FILE")
+
+
+def writing_service(
+    store: Store,
+    tokens: Path | None,
+    secret: str | None,
+    condenser: Path | None,
+    is_ending: Callable[[], bool],
+) -> Service:
+    """Return the operations below ``/v1``. ``secret`` is the token of the page, which may do
+    everything if there is no file of tokens.
+    """
+    from foldlog._history.histories import Histories
+    from foldlog._web.app import standing
+    from foldlog._web.service.service import Service
+    from foldlog._web.service.tokens import Tokens
+
+    return Service(
+        Histories(store, condenser=condenser),
+        Tokens.of_one(secret or "") if tokens is None else Tokens.from_file(tokens),
+        check=standing(store),
+        is_ending=is_ending,
+    )
+
+
 def mounted_tools(store: Store) -> MountedTools | None:
     """Return the tools of ``foldlog mcp``, or None if their extra is not installed. If the store is
     not read-only, the tools import transcripts that have grown.
@@ -44,3 +81,18 @@ def mounted_tools(store: Store) -> MountedTools | None:
     may_import = store.path is None or os.access(store.path, os.W_OK)
     answers = Answers(store, Asking(store, {}, None, may_import=may_import))
     return mount(answers)
+
+
+def say_address(host: str, port: int, names: list[str], secret: str | None) -> None:
+    """Print the address of the page, with its token."""
+    everywhere = host in _EVERYWHERE
+    address = next(iter(names), "localhost") if everywhere else host
+    shown = f"[{address}]" if ":" in address else address
+    say(f"http://{shown}:{port}/{'' if secret is None else f'?token={secret}'}")
+    sys.stdout.flush()
+    note("open this address in a browser; Ctrl-C ends the server")
+    if everywhere and not names:
+        note(
+            "other machines can use the IP address of this machine; to accept a host name, "
+            "too, start the server with --allow-host NAME"
+        )

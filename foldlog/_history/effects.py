@@ -188,11 +188,11 @@ def end_elsewhere(
 ) -> Recorded:
     """Record the outcome of a tool that a program outside of this process ran. ``call_id`` is the
     id of the event of the call. The outcome is recorded even if the lease has ended. Raises
-    ``InvalidEvent`` if the event is no call.
+    ``InvalidEvent`` unless the event is a call.
     """
     traces, keys = read_traces(history, call_id)
     if call_id not in traces:
-        raise InvalidEvent(f"event {call_id} of {history.id!r} is no call of a tool")
+        raise InvalidEvent(f"event {call_id} of {history.id!r} is not a call of a tool")
     return record_outcome(
         history,
         traces[call_id].call,

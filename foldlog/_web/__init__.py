@@ -1,9 +1,10 @@
-"""The server of ``foldlog serve``. The server writes notes, but no events.
+"""The server of ``foldlog serve``. Without ``--write``, the server writes notes, but no events.
 
 app.py             the paths of the server; ``docs/PAGE.md`` describes them
 access.py          refuses requests of other sites and without the token
 conversations.py   the list of conversations, and its totals
 pages.py           the documents of open pages
 notes.py           the notes of readers
+service            the operations of ``--write``, below ``/v1``
 metrics.py         the figures for Prometheus
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -14,13 +13,17 @@ from foldlog._cli.agent_model import AgentModelName, named_model
 from foldlog._cli.hints import complete_commands
 from foldlog._cli.options import DEFAULT_DB, Db, PricesFile
 from foldlog._cli.outcome import Refused
-from foldlog._cli.serving import listening, mounted_tools
+from foldlog._cli.serving import (
+    check_tokens,
+    listening,
+    mounted_tools,
+    say_address,
+    writing_service,
+)
 from foldlog._cli.stores import open_existing, open_or_create
-from foldlog._cli.terminal import note, say
 from foldlog.eventstore.inside import install_command
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
-_EVERYWHERE = ("0.0.0.0", "::")
 
 
 def run(
@@ -108,10 +111,9 @@ def run(
             f"the server needs {error.name}, which is not installed: {install_command('web')}"
         ) from error
     from foldlog._figures.prices import Prices
-    from foldlog._web.app import application, standing
+    from foldlog._web.app import application
 
-    if tokens is not None and not write:
-        raise Refused("--tokens are for the paths of --write; add --write")
+    check_tokens(write, tokens, no_token)
 
     secret = None if no_token else token or secrets.token_urlsafe(24)
     model = named_model(agent)
@@ -121,18 +123,7 @@ def run(
         port = listener.getsockname()[1]
         service = None
         if write:
-            from foldlog._history.histories import Histories
-            from foldlog._web.service.service import Service
-            from foldlog._web.service.tokens import Tokens
-
-            if tokens is None and secret is None:
-                raise Refused("--write needs tokens; leave out --no-token, or name --tokens FILE")
-            service = Service(
-                Histories(store, condenser=config),
-                Tokens.from_file(tokens) if tokens else Tokens.of_one(str(secret)),
-                check=standing(store),
-                is_ending=lambda: server.should_exit,
-            )
+            service = writing_service(store, tokens, secret, config, lambda: server.should_exit)
         app = application(
             store,
             token=secret,
@@ -146,17 +137,7 @@ def run(
             tools=mounted_tools(store),
             service=service,
         )
-        everywhere = host in _EVERYWHERE
-        address = next(iter(names), "localhost") if everywhere else host
-        shown = f"[{address}]" if ":" in address else address
-        say(f"http://{shown}:{port}/{'' if secret is None else f'?token={secret}'}")
-        sys.stdout.flush()
-        note("open this address in a browser; Ctrl-C ends the server")
-        if everywhere and not names:
-            note(
-                "other machines can use the IP address of this machine; to accept a host name, "
-                "too, start the server with --allow-host NAME"
-            )
+        say_address(host, port, names, secret)
         settings = uvicorn.Config(
             app,
             log_level="warning",

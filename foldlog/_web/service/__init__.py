@@ -3,7 +3,7 @@ describes.
 
 service.py      the ASGI application: finds the operation of a request, and answers
 operations.py   an operation: its method, path, scope, and the types of its body and answer
-call.py         a request to an operation: its conversation, its headers, its lease
+admitted.py      a request to an operation: its conversation, its headers, its lease
 tokens.py       who may do what: the tokens, their scopes, filters and limits
 problems.py     errors as problem details (RFC 9457)
 openapi.py      the OpenAPI document, made from the operations

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import msgspec
 
 from foldlog._history import effects
-from foldlog._web.service.call import Call
-from foldlog._web.service.events import Appended, RecordedEvent
+from foldlog._web.service.admitted import AdmittedRequest
+from foldlog._web.service.events import AppendedEvents, RecordedEvent
 from foldlog._web.service.operations import operation
-from foldlog._web.service.problems import Problem
+from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import Action
@@ -22,7 +22,7 @@ from foldlog.eventstore import Action
 State = Literal["intended", "begun", "done", "failed", "unknown"]
 
 
-class OpenCalls(msgspec.Struct, kw_only=True):
+class OpenToolCalls(msgspec.Struct, kw_only=True):
     """The actions that wait for their result, in order."""
 
     calls: list[dict[str, Any]]
@@ -36,7 +36,7 @@ class EffectsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     state: State | None = None
 
 
-class EffectDocument(msgspec.Struct, kw_only=True):
+class EffectState(msgspec.Struct, kw_only=True):
     """``key`` names the effect in all systems. ``outcome`` is null if the call has none."""
 
     call: dict[str, Any]
@@ -46,8 +46,8 @@ class EffectDocument(msgspec.Struct, kw_only=True):
     outcome: Any = None
 
 
-class Effects(msgspec.Struct, kw_only=True):
-    effects: list[EffectDocument]
+class EffectStates(msgspec.Struct, kw_only=True):
+    effects: list[EffectState]
 
 
 class BeginBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -63,7 +63,7 @@ class BeginBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class BeginDocument(msgspec.Struct, kw_only=True):
+class BegunEffect(msgspec.Struct, kw_only=True):
     """``next`` is ``run`` (run the tool with these arguments, and send its outcome), ``check``
     (look up the outcome of the key outside), or ``done`` (the log has an outcome, ``recorded``).
     """
@@ -82,51 +82,51 @@ class OutcomeBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 @operation("GET", "/conversations/{conversation}/open-calls", Scope.READ)
-def read_open_calls(call: Call) -> OpenCalls:
+def read_open_calls(request: AdmittedRequest) -> OpenToolCalls:
     """Return the tool calls that wait for their result."""
-    return OpenCalls(calls=[event_document(each) for each in call.history.open_calls()])
+    return OpenToolCalls(calls=[event_document(each) for each in request.history.open_calls()])
 
 
 @operation("POST", "/conversations/{conversation}/open-calls/close", Scope.APPEND, writes=True)
-def close_open_calls(call: Call, body: CloseBody) -> Appended:
+def close_open_calls(request: AdmittedRequest, body: CloseBody) -> AppendedEvents:
     """Close every open call with a result that says why it has none."""
-    history = call.history
+    history = request.history
     recorded = history.close_open_calls(body.reason)
-    return Appended.of(recorded, history.version() if not recorded else 0)
+    return AppendedEvents.of(recorded, history.version() if not recorded else 0)
 
 
 @operation("GET", "/conversations/{conversation}/effects", Scope.READ)
-def read_effects(call: Call, query: EffectsQuery) -> Effects:
+def read_effects(request: AdmittedRequest, query: EffectsQuery) -> EffectStates:
     """Return the calls with the state of their effects."""
-    return Effects(
+    return EffectStates(
         effects=[
-            EffectDocument(
+            EffectState(
                 call=event_document(effect.call),
                 key=effect.key,
                 state=effect.state,
                 attempts=effect.attempts,
                 outcome=effect.outcome,
             )
-            for effect in call.history.effects(query.state)
+            for effect in request.history.effects(query.state)
         ]
     )
 
 
 @operation("POST", "/conversations/{conversation}/effects/{event}/begin", Scope.APPEND, writes=True)
-def begin_effect(call: Call, body: BeginBody) -> BeginDocument:
+def begin_effect(request: AdmittedRequest, body: BeginBody) -> BegunEffect:
     """Record that the tool of the open call with this event id begins. Needs the lease."""
-    _ = call.lease
-    history = call.history
+    _ = request.lease
+    history = request.history
     begun = effects.begin_elsewhere(
         history,
-        _open_call(call),
+        _open_call(request),
         effects.EffectRule("never" if body.repeat == "never" else "same key"),
         asks_first=body.repeat == "check" and not body.checked,
-        run=call.idempotency_key,
+        run=request.idempotency_key,
         by=body.by,
         reason=body.reason,
     )
-    return BeginDocument(
+    return BegunEffect(
         next=begun.next,
         key=begun.key,
         arguments=dict(begun.arguments),
@@ -141,19 +141,19 @@ def begin_effect(call: Call, body: BeginBody) -> BeginDocument:
     status=201,
     writes=True,
 )
-def end_effect(call: Call, body: OutcomeBody) -> RecordedEvent:
+def end_effect(request: AdmittedRequest, body: OutcomeBody) -> RecordedEvent:
     """Record the outcome of the tool of a call, even if the lease was lost in between."""
     recorded = effects.end_elsewhere(
-        call.history, _call_id(call), body.outcome, body.is_error, call.idempotency_key
+        request.history, _call_id(request), body.outcome, body.is_error, request.idempotency_key
     )
     return RecordedEvent.of(recorded)
 
 
 @operation("POST", "/conversations/{conversation}/settlements/{key}", Scope.APPEND, status=201)
-def settle_effect(call: Call, body: OutcomeBody) -> RecordedEvent:
+def settle_effect(request: AdmittedRequest, body: OutcomeBody) -> RecordedEvent:
     """Record the outcome that a person or the outside system reported for an effect."""
-    recorded = call.history.settle(
-        call.parameters["key"],
+    recorded = request.history.settle(
+        request.parameters["key"],
         body.outcome,
         is_error=body.is_error,
         by=body.by,
@@ -162,16 +162,16 @@ def settle_effect(call: Call, body: OutcomeBody) -> RecordedEvent:
     return RecordedEvent.of(recorded)
 
 
-def _call_id(call: Call) -> int:
-    text = call.parameters["event"]
+def _call_id(request: AdmittedRequest) -> int:
+    text = request.parameters["event"]
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise Problem(400, f"{text!r} is no id of an event; ids are whole numbers")
+        raise Refusal(400, f"{text!r} is not the id of an event; ids are whole numbers")
     return int(text)
 
 
-def _open_call(call: Call) -> Action:
-    event_id = _call_id(call)
-    found = next((each for each in call.history.open_calls() if each.id == event_id), None)
+def _open_call(request: AdmittedRequest) -> Action:
+    event_id = _call_id(request)
+    found = next((each for each in request.history.open_calls() if each.id == event_id), None)
     if found is None:
-        raise Problem(409, f"event {event_id} is no open call of {call.history.id!r}")
+        raise Refusal(409, f"event {event_id} is not an open call of {request.history.id!r}")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from foldlog._web.service.call import Call
+from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import RecordedEvent
 from foldlog._web.service.operations import operation
 from foldlog._web.service.tokens import Scope
@@ -24,7 +24,7 @@ class RedactionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     with_summaries: bool = False
 
 
-class RedactionDocument(msgspec.Struct, kw_only=True):
+class RedactedEvents(msgspec.Struct, kw_only=True):
     """``summaries`` are the condensations whose summaries may quote the events."""
 
     redacted: list[int]
@@ -36,24 +36,24 @@ class RedactionDocument(msgspec.Struct, kw_only=True):
 @operation(
     "POST", "/conversations/{conversation}/retractions", Scope.APPEND, status=201, writes=True
 )
-def retract(call: Call, body: RetractionBody) -> RecordedEvent:
+def retract(request: AdmittedRequest, body: RetractionBody) -> RecordedEvent:
     """Take back all events after a version. They stay in the log."""
-    recorded = call.history.retract(
-        body.version, body.reason, expected_version=call.expected_version
+    recorded = request.history.retract(
+        body.version, body.reason, expected_version=request.expected_version
     )
     return RecordedEvent.of(recorded)
 
 
 @operation("POST", "/conversations/{conversation}/redactions", Scope.ADMINISTER, status=201)
-def redact(call: Call, body: RedactionBody) -> RedactionDocument:
+def redact(request: AdmittedRequest, body: RedactionBody) -> RedactedEvents:
     """Erase the content of events for good. Ids, times and heads stay."""
-    receipt = call.history.redact(
+    receipt = request.history.redact(
         body.events,
         reason=body.reason,
-        by=body.by or call.principal.name,
+        by=body.by or request.principal.name,
         with_summaries=body.with_summaries,
     )
-    return RedactionDocument(
+    return RedactedEvents(
         redacted=list(receipt.event_ids),
         summaries=[quote.event_id for quote in receipt.quotes],
         bytes_pending=receipt.bytes_pending,

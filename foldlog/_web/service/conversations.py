@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from foldlog._web.service.call import Call
-from foldlog._web.service.events import Appended, documents_of
+from foldlog._web.service.admitted import AdmittedRequest
+from foldlog._web.service.events import AppendedEvents, documents_of
 from foldlog._web.service.operations import operation
-from foldlog._web.service.problems import Problem
+from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog.eventstore import ConversationNotFound
 from foldlog.eventstore.documents.listing import RecentConversation
@@ -27,7 +27,7 @@ class NewConversation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     attributes: dict[str, Any] = {}
 
 
-class ConversationDocument(msgspec.Struct, kw_only=True):
+class ConversationState(msgspec.Struct, kw_only=True):
     """``version`` is the number of events. ``lease`` names the worker that has the lease."""
 
     id: str
@@ -48,10 +48,10 @@ class ListQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     after: str | None = None
 
 
-class ConversationList(msgspec.Struct, kw_only=True):
+class ConversationPage(msgspec.Struct, kw_only=True):
     """The conversation with the newest event comes first. ``next`` is null at the end."""
 
-    conversations: list[ConversationDocument]
+    conversations: list[ConversationState]
     next: str | None
 
 
@@ -62,11 +62,11 @@ class ForkBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     id: str | None = None
 
 
-class AttributesDocument(msgspec.Struct, kw_only=True):
+class Attributes(msgspec.Struct, kw_only=True):
     attributes: dict[str, Any]
 
 
-class DocumentsDocument(msgspec.Struct, kw_only=True):
+class DocumentValues(msgspec.Struct, kw_only=True):
     version: int
     documents: dict[str, Any]
 
@@ -77,7 +77,7 @@ class ErasureBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     detach_forks: bool = False
 
 
-class ErasureDocument(msgspec.Struct, kw_only=True):
+class ErasedConversation(msgspec.Struct, kw_only=True):
     """If ``bytes_pending``, erased bytes may still be in the files of the store. ``unconfirmed``
     are places that may still contain the conversation.
     """
@@ -89,39 +89,39 @@ class ErasureDocument(msgspec.Struct, kw_only=True):
 
 
 @operation("POST", "/conversations", Scope.APPEND, status=201)
-def create_conversation(call: Call, body: NewConversation) -> ConversationDocument:
+def create_conversation(request: AdmittedRequest, body: NewConversation) -> ConversationState:
     """Begin a conversation with attributes."""
-    where = call.principal.where
+    where = request.principal.where
     if where and body.id is not None:
-        raise Problem(403, "this token cannot choose an id; leave out 'id'")
+        raise Refusal(403, "this token cannot choose an id; leave out 'id'")
     attributes = {**body.attributes, **where}
-    history = call.histories.create(body.id or secrets.token_hex(16), attributes)
-    return ConversationDocument(
+    history = request.histories.create(body.id or secrets.token_hex(16), attributes)
+    return ConversationState(
         id=history.id, version=history.version(), attributes=history.attributes()
     )
 
 
 @operation("GET", "/conversations", Scope.READ)
-def list_conversations(call: Call, query: ListQuery) -> ConversationList:
+def list_conversations(request: AdmittedRequest, query: ListQuery) -> ConversationPage:
     """List the conversations that have some attributes, and that the token may see."""
-    attributes = {**_attributes(query.where), **call.principal.where}
+    attributes = {**_attributes(query.where), **request.principal.where}
     after = None if query.after is None else _place(query.after)
-    listed = call.histories.list(attributes, limit=min(query.limit, 1_000), after=after)
-    return ConversationList(
+    listed = request.histories.list(attributes, limit=min(query.limit, 1_000), after=after)
+    return ConversationPage(
         conversations=[_document(row) for row in listed.conversations],
         next=None if listed.after is None else ".".join(map(str, listed.after)),
     )
 
 
 @operation("GET", "/conversations/{conversation}", Scope.READ)
-def read_conversation(call: Call) -> ConversationDocument:
+def read_conversation(request: AdmittedRequest) -> ConversationState:
     """Return the version, the attributes and the lease of a conversation."""
-    history = call.history
+    history = request.history
     version = history.version()
     if version == 0:
         raise ConversationNotFound(history.id)
     lease = history.current_lease()
-    return ConversationDocument(
+    return ConversationState(
         id=history.id,
         version=version,
         attributes=history.attributes(),
@@ -130,60 +130,60 @@ def read_conversation(call: Call) -> ConversationDocument:
 
 
 @operation("POST", "/conversations/{conversation}/forks", Scope.APPEND, status=201)
-def fork(call: Call, body: ForkBody) -> ConversationDocument:
+def fork(request: AdmittedRequest, body: ForkBody) -> ConversationState:
     """Begin a conversation that shares the events up to a version."""
-    if call.principal.where and body.id is not None:
-        raise Problem(403, "this token cannot choose an id; leave out 'id'")
-    made = call.history.fork(body.at, body.id)
-    return ConversationDocument(id=made.id, version=made.version(), attributes=made.attributes())
+    if request.principal.where and body.id is not None:
+        raise Refusal(403, "this token cannot choose an id; leave out 'id'")
+    made = request.history.fork(body.at, body.id)
+    return ConversationState(id=made.id, version=made.version(), attributes=made.attributes())
 
 
 @operation("GET", "/conversations/{conversation}/attributes", Scope.READ)
-def read_attributes(call: Call) -> AttributesDocument:
+def read_attributes(request: AdmittedRequest) -> Attributes:
     """Return the attributes, such as the user and the title."""
-    return AttributesDocument(attributes=call.history.attributes())
+    return Attributes(attributes=request.history.attributes())
 
 
 @operation("PATCH", "/conversations/{conversation}/attributes", Scope.APPEND)
-def change_attributes(call: Call, body: AttributesDocument) -> AttributesDocument:
+def change_attributes(request: AdmittedRequest, body: Attributes) -> Attributes:
     """Change attributes by name. Null removes an attribute, and other attributes stay."""
-    history = call.history
-    call.check_attributes({**history.attributes(), **body.attributes})
-    return AttributesDocument(attributes=history.set_attributes(**body.attributes))
+    history = request.history
+    request.check_attributes({**history.attributes(), **body.attributes})
+    return Attributes(attributes=history.set_attributes(**body.attributes))
 
 
 @operation("GET", "/conversations/{conversation}/documents", Scope.READ)
-def read_documents(call: Call) -> DocumentsDocument:
+def read_documents(request: AdmittedRequest) -> DocumentValues:
     """Return all documents of the conversation by name."""
-    history = call.history
+    history = request.history
     version = history.version()
-    return DocumentsDocument(version=version, documents=history.documents(version))
+    return DocumentValues(version=version, documents=history.documents(version))
 
 
 @operation("PATCH", "/conversations/{conversation}/documents", Scope.APPEND, writes=True)
-def change_documents(call: Call, body: dict[str, Any]) -> Appended:
+def change_documents(request: AdmittedRequest, body: dict[str, Any]) -> AppendedEvents:
     """Set documents by name. Null removes a document."""
-    history = call.history
+    history = request.history
     recorded = history.append(
         [],
-        expected_version=call.expected_version,
-        idempotency_key=call.idempotency_key,
+        expected_version=request.expected_version,
+        idempotency_key=request.idempotency_key,
         documents=documents_of(body),
     )
-    return Appended.of(recorded, history.version() if not recorded else 0)
+    return AppendedEvents.of(recorded, history.version() if not recorded else 0)
 
 
 @operation("POST", "/conversations/{conversation}/erasure", Scope.ADMINISTER)
-def erase(call: Call, body: ErasureBody) -> ErasureDocument:
+def erase(request: AdmittedRequest, body: ErasureBody) -> ErasedConversation:
     """Erase the conversation for good. A tombstone with the reason stays."""
-    history = call.history
-    tombstone = call.histories.erase(
+    history = request.history
+    tombstone = request.histories.erase(
         history.id,
         reason=body.reason,
         with_forks=body.with_forks,
         detach_forks=body.detach_forks,
     )
-    return ErasureDocument(
+    return ErasedConversation(
         id=tombstone.id,
         events=tombstone.version,
         bytes_pending=tombstone.bytes_pending,
@@ -191,8 +191,8 @@ def erase(call: Call, body: ErasureBody) -> ErasureDocument:
     )
 
 
-def _document(row: RecentConversation) -> ConversationDocument:
-    return ConversationDocument(
+def _document(row: RecentConversation) -> ConversationState:
+    return ConversationState(
         id=row.id,
         version=row.version,
         attributes=dict(row.attributes or {}),
@@ -204,12 +204,12 @@ def _document(row: RecentConversation) -> ConversationDocument:
 def _attributes(where: str) -> Mapping[str, str]:
     pairs = [pair.partition("=") for pair in where.split(",") if pair]
     if any(not name or not separator for name, separator, _ in pairs):
-        raise Problem(400, f"where is {where!r}; write name=value, with commas between")
+        raise Refusal(400, f"where is {where!r}; write name=value, with commas between")
     return {name: value for name, _, value in pairs}
 
 
 def _place(text: str) -> tuple[int, int]:
     parts = text.split(".")
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise Problem(400, f"after is {text!r}; send 'next' of the page before")
+        raise Refusal(400, f"after is {text!r}; send 'next' of the page before")
     return int(parts[0]), int(parts[1])

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from foldlog._web.service.call import Call
+from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.operations import operation
-from foldlog._web.service.problems import Problem
+from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import (
@@ -63,14 +63,14 @@ class RecordedEvent(msgspec.Struct, kw_only=True):
         )
 
 
-class Appended(msgspec.Struct, kw_only=True):
+class AppendedEvents(msgspec.Struct, kw_only=True):
     """``version`` is the version after the append."""
 
     version: int
     recorded: list[RecordedEvent]
 
     @classmethod
-    def of(cls, recorded: Iterable[Recorded], version: int = 0) -> Appended:
+    def of(cls, recorded: Iterable[Recorded], version: int = 0) -> AppendedEvents:
         events = [RecordedEvent.of(each) for each in recorded]
         return cls(version=events[-1].id + 1 if events else version, recorded=events)
 
@@ -111,7 +111,7 @@ class EventRange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stop: int | None = None
 
 
-class Events(msgspec.Struct, kw_only=True):
+class EventPage(msgspec.Struct, kw_only=True):
     """At most 1,000 events. ``next`` is the start of the next page, or null at the end."""
 
     version: int
@@ -120,64 +120,64 @@ class Events(msgspec.Struct, kw_only=True):
 
 
 @operation("POST", "/conversations/{conversation}/events", Scope.APPEND, status=201, writes=True)
-def append_events(call: Call, body: AppendBody) -> Appended:
+def append_events(request: AdmittedRequest, body: AppendBody) -> AppendedEvents:
     """Append events or chat messages, all or none. When the answer comes, the events are on disk.
     The first append begins the conversation.
     """
     if body.events and body.messages:
-        raise Problem(400, "send either 'events' or 'messages', not both")
-    history = call.history
-    if call.principal.where and ATTRIBUTES in body.documents:
-        call.check_attributes(body.documents[ATTRIBUTES] or {})
+        raise Refusal(400, "send either 'events' or 'messages', not both")
+    history = request.history
+    if request.principal.where and ATTRIBUTES in body.documents:
+        request.check_attributes(body.documents[ATTRIBUTES] or {})
     recorded = history.append(
         body.events or body.messages,
-        expected_version=call.expected_version,
-        idempotency_key=call.idempotency_key,
+        expected_version=request.expected_version,
+        idempotency_key=request.idempotency_key,
         documents=documents_of(body.documents) or None,
     )
-    return Appended.of(recorded, history.version() if not recorded else 0)
+    return AppendedEvents.of(recorded, history.version() if not recorded else 0)
 
 
 @operation("POST", "/conversations/{conversation}/replies", Scope.APPEND, status=201, writes=True)
-def append_reply(call: Call, body: ReplyBody) -> Appended:
+def append_reply(request: AdmittedRequest, body: ReplyBody) -> AppendedEvents:
     """Append what a model answered: an action for each tool call, or the agent's message."""
-    recorded = call.history.append_reply(
+    recorded = request.history.append_reply(
         body.reply,
         cost=body.cost,
         meta=body.meta,
         view_version=body.view_version,
-        expected_version=call.expected_version,
-        idempotency_key=call.idempotency_key,
+        expected_version=request.expected_version,
+        idempotency_key=request.idempotency_key,
     )
-    return Appended.of(recorded)
+    return AppendedEvents.of(recorded)
 
 
 @operation(
     "POST", "/conversations/{conversation}/tool-results", Scope.APPEND, status=201, writes=True
 )
-def append_tool_result(call: Call, body: ToolResultBody) -> Appended:
+def append_tool_result(request: AdmittedRequest, body: ToolResultBody) -> AppendedEvents:
     """Append the result of an open tool call."""
-    recorded = call.history.append_tool_result(
+    recorded = request.history.append_tool_result(
         body.call,
         body.content,
         body.is_error,
         extras=body.extras,
-        idempotency_key=call.idempotency_key,
+        idempotency_key=request.idempotency_key,
     )
-    return Appended.of([recorded])
+    return AppendedEvents.of([recorded])
 
 
 @operation("GET", "/conversations/{conversation}/events", Scope.READ)
-def read_events(call: Call, query: EventRange) -> Events:
+def read_events(request: AdmittedRequest, query: EventRange) -> EventPage:
     """Return the events with the ids from ``start`` to before ``stop``, forgotten events too."""
-    history = call.history
+    history = request.history
     version = history.version()
     stop = version if query.stop is None else min(query.stop, version)
     events = [
         event_document(event) for event in islice(history.events(query.start, stop), EVENTS_MAX)
     ]
     after = query.start + len(events)
-    return Events(version=version, events=events, next=after if after < stop else None)
+    return EventPage(version=version, events=events, next=after if after < stop else None)
 
 
 class AppendTogetherBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -195,15 +195,15 @@ class OneAppend(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class AppendedTogether(msgspec.Struct, kw_only=True):
     """The appends in the order of the request."""
 
-    appended: list[Appended]
+    appended: list[AppendedEvents]
 
 
 @operation("POST", "/appends", Scope.APPEND, status=201)
-def append_together(call: Call, body: AppendTogetherBody) -> AppendedTogether:
+def append_together(request: AdmittedRequest, body: AppendTogetherBody) -> AppendedTogether:
     """Append to several conversations: all events are appended, or none."""
-    store = call.histories.store
+    store = request.histories.store
     for each in body.appends:
-        call.check_visible(call.histories[each.conversation])
+        request.check_visible(request.histories[each.conversation])
     first, *others = body.appends
     together = [
         prepare_append(store, each.conversation, each.events, each.expected_version)
@@ -214,12 +214,12 @@ def append_together(call: Call, body: AppendTogetherBody) -> AppendedTogether:
             first.conversation,
             first.events,
             expected_version=first.expected_version,
-            idempotency_key=call.idempotency_key,
+            idempotency_key=request.idempotency_key,
             together=together,
         ),
         *(each.recorded() for each in together),
     ]
-    return AppendedTogether(appended=[Appended.of(each) for each in recorded])
+    return AppendedTogether(appended=[AppendedEvents.of(each) for each in recorded])
 
 
 def documents_of(values: Mapping[str, Any]) -> dict[str, Any]:

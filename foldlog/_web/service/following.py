@@ -16,10 +16,10 @@ import msgspec
 from anyio import to_thread
 
 from foldlog._web.service import problems
-from foldlog._web.service.call import Call, Later, Stream
+from foldlog._web.service.admitted import AdmittedRequest, Later, Stream
 from foldlog._web.service.events import RecordedEvent
 from foldlog._web.service.operations import operation
-from foldlog._web.service.problems import Problem
+from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import ConversationErased, ConversationNotFound, Recorded
@@ -44,7 +44,7 @@ class FollowQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     limit: int = _PAGE
 
 
-class Followed(msgspec.Struct, kw_only=True):
+class FollowedEvents(msgspec.Struct, kw_only=True):
     """The next events, in their order. With ``after``, the next request continues behind them."""
 
     events: list[RecordedEvent]
@@ -58,18 +58,20 @@ token may not see is None.
 
 
 @operation("GET", "/conversations/{conversation}/follow", Scope.READ)
-def follow_conversation(call: Call, query: FollowQuery) -> Followed | Later | Stream:
+def follow_conversation(
+    request: AdmittedRequest, query: FollowQuery
+) -> FollowedEvents | Later | Stream:
     """Return the events of a conversation behind ``after``, a number of events. With ``Accept:
     text/event-stream``, the answer is a stream that goes on with each append.
     """
-    history = call.history
+    history = request.history
     if history.version() == 0:
         raise ConversationNotFound(history.id)
-    store = call.histories.store
+    store = request.histories.store
     limit = max(1, min(query.limit, _PAGE))
 
     def read(after: str) -> list[tuple[str, RecordedEvent | None]]:
-        call.check_visible(history)
+        request.check_visible(history)
         start = _number(after)
         history.version()  # an erased conversation ends the stream
         return [
@@ -85,92 +87,92 @@ def follow_conversation(call: Call, query: FollowQuery) -> Followed | Later | St
             for logged in islice(store.log(history.id, start), limit)
         ]
 
-    return _follow(call, query, read)
+    return _follow(request, query, read)
 
 
 @operation("GET", "/follow", Scope.READ)
-def follow_store(call: Call, query: FollowQuery) -> Followed | Later | Stream:
+def follow_store(request: AdmittedRequest, query: FollowQuery) -> FollowedEvents | Later | Stream:
     """Return the events of all conversations that the token may see, behind the position
     ``after``. With ``Accept: text/event-stream``, the answer is a stream.
     """
-    store = call.histories.store
+    store = request.histories.store
     limit = max(1, min(query.limit, _PAGE))
 
     def read(after: str) -> list[tuple[str, RecordedEvent | None]]:
         return [
             (
                 str(recorded.position),
-                RecordedEvent.of(recorded) if _is_visible(call, recorded) else None,
+                RecordedEvent.of(recorded) if _is_visible(request, recorded) else None,
             )
             for recorded in store.follow(after, limit)
         ]
 
-    return _follow(call, query, read)
+    return _follow(request, query, read)
 
 
-def _follow(call: Call, query: FollowQuery, read: Read) -> Later | Stream:
-    after = call.headers.get("last-event-id", query.after)
+def _follow(request: AdmittedRequest, query: FollowQuery, read: Read) -> Later | Stream:
+    after = request.headers.get("last-event-id", query.after)
     first = read(after)  # a wrong place is refused, and begins no stream
-    if "text/event-stream" in call.headers.get("accept", ""):
-        return Stream(lambda: _stream(call, read, after, first))
-    return Later(lambda: _poll(call, read, after, first, min(query.wait_s, _POLL_MAX_S)))
+    if "text/event-stream" in request.headers.get("accept", ""):
+        return Stream(lambda: _stream(request, read, after, first))
+    return Later(lambda: _poll(request, read, after, first, min(query.wait_s, _POLL_MAX_S)))
 
 
 async def _poll(
-    call: Call,
+    request: AdmittedRequest,
     read: Read,
     after: str,
     page: list[tuple[str, RecordedEvent | None]],
     wait_s: float,
-) -> Followed:
+) -> FollowedEvents:
     give_up_at = time.monotonic() + wait_s
     while True:
         if page:
             after = page[-1][0]
         events = [event for _, event in page if event is not None]
         left_s = give_up_at - time.monotonic()
-        if events or left_s <= 0 or call.is_ending():
-            return Followed(events=events, after=after)
+        if events or left_s <= 0 or request.is_ending():
+            return FollowedEvents(events=events, after=after)
         if not page:
-            await call.changes.wait(min(left_s, _WAIT_S))
+            await request.changes.wait(min(left_s, _WAIT_S))
         page = await to_thread.run_sync(read, after)
 
 
 async def _stream(
-    call: Call, read: Read, after: str, page: list[tuple[str, RecordedEvent | None]]
+    request: AdmittedRequest, read: Read, after: str, page: list[tuple[str, RecordedEvent | None]]
 ) -> AsyncIterator[str]:
     spoke_at = time.monotonic()
     yield "retry: 1000\n\n"
-    while not call.is_ending():
+    while not request.is_ending():
         for after, event in page:
             if event is None:
                 continue
             spoke_at = time.monotonic()
             yield f"id: {after}\nevent: event\ndata: {_encode(event).decode()}\n\n"
         if not page:
-            await call.changes.wait(_WAIT_S)
+            await request.changes.wait(_WAIT_S)
         if time.monotonic() - spoke_at > _BEAT_S:
             spoke_at = time.monotonic()
             yield f"id: {after}\nevent: beat\ndata: {{}}\n\n"
         try:
             page = await to_thread.run_sync(read, after)
         except Exception as error:  # noqa: BLE001 - the stream ends with the reason
-            problem = problems.document(problems.problem_of(error, has_lease=False))
+            problem = problems.document(problems.refusal_of(error, has_lease=False))
             yield f"event: problem\ndata: {_encode(problem).decode()}\n\n"
             return
 
 
-def _is_visible(call: Call, recorded: Recorded) -> bool:
-    if not call.principal.where:
+def _is_visible(request: AdmittedRequest, recorded: Recorded) -> bool:
+    if not request.principal.where:
         return True
     try:
-        attributes = call.histories[recorded.conversation].attributes()
+        attributes = request.histories[recorded.conversation].attributes()
     except (ConversationErased, ConversationNotFound):
         return False
-    return call.principal.sees(attributes)
+    return request.principal.sees(attributes)
 
 
 def _number(after: str) -> int:
     if not (after.isascii() and after.isdigit() and len(after) <= 15):
-        raise Problem(400, f"after is {after!r}; send 'after' of the answer before")
+        raise Refusal(400, f"after is {after!r}; send 'after' of the answer before")
     return int(after)

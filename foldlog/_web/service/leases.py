@@ -11,7 +11,7 @@ import msgspec
 from anyio import sleep, to_thread
 
 from foldlog._history.lease import LeaseBlock, block_of
-from foldlog._web.service.call import Call, Later
+from foldlog._web.service.admitted import AdmittedRequest, Later
 from foldlog._web.service.operations import operation
 from foldlog._web.service.tokens import Scope
 
@@ -28,7 +28,7 @@ class LeaseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     wait_s: float = 0.0
 
 
-class LeaseDocument(msgspec.Struct, kw_only=True):
+class HeldLease(msgspec.Struct, kw_only=True):
     """``token`` is for the holder alone."""
 
     token: str
@@ -42,13 +42,13 @@ class RenewBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 @operation("POST", "/conversations/{conversation}/lease", Scope.APPEND, status=201)
-def take_lease(call: Call, body: LeaseBody) -> LeaseDocument | Later:
+def take_lease(request: AdmittedRequest, body: LeaseBody) -> HeldLease | Later:
     """Take the lease. If another worker has it, the answer is 423 with its name."""
     block = LeaseBlock(
-        call.history, body.ttl_s, min(body.wait_s, _WAIT_MAX_S), body.worker, renews=False
+        request.history, body.ttl_s, min(body.wait_s, _WAIT_MAX_S), body.worker, renews=False
     )
 
-    async def wait() -> LeaseDocument:
+    async def wait() -> HeldLease:
         while (pause_s := await to_thread.run_sync(block.attempt)) is not None:
             await sleep(pause_s)
         await to_thread.run_sync(block.close_redacted_calls)
@@ -58,29 +58,29 @@ def take_lease(call: Call, body: LeaseBody) -> LeaseDocument | Later:
 
 
 @operation("PUT", "/conversations/{conversation}/lease", Scope.APPEND, writes=True)
-def renew_lease(call: Call, body: RenewBody) -> LeaseDocument:
+def renew_lease(request: AdmittedRequest, body: RenewBody) -> HeldLease:
     """Renew the lease of the header ``Foldlog-Lease``. If it has ended, the answer is 412."""
-    block = _block(call)
+    block = _block(request)
     block.ttl_s = body.ttl_s
     block.renew_now()
     return _document(block)
 
 
 @operation("DELETE", "/conversations/{conversation}/lease", Scope.APPEND, status=204, writes=True)
-def release_lease(call: Call) -> None:
+def release_lease(request: AdmittedRequest) -> None:
     """Release the lease of the header ``Foldlog-Lease``."""
-    _block(call).leave()
+    _block(request).leave()
 
 
-def _block(call: Call) -> LeaseBlock:
-    _ = call.lease  # without the header, there is no lease to speak of
-    block = block_of(call.history)
+def _block(request: AdmittedRequest) -> LeaseBlock:
+    _ = request.lease  # without the header, there is no lease to speak of
+    block = block_of(request.history)
     assert block is not None
     return block
 
 
-def _document(block: LeaseBlock) -> LeaseDocument:
-    return LeaseDocument(
+def _document(block: LeaseBlock) -> HeldLease:
+    return HeldLease(
         token=block.secret,
         worker=block.lease.worker,
         until=block.lease.until.isoformat(),

@@ -19,8 +19,8 @@ _WRITE_HEADERS: Final = {
 }
 
 
-class ProblemDocument(msgspec.Struct):
-    """Problem details (RFC 9457). Other members contain the numbers of the error, such as
+class ProblemDetails(msgspec.Struct):
+    """Refusal details (RFC 9457). Other members contain the numbers of the error, such as
     ``expected`` and ``actual``.
     """
 
@@ -32,7 +32,7 @@ class ProblemDocument(msgspec.Struct):
 
 
 def document(operations: Sequence[Operation]) -> bytes:
-    types: list[type] = [ProblemDocument]
+    types: list[type] = [ProblemDetails]
     for operation in operations:
         types += [
             each for each in (operation.body, operation.answer, operation.query) if each is not None
@@ -84,7 +84,7 @@ def _describe(
             str(operation.status): _response(operation, schema_of),
             "default": {
                 "description": "A problem",
-                "content": {MEDIA_TYPE: {"schema": schema_of[ProblemDocument]}},
+                "content": {MEDIA_TYPE: {"schema": schema_of[ProblemDetails]}},
             },
         },
     }

@@ -13,7 +13,7 @@ from importlib import import_module
 from inspect import getdoc, signature
 from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 
-from foldlog._web.service.call import Later, Stream
+from foldlog._web.service.admitted import Later, Stream
 from foldlog._web.service.tokens import Scope
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]

@@ -68,7 +68,7 @@ _TITLES: Final = {
 }
 
 
-class Problem(Exception):
+class Refusal(Exception):
     """A refusal of the service itself. ``members`` are added to the document."""
 
     def __init__(self, status: int, detail: str, **members: Any) -> None:
@@ -76,25 +76,25 @@ class Problem(Exception):
         self.status, self.detail, self.members = status, detail, members
 
 
-def problem_of(error: Exception, *, has_lease: bool) -> Problem:
+def refusal_of(error: Exception, *, has_lease: bool) -> Refusal:
     """Return the problem that tells a client of an error. With ``has_lease``, the request carried a
     lease, so ``LeaseTaken`` means that this lease has ended (412).
     """
-    if isinstance(error, Problem):
+    if isinstance(error, Refusal):
         return error
     if isinstance(error, LeaseTaken) and has_lease:
-        return Problem(412, str(error), **_members(error))
+        return Refusal(412, str(error), **_members(error))
     for kind, status in _STATUS.items():
         if isinstance(error, kind):
-            return Problem(status, str(error), error=kind.__name__, **_members(error))
+            return Refusal(status, str(error), error=kind.__name__, **_members(error))
     if isinstance(error, EventStoreError):
-        return Problem(500, str(error), error=type(error).__name__)
+        return Refusal(500, str(error), error=type(error).__name__)
     if isinstance(error, ValueError | TypeError):
-        return Problem(400, str(error))
-    return Problem(500, f"the server failed: {type(error).__name__}")
+        return Refusal(400, str(error))
+    return Refusal(500, f"the server failed: {type(error).__name__}")
 
 
-def document(problem: Problem) -> dict[str, Any]:
+def document(problem: Refusal) -> dict[str, Any]:
     return {
         "type": "about:blank",
         "title": _TITLES.get(problem.status, "refused"),
@@ -104,7 +104,7 @@ def document(problem: Problem) -> dict[str, Any]:
     }
 
 
-def headers(problem: Problem) -> dict[str, str]:
+def headers(problem: Refusal) -> dict[str, str]:
     if problem.status == 503:
         return {"retry-after": str(HEALS_AFTER_S)}
     if problem.status == 429:

@@ -21,9 +21,9 @@ from starlette.types import Receive, Scope as AsgiScope, Send
 
 from foldlog._history.histories import Histories
 from foldlog._web.service import openapi, problems
-from foldlog._web.service.call import LEASE, Call, Changes, Later, Stream
+from foldlog._web.service.admitted import LEASE, AdmittedRequest, Later, StoreChanges, Stream
 from foldlog._web.service.operations import Operation, all_operations
-from foldlog._web.service.problems import Problem
+from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Principal, Tokens
 
 PREFIX: Final = "/v1"
@@ -50,7 +50,7 @@ class Service:
         self._tokens = tokens
         self._check = check
         self._is_ending = is_ending
-        self._changes = Changes(histories.store)
+        self._changes = StoreChanges(histories.store)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -80,7 +80,7 @@ class Service:
                 return Response(self._document, media_type="application/json")
             principal = self._tokens.principal(_bearer(request))
             if principal is None:
-                raise Problem(401, "send a token: Authorization: Bearer TOKEN")
+                raise Refusal(401, "send a token: Authorization: Bearer TOKEN")
             return await self._admit(request, segments, principal)
         except Exception as error:  # noqa: BLE001 - each error becomes an answer
             return _refuse(error, has_lease=LEASE in request.headers)
@@ -88,19 +88,19 @@ class Service:
     async def _admit(self, request: Request, segments: list[str], principal: Principal) -> Response:
         wait_s = principal.wait_s()
         if wait_s > 0:
-            raise Problem(
+            raise Refusal(
                 429, f"the token sends too many requests; wait {wait_s:.1f} s", retry_after_s=wait_s
             )
         if not principal.enter():
-            raise Problem(429, "the token has too many open requests; end some of them")
+            raise Refusal(429, "the token has too many open requests; end some of them")
         stays_open = False
         try:
             operation, parameters = self._find(request.method, segments)
             headers = {name.lower(): value for name, value in request.headers.items()}
-            call = Call(
+            admitted = AdmittedRequest(
                 self._histories, principal, parameters, headers, self._changes, self._is_ending
             )
-            call.require(operation.scope)
+            admitted.require(operation.scope)
             arguments = {
                 **await _read_body(operation, request, principal.body_bytes_max),
                 **_read_query(operation, request),
@@ -108,7 +108,7 @@ class Service:
 
             def handle() -> Any:
                 self._check()
-                return operation.handle(call, **arguments)
+                return operation.handle(admitted, **arguments)
 
             answer = await to_thread.run_sync(handle)
             if isinstance(answer, Later):
@@ -131,8 +131,8 @@ class Service:
                 return operation, parameters
             allowed.add(operation.method)
         if allowed:
-            raise Problem(405, f"use {' or '.join(sorted(allowed))}")
-        raise Problem(404, f"there is no such path; GET {PREFIX}/openapi.json lists the paths")
+            raise Refusal(405, f"use {' or '.join(sorted(allowed))}")
+        raise Refusal(404, f"there is no such path; GET {PREFIX}/openapi.json lists the paths")
 
 
 def _segments(request: Request) -> list[str]:
@@ -141,7 +141,7 @@ def _segments(request: Request) -> list[str]:
     try:
         return [unquote_to_bytes(part).decode() for part in path.strip(b"/").split(b"/")]
     except UnicodeDecodeError:
-        raise Problem(400, "the path is not UTF-8") from None
+        raise Refusal(400, "the path is not UTF-8") from None
 
 
 def _match(template: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:
@@ -169,36 +169,36 @@ async def _read_body(operation: Operation, request: Request, bytes_max: int) -> 
         return {}
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
-        raise Problem(415, "send the body as application/json")
+        raise Refusal(415, "send the body as application/json")
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
-        raise Problem(415, f"the content encoding {encoding!r} is not known; use gzip or none")
+        raise Refusal(415, f"the content encoding {encoding!r} is not known; use gzip or none")
     unzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
     body = bytearray()
     async for part in request.stream():
         room = bytes_max + 1 - len(body)
         body += part if unzip is None else unzip.decompress(part, room)
         if len(body) > bytes_max:
-            raise Problem(413, f"the body has more than {bytes_max:,} bytes", bytes_max=bytes_max)
+            raise Refusal(413, f"the body has more than {bytes_max:,} bytes", bytes_max=bytes_max)
     if unzip is not None and not unzip.eof:
-        raise Problem(400, "the compressed body is cut off")
+        raise Refusal(400, "the compressed body is cut off")
     try:
         return {"body": msgspec.json.decode(bytes(body), type=operation.body)}
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise Problem(400, f"the body: {error}") from None
+        raise Refusal(400, f"the body: {error}") from None
 
 
 def _read_query(operation: Operation, request: Request) -> dict[str, Any]:
     given = parse_qs(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
     if operation.query is None:
         if given:
-            raise Problem(400, f"this path takes no parameter, such as {min(given)!r}")
+            raise Refusal(400, f"this path takes no parameter, such as {min(given)!r}")
         return {}
     values = {name: texts[-1] for name, texts in given.items()}
     try:
         return {"query": msgspec.convert(values, operation.query, strict=False)}
     except msgspec.ValidationError as error:
-        raise Problem(400, f"the parameters: {error}") from None
+        raise Refusal(400, f"the parameters: {error}") from None
 
 
 def _answer(operation: Operation, answer: Any, headers: Mapping[str, str]) -> Response:
@@ -216,7 +216,7 @@ def _answer(operation: Operation, answer: Any, headers: Mapping[str, str]) -> Re
 
 
 def _refuse(error: Exception, *, has_lease: bool) -> Response:
-    problem = problems.problem_of(error, has_lease=has_lease)
+    problem = problems.refusal_of(error, has_lease=has_lease)
     return Response(
         _encode(problems.document(problem)),
         problem.status,

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from foldlog._web.service.call import Call
+from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import RecordedEvent
 from foldlog._web.service.operations import operation
-from foldlog._web.service.problems import Problem
+from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import SystemMessage
@@ -28,7 +28,7 @@ class ViewQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     sent: bool = False
 
 
-class ViewDocument(msgspec.Struct, kw_only=True):
+class ShownView(msgspec.Struct, kw_only=True):
     """``events`` are shown to a model, in this order. Summaries have ids below -1. ``system`` is
     the system prompt, which messages for Anthropic do not contain.
     """
@@ -49,7 +49,7 @@ class ReasonBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class WhyDocument(msgspec.Struct, kw_only=True):
+class Fate(msgspec.Struct, kw_only=True):
     """``fate`` is shown, forgotten, taken back or never shown. ``by`` is the condensation or the
     retraction, ``summary`` the summary that stands for the event now.
     """
@@ -74,7 +74,7 @@ class BetweenQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     after: int
 
 
-class DifferenceDocument(msgspec.Struct, kw_only=True):
+class ViewDifference(msgspec.Struct, kw_only=True):
     before: int
     after: int
     entered: list[dict[str, Any]]
@@ -85,26 +85,26 @@ class DroppedQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     condensation: int | None = None
 
 
-class DroppedTermDocument(msgspec.Struct, kw_only=True):
+class LostTerm(msgspec.Struct, kw_only=True):
     term: str
     event: int
     needed_in: int | None
 
 
-class DroppedDocument(msgspec.Struct, kw_only=True):
+class DroppedEvents(msgspec.Struct, kw_only=True):
     """``condensation`` is null if nothing was condensed."""
 
     condensation: int | None
     events: list[int] = []
     tokens: int = 0
     summary: str | None = None
-    terms: list[DroppedTermDocument] = []
+    terms: list[LostTerm] = []
 
 
 @operation("GET", "/conversations/{conversation}/view", Scope.READ)
-def read_view(call: Call, query: ViewQuery) -> ViewDocument:
+def read_view(request: AdmittedRequest, query: ViewQuery) -> ShownView:
     """Return the View, now or at a version."""
-    history = call.history
+    history = request.history
     if query.sent:
         view = history.sent(query.at)
     else:
@@ -113,11 +113,11 @@ def read_view(call: Call, query: ViewQuery) -> ViewDocument:
 
 
 @operation("POST", "/conversations/{conversation}/prepare", Scope.APPEND, writes=True)
-def prepare(call: Call, body: PrepareBody) -> ViewDocument:
+def prepare(request: AdmittedRequest, body: PrepareBody) -> ShownView:
     """Return the View to send to the model, with its messages. If the View has become too large,
     the condenser of the server first forgets events.
     """
-    return _document(call.history.prepare(), body.dialect)
+    return _document(request.history.prepare(), body.dialect)
 
 
 @operation(
@@ -127,24 +127,24 @@ def prepare(call: Call, body: PrepareBody) -> ViewDocument:
     status=201,
     writes=True,
 )
-def request_condensation(call: Call, body: ReasonBody) -> RecordedEvent:
+def request_condensation(request: AdmittedRequest, body: ReasonBody) -> RecordedEvent:
     """Ask for a condensation at the next ``prepare``."""
-    return RecordedEvent.of(call.history.request_condensation(body.reason))
+    return RecordedEvent.of(request.history.request_condensation(body.reason))
 
 
 @operation("POST", "/conversations/{conversation}/condensations", Scope.APPEND, writes=True)
-def condense(call: Call, body: ReasonBody) -> ViewDocument:
+def condense(request: AdmittedRequest, body: ReasonBody) -> ShownView:
     """Condense now, and return the View."""
-    history = call.history
+    history = request.history
     history.condense(body.reason)
     return _document(history.view(), None)
 
 
 @operation("GET", "/conversations/{conversation}/why/{event}", Scope.READ)
-def why(call: Call, query: AtQuery) -> WhyDocument:
+def why(request: AdmittedRequest, query: AtQuery) -> Fate:
     """Say why the View shows an event or not."""
-    answer = call.history.why(_event_id(call), query.at)
-    return WhyDocument(
+    answer = request.history.why(_event_id(request), query.at)
+    return Fate(
         event=event_document(answer.event),
         version=answer.version,
         fate=answer.fate,
@@ -158,10 +158,10 @@ def why(call: Call, query: AtQuery) -> WhyDocument:
 
 
 @operation("GET", "/conversations/{conversation}/difference", Scope.READ)
-def difference(call: Call, query: BetweenQuery) -> DifferenceDocument:
+def difference(request: AdmittedRequest, query: BetweenQuery) -> ViewDifference:
     """Return the events that entered or left the View between two versions."""
-    found = call.history.difference(query.before, query.after)
-    return DifferenceDocument(
+    found = request.history.difference(query.before, query.after)
+    return ViewDifference(
         before=found.before,
         after=found.after,
         entered=[event_document(event) for event in found.entered],
@@ -170,25 +170,25 @@ def difference(call: Call, query: BetweenQuery) -> DifferenceDocument:
 
 
 @operation("GET", "/conversations/{conversation}/dropped", Scope.READ)
-def dropped(call: Call, query: DroppedQuery) -> DroppedDocument:
+def dropped(request: AdmittedRequest, query: DroppedQuery) -> DroppedEvents:
     """Return what a condensation took out of the View, by default the newest condensation."""
-    found = call.history.dropped(query.condensation)
+    found = request.history.dropped(query.condensation)
     if found is None:
-        return DroppedDocument(condensation=None)
-    return DroppedDocument(
+        return DroppedEvents(condensation=None)
+    return DroppedEvents(
         condensation=found.condensation.id,
         events=list(found.ids),
         tokens=found.tokens,
         summary=None if found.summary is None else str(found.summary.content),
         terms=[
-            DroppedTermDocument(term=term.term, event=term.event, needed_in=term.needed_in)
+            LostTerm(term=term.term, event=term.event, needed_in=term.needed_in)
             for term in found.terms
         ],
     )
 
 
-def _document(view: View, dialect: Dialect | None) -> ViewDocument:
-    return ViewDocument(
+def _document(view: View, dialect: Dialect | None) -> ShownView:
+    return ShownView(
         version=view.version,
         events=[event_document(event) for event in view],
         unhandled_condensation_request=view.unhandled_condensation_request,
@@ -203,9 +203,9 @@ def _tools(view: View) -> list[dict[str, Any]]:
     return list(prompts[-1].tools) if prompts else []
 
 
-def _event_id(call: Call) -> int:
-    text = call.parameters["event"]
+def _event_id(request: AdmittedRequest) -> int:
+    text = request.parameters["event"]
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 15):
-        raise Problem(400, f"{text!r} is no id of an event; ids are whole numbers")
+        raise Refusal(400, f"{text!r} is not the id of an event; ids are whole numbers")
     return int(text)

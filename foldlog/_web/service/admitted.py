@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from foldlog._history.histories import Histories
 from foldlog._history.history import History
 from foldlog._history.lease import LeaseBlock
-from foldlog._web.service.problems import Problem
+from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Principal, Scope
 from foldlog.eventstore import ANY_VERSION, ConversationNotFound, EventStoreError, Store
 from foldlog.types import ExpectedVersion
@@ -24,7 +24,7 @@ _POLL_S: Final = 0.02
 
 
 @dataclass(frozen=True)
-class Call:
+class AdmittedRequest:
     """A request that was let in. ``parameters`` are the parameters of the path, ``headers`` have
     names in small letters.
     """
@@ -33,7 +33,7 @@ class Call:
     principal: Principal
     parameters: Mapping[str, str]
     headers: Mapping[str, str]
-    changes: Changes
+    changes: StoreChanges
     is_ending: Callable[[], bool]
 
     @cached_property
@@ -53,10 +53,10 @@ class Call:
             raise ConversationNotFound(history.id)
 
     def check_attributes(self, attributes: Mapping[str, Any]) -> None:
-        """Raise a ``Problem`` if the token could not see a conversation with these attributes."""
+        """Raise a ``Refusal`` if the token could not see a conversation with these attributes."""
         if not self.principal.sees(attributes):
             allowed = ", ".join(f"{name}={value}" for name, value in self.principal.where.items())
-            raise Problem(403, f"this token writes only conversations with {allowed}")
+            raise Refusal(403, f"this token writes only conversations with {allowed}")
 
     @property
     def expected_version(self) -> ExpectedVersion:
@@ -66,7 +66,7 @@ class Call:
             return ANY_VERSION
         digits = tag.strip().removeprefix('"').removesuffix('"')
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 15):
-            raise Problem(400, f'If-Match is {tag!r}; send the version in quotes, such as "12"')
+            raise Refusal(400, f'If-Match is {tag!r}; send the version in quotes, such as "12"')
         return int(digits)
 
     @property
@@ -77,12 +77,12 @@ class Call:
     def lease(self) -> str:
         lease = self.headers.get(LEASE)
         if lease is None:
-            raise Problem(400, "send the token of the lease in the header Foldlog-Lease")
+            raise Refusal(400, "send the token of the lease in the header Foldlog-Lease")
         return lease
 
     def require(self, scope: Scope) -> None:
         if self.principal.scope < scope:
-            raise Problem(
+            raise Refusal(
                 403,
                 f"this token has the scope {self.principal.scope.name.lower()!r}, and the request"
                 f" needs {scope.name.lower()!r}",
@@ -116,7 +116,7 @@ class Stream:
         return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
 
 
-class Changes:
+class StoreChanges:
     """Wakes the followers when the store has changed. One task asks the store for all of them."""
 
     def __init__(self, store: Store) -> None:
