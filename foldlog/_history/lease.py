@@ -324,7 +324,7 @@ class LeaseBlock:
         block._name = history._store.database.recorder.query(
             partial(_find_record_name, history._store.database, conversation=history.id)
         )
-        vars(history)[_BLOCK] = block
+        history._lease_block = block
         block._begin(time.monotonic() + remaining / 1e6 - block.ttl_s)
         return block
 

@@ -99,10 +99,8 @@ def run(
     if no_token and host not in _LOCAL:
         raise Refused(f"--no-token is for localhost only; at {host} a token is required")
     if token is not None and len(token) < 8:
-        raise Refused(
-            f"the token has {len(token)} characters; use at least 8, or leave out --token to get "
-            f"a new token"
-        )
+        problem = f"the token has {len(token)} characters"
+        raise Refused(f"{problem}; use at least 8, or leave out --token to get a new token")
     try:
         import starlette  # noqa: F401 - fail before the store is opened
         import uvicorn

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from anyio import sleep, to_thread
 
-from foldlog._history.lease import LeaseBlock, block_of
+from foldlog._history.lease import LeaseBlock
 from foldlog._web.service.admitted import AdmittedRequest, Later
 from foldlog._web.service.operations import operation
 from foldlog._web.service.tokens import Scope
@@ -74,7 +74,7 @@ def release_lease(request: AdmittedRequest) -> None:
 
 def _block(request: AdmittedRequest) -> LeaseBlock:
     _ = request.lease  # without the header, there is no lease to speak of
-    block = block_of(request.history)
+    block = request.history._lease_block
     assert block is not None
     return block
 
