@@ -68,7 +68,7 @@ _TITLES: Final = {
 }
 
 
-class Refusal(Exception):
+class Refusal(EventStoreError):
     """A refusal of the service itself. ``members`` are added to the document."""
 
     def __init__(self, status: int, detail: str, **members: Any) -> None:
