@@ -600,13 +600,15 @@ class ProgramDocument(Document, frozen=True, kw_only=True):
     """A coding agent that ``foldlog doctor`` finds. ``not_here`` are the transcripts that are new
     or have changed since their last import. ``soon`` is the number of transcripts that the program
     deletes within a week. ``days_kept`` is the number of days after which the program deletes a
-    transcript, or null if it deletes none. ``problem`` is the reason why the settings of the
+    transcript, or null if it deletes none. ``is_set_up`` says whether ``foldlog setup`` has written
+    the hooks. ``problem`` is the reason why the settings of the
     program cannot be read.
     """
 
     program: str
     format: str
     problem: str | None
+    is_set_up: bool
     hook_event: str | None
     hook_fired_at: str | None
     transcripts: int

@@ -26,7 +26,9 @@ from foldlog.eventstore.inside import as_url, parse_url
 _NEW = 20
 """The overview counts the figures of at most this number of new conversations."""
 _RECENT = 5
-_TITLE = 60
+_WIDTH = 79
+"""The columns of a row: the usual width of a terminal."""
+_TITLE_MIN = 20
 
 
 def show_overview(commands: Mapping[str, str]) -> None:
@@ -108,9 +110,8 @@ def _program_problems(store: Store) -> Iterator[AttentionDocument]:
     here = [program for program in PROGRAMS.values() if settings_at(program.home).is_dir()]
     for program in here:
         from foldlog._programs.doctor import look_at
-        from foldlog._programs.hook import FIRED
 
-        status = look_at(store, program, Path(home_folder(), FIRED))
+        status = look_at(store, program, Path(home_folder()))
         if status.soon and status.not_here:
             missing = f"{len(status.not_here):,} of its {count(status.transcripts, 'transcript')}"
             problem = (
@@ -146,8 +147,9 @@ def _show(document: HomeDocument, short: ShortIds) -> None:
     terminal.say(f"{store_name(document.db or '')}: {', '.join(parts)}")
     for row in document.recent:
         at = time_words(row.last_event_at or "")
-        title = " ".join((row.title or "").split())[:_TITLE]
-        terminal.say(f"  {at:<19}  {terminal.typed_id(short(row.conversation))}  {title}".rstrip())
+        begin = f"  {at:<19}  {terminal.typed_id(short(row.conversation))}  "
+        title = " ".join((row.title or "").split())
+        terminal.say(f"{begin}{title[: max(_TITLE_MIN, _WIDTH - len(begin))]}".rstrip())
     if document.attention:
         terminal.say()
         terminal.say("needs attention:")
@@ -157,5 +159,6 @@ def _show(document: HomeDocument, short: ShortIds) -> None:
     terminal.say()
     terminal.say(
         f"{command('list')}, view ID, why ID EVENT, search WORDS, serve; all commands: foldlog"
-        " --help"
+        " --help",
+        wraps=True,
     )

@@ -10,16 +10,18 @@ from pathlib import Path
 
 from foldlog._archive.importing import Import
 from foldlog._documents import ProgramDocument
-from foldlog._programs.programs import Program
+from foldlog._programs.hook import FIRED
+from foldlog._programs.programs import Program, settings_at
+from foldlog._programs.setup import read_record
 from foldlog.eventstore import Store
 
 _DAY_S = 86_400
 _SOON_DAYS = 7
 
 
-def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
-    """Return the status of a program. ``hooks`` is the folder ``FIRED``. Cost: one ``stat`` call
-    for every transcript of the program.
+def look_at(store: Store, program: Program, folder: Path) -> ProgramDocument:
+    """Return the status of a program. ``folder`` is foldlog's own folder, in which its setup and
+    its hooks leave notes. Cost: one ``stat`` call for every transcript of the program.
     """
     importing = Import(store, [])  # used only to check which files are in the store
     problem = None
@@ -35,7 +37,8 @@ def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
         for path in paths
         if days is not None and path.stat().st_mtime < now - (days - _SOON_DAYS) * _DAY_S
     ]
-    hook = hooks / program.format
+    record = read_record(folder)
+    hook = folder / FIRED / program.format
     event = None
     at = None
     if hook.is_file():
@@ -45,6 +48,9 @@ def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
         program=program.name,
         format=program.format,
         problem=problem,
+        is_set_up=any(
+            record.get(str(settings_at(target.path))) is not None for target in program.targets
+        ),
         hook_event=event,
         hook_fired_at=at,
         transcripts=len(paths),

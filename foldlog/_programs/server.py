@@ -155,6 +155,10 @@ def _tool(method: Callable[..., str]) -> Tool:
         annotations=_READS,
         structured_output=False,
     )
+    arguments = tool.fn_metadata.arg_model
+    # without this setting, a wrong name of a parameter would be ignored, and all would be searched
+    arguments.model_config["extra"] = "forbid"
+    arguments.model_rebuild(force=True)
     del tool.parameters["title"]
     for name, schema in tool.parameters["properties"].items():
         of_type = schema.get("anyOf", [schema])[0]

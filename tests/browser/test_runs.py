@@ -68,6 +68,38 @@ def test_the_sentence_facets_and_days_are_of_the_runs_that_the_line_chooses(page
     assert page.ask("location.hash") == "#q=has%3Aerror"
 
 
+def test_a_run_with_an_odd_time_is_named_beside_the_days_and_does_not_stretch_them(
+    page, stored, serve
+):
+    stored("one", run("fix the importer", 0, errors=2))
+    stored("odd", run("without a clock", -20_513, errors=9))
+    home(page, serve(stored("two", run("write the docs", 1))), 3)
+    assert page.ask(f"{V}.range") == ["2026-03-01", "2026-03-02"]
+    assert "at most 2 a day" in page.text(".ends")
+    page.click(".ends button", "1 run on 1 Jan 1970")
+    assert shown(page, 1) == ["without a clock"]
+    assert page.ask(f"{V}.range") == ["1970-01-01"]
+    page.click(".ends button", "2 runs from")
+    assert set(shown(page, 2)) == {"fix the importer", "write the docs"}
+
+
+def test_each_column_of_figures_has_a_heading(listed):
+    cells = ".row.head .cell > *, .row.head .c-first"
+    words = f"Array.from(document.querySelectorAll('{cells}'), (each) => each.innerText)"
+    assert listed.ask(words) == [
+        "Run",
+        "Context",
+        "Condensed",
+        "First error",
+        "Errors",
+        "Longest wait",
+        "Took",
+        "Cost",
+        "Last event ↓",
+    ]
+    assert listed.ask("document.querySelector('.item input').title") == "Compare with another run"
+
+
 def test_the_facet_of_a_tool_is_of_runs_that_used_it_and_with_errors_that_failed(listed):
     facet = "[aria-label^='Tool'] button"
     names = f"Array.from(document.querySelectorAll({facet!r}), (each) => each.innerText)"

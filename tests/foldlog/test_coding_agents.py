@@ -361,6 +361,21 @@ def test_sessions_are_those_of_a_folder_or_since_a_time(histories, tmp_path):
     assert tools.sessions(since="once").startswith("cannot be answered: ")
 
 
+def test_a_parameter_that_a_tool_does_not_have_is_refused(histories):
+    pytest.importorskip("mcp")
+    from mcp import Client as McpClient
+
+    from foldlog._programs.server import server
+
+    async def ask():
+        async with McpClient(server(answers(histories))) as client:
+            return await client.call_tool("recall", {"words": WORD, "conversation_id": "s1"})
+
+    answer = asyncio.run(ask())
+    assert answer.is_error
+    assert "conversation_id" in answer.content[0].text
+
+
 def test_the_server_has_five_tools_that_only_read_and_are_short(histories, session):
     pytest.importorskip("mcp")
     from mcp import Client as McpClient

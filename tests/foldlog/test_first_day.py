@@ -42,6 +42,13 @@ def stdin(monkeypatch):
     return set_stdin
 
 
+def test_the_rows_of_the_store_fit_a_terminal_of_80_columns(foldlog):
+    with foldlog_open("foldlog.db") as histories:
+        histories["a-conversation-with-a-name"].append(said("a long title " * 9))
+    (row,) = [line for line in foldlog("").out.splitlines() if "a long title" in line]
+    assert 70 < len(row) <= 79
+
+
 def test_an_import_from_stdin_leaves_no_file_and_names_none(foldlog, stdin, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     stdin(SAMPLE.read_bytes())

@@ -13,7 +13,6 @@ from foldlog._cli.options import PROGRAM_DB, AsJson, ProgramDb
 from foldlog._cli.stores import open_or_create
 from foldlog._documents import DoctorDocument
 from foldlog._programs.doctor import look_at
-from foldlog._programs.hook import FIRED
 from foldlog._programs.programs import PROGRAMS, settings_at
 from foldlog._words.gist import count
 
@@ -28,12 +27,12 @@ def run(db: ProgramDb = PROGRAM_DB, as_json: AsJson = False) -> None:
 
     Example: foldlog doctor
     """
-    hooks = Path(home_folder(), FIRED)
+    folder = Path(home_folder())
     # An empty store would become the default store of all commands, so it is removed again.
     with open_or_create(db) as store:
         here = [program for program in PROGRAMS.values() if settings_at(program.home).is_dir()]
         document = DoctorDocument(
-            programs=tuple(look_at(store, program, hooks) for program in here)
+            programs=tuple(look_at(store, program, folder) for program in here)
         )
     terminal.answer(document, lambda: _show(document))
     if any(program.not_here for program in document.programs):
@@ -45,12 +44,15 @@ def _show(document: DoctorDocument) -> None:
         terminal.say(f"None of {', '.join(PROGRAMS)} has settings on this machine.")
     for program in document.programs:
         terminal.say((program.program, "bold"))
-        fired = (
-            f"never fired; run 'foldlog setup {program.program}' once, then start"
-            f" {program.program} again"
-        )
         if program.hook_fired_at is not None:
             fired = f"fired last at {program.hook_fired_at}, for {program.hook_event}"
+        elif program.is_set_up:
+            fired = f"set up, and not fired yet; start {program.program} again"
+        else:
+            fired = (
+                f"not set up; run 'foldlog setup {program.program}' once, then start"
+                f" {program.program} again"
+            )
         terminal.say(f"  hooks: {fired}", wraps=True)
         if program.problem is not None:
             terminal.say(f"  its settings cannot be read: {program.problem}", wraps=True)

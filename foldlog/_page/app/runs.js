@@ -9,7 +9,7 @@ const MOST_HITS = 50;
 const MOST_FACETS = 10;
 const SORT = "-activity";
 const SORTS = [
-  ["state", "Run", "Sort by state: runs that ended with an error first"], ["condensations", "Context", "The tokens of the prompts over the run. Sort by condensations"], ["", "First error", ""],
+  ["state", "Run", "Sort by state: runs that ended with an error first"], ["condensations", "Condensed", "How often the context was condensed"], ["", "First error", ""],
   ["errors", "Errors", "Results of calls that their source marks as errors"], ["wait", "Longest wait", "The longest wait for a model or a tool"], ["duration", "Took", "From the first event to the last one"],
   ["cost", "Cost", "The cost of all model calls. ≈ means that prices come from a table"], ["activity", "Last event", "Runs without times come last"],
 ];
@@ -169,7 +169,7 @@ export class Runs {
     this.comparing = el("div", { class: "picked", hidden: true });
     this.buttons = new Map(SORTS.map(([name, , title]) => [name, el("button", { class: "sort", title, onclick: () => this.sortBy(name) })]));
     this.head = el("div", { class: "row head", role: "group", "aria-label": "Order of the runs" },
-      ...SORTS.map(([name, words]) => el("span", { class: `cell c-${name || "first"}` }, name ? this.buttons.get(name) : words)));
+      ...SORTS.map(([name, words]) => el("span", { class: `cell c-${name || "first"}` }, name === "condensations" ? el("span", { title: "The tokens of the prompts over the run" }, "Context") : "", name ? this.buttons.get(name) : words)));
     this.inner = el("div", { role: "presentation" });
     this.end = el("div", { class: "end" });
     this.list = el("div", { class: "rows", "aria-label": "Runs" }, this.inner, this.end);
@@ -305,14 +305,17 @@ export class Runs {
     refill(this.proposals, ...this.fleet.facets.filter((facet) => facet.what !== "tool errors").slice(0, 200).map((facet) => el("option", { value: `${this.plain ? `${this.line} ` : ""}${facet.what}:${facet.name}` })));
   }
 
-  // Show all days from the first to the last day, including days without a run.
+  // Show all days from the first to the last day, including days without a run. An event with a wrong time may lie
+  // years away from all others, so the picture shows one period, and buttons name the runs outside of it.
   showDays() {
     const known = new Map(this.fleet.days.map((day) => [day.day, day]));
-    const names = [...known.keys()].sort();
-    this.range = names.length ? daysBetween(names[0], names.at(-1)) : [];
+    const [since, until] = ["since", "until"].map((key) => this.words().find((each) => each.key === key)?.value);
+    const periods = periodsOf([...this.fleet.days].sort((one, other) => (one.day < other.day ? -1 : 1)));
+    const shown = periods.find(({ days }) => since && days.some(({ day }) => day >= since && (!until || day < until))) ?? [...periods].sort((one, other) => other.runs - one.runs)[0];
+    this.range = shown ? daysBetween(shown.first, shown.last) : [];
     this.days.hidden = this.ends.hidden = !this.range.length;
     if (!this.range.length) return;
-    const most = Math.max(...this.fleet.days.map((day) => Math.max(day.conversations, day.errors)));
+    const most = Math.max(...shown.days.map((day) => Math.max(day.conversations, day.errors)));
     const label = (name) => dated(Date.parse(name))[0];
     const days = this.range.map((name) => {
       const { conversations, errors } = known.get(name) ?? { conversations: 0, errors: 0 };
@@ -326,10 +329,17 @@ export class Runs {
     });
     this.days.replaceChildren(...days);
     const [first, last] = [this.range[0], this.range.at(-1)];
-    this.ends.replaceChildren(el("span", {}, label(first)), el("span", {}, `runs by day, errors in red; at most ${grouped(most)} a day; heights are square roots`), el("span", {}, label(last)));
+    const others = periods.filter((period) => period !== shown).map((period) => this.outside(period, label));
+    if (others.length) others.unshift("; not shown:");
+    this.ends.replaceChildren(el("span", {}, label(first)), el("span", {}, `runs by day, errors in red; at most ${grouped(most)} a day; heights are square roots`, ...others), el("span", {}, label(last)));
     this.days.setAttribute("aria-label", `Runs and errors by day from ${first} to ${last}, at most ${grouped(most)} on a day. The words since: and until: choose days`);
-    const [since, until] = ["since", "until"].map((key) => this.words().find((each) => each.key === key)?.value);
     if (since) this.markDays(this.range.findIndex((name) => name >= since), this.range.findLastIndex((name) => !until || name < until));
+  }
+
+  // A button that chooses the runs of a period that the picture of the days does not show.
+  outside({ first, last, runs }, label) {
+    const when = first === last ? `on ${label(first)}` : `from ${label(first)} to ${label(last)}`;
+    return el("button", { class: "link", onclick: () => this.brush(first, nextDay(last)) }, `${count(runs, "run")} ${when}`);
   }
 
   // Shorten the titles of loaded runs that begin alike, so that the words that differ are visible.
@@ -393,7 +403,7 @@ export class Runs {
     const told = (words) => el("span", { class: "told" }, words);
     const cell = (name, text, unit) => el("span", { class: `cell c-${name}` }, text, text ? told(unit) : "", text ? told(", ") : "");
     const state = STATES_OF_RUNS[one.state] ?? "";
-    const box = /** @type {HTMLInputElement} */ (el("input", { type: "checkbox", "aria-label": `Compare ${printable(one.title ?? one.conversation)}`, onchange: () => this.pick(one.conversation, box.checked) }));
+    const box = /** @type {HTMLInputElement} */ (el("input", { type: "checkbox", title: "Compare with another run", "aria-label": `Compare ${printable(one.title ?? one.conversation)}`, onchange: () => this.pick(one.conversation, box.checked) }));
     box.checked = this.chosen.has(one.conversation);
     const took = one.first_event_at && one.last_event_at ? timeIn(one.last_event_at) - timeIn(one.first_event_at) : null;
     const error = one.first_error ? printable(one.first_error.replace(COLOURS, "")) : null;
@@ -500,9 +510,23 @@ function shortId(id) {
 const dayText = (milliseconds) => new Date(milliseconds).toISOString().slice(0, 10);
 const nextDay = (day) => dayText(Date.parse(day) + DAY);
 
-// All days from one to another, at most ten years.
+// The periods in which there are runs. A new period begins after a year without a run, and after ten years.
+function periodsOf(days) {
+  const periods = [];
+  for (const day of days) {
+    const period = periods.at(-1);
+    const isSame = period && Date.parse(day.day) - Date.parse(period.last) <= 366 * DAY && Date.parse(day.day) - Date.parse(period.first) < 3660 * DAY;
+    if (isSame) {
+      period.days.push(day);
+      period.last = day.day;
+      period.runs += day.conversations;
+    } else periods.push({ first: day.day, last: day.day, runs: day.conversations, days: [day] });
+  }
+  return periods;
+}
+
 function daysBetween(first, last) {
   const days = [];
-  for (let at = Date.parse(first); at <= Date.parse(last) && days.length < 3660; at += DAY) days.push(dayText(at));
+  for (let at = Date.parse(first); at <= Date.parse(last); at += DAY) days.push(dayText(at));
   return days;
 }
