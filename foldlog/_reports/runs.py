@@ -126,12 +126,14 @@ def _run(store: Store, name: str, prices: Prices) -> _Run:
     previous_reply: Event | None = None
     answer: LineDocument | None = None
     asked_at = 0
+    own_from = row.parent_version or 0  # the figures of a fork do not count its parent's events
     for event in filter(counts_event, store.events(name, 0, version)):
-        counts["requests"] += is_request(event)
+        is_own = event.id >= own_from
+        counts["requests"] += is_own and is_request(event)
         if begins_reply(event):
             if begins_call(event, previous_reply):
                 asked_at = event.id
-                counts["replies"] += 1
+                counts["replies"] += is_own
             previous_reply = event
         if not event.shown or not contains(kept_intervals, event.id):
             continue
