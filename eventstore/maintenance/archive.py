@@ -4,6 +4,7 @@ rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from foldlog.eventstore.maintenance.archived import (
     delete_object,
     go_on,
     new_address,
+    owner_of_objects,
     pack_rows,
     read_archived,
     write_object,
@@ -79,7 +81,8 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
         return Archived(conversation, 0, 0, stays)
     assert state.head is not None  # the conversation has events
     data = pack_rows(placed)
-    attempt = Unfinished(state.key, state.id, ARCHIVE, new_address(to, state.head, data))
+    owner = recorder.transact(owner_of_objects)
+    attempt = Unfinished(state.key, state.id, ARCHIVE, new_address(to, state.head, data, owner))
     check_reachable(attempt.state)
     if not on_finished(database, partial(_begin, state=state, attempt=attempt)):
         return Archived(conversation, 0, 0, _CHANGED)
@@ -88,10 +91,12 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     except StoreUnusable:  # the object store made no object
         recorder.transact(partial(go_on, interrupted=attempt, operation=None))
         raise
-    if read_archived(conversation, attempt.state) != placed:
-        raise StoreDamaged(
-            f"the object {attempt.state} does not hold the rows of conversation {conversation!r}"
-        )
+    try:
+        _check_written(conversation, attempt, placed)
+    except StoreUnusable:
+        if recorder.query(lambda reader: [*reader.unfinished(state.key)]) == [attempt]:
+            raise
+        return Archived(conversation, 0, 0, _CHANGED)  # another process deleted the object
     end = partial(
         _archive_rows, database=database, state=state, attempt=attempt, events=len(placed)
     )
@@ -100,6 +105,13 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     delete_object(attempt.state)
     recorder.transact(partial(go_on, interrupted=attempt, operation=None))
     return Archived(conversation, 0, 0, _CHANGED)
+
+
+def _check_written(conversation: str, attempt: Unfinished, placed: Sequence[Placed]) -> None:
+    if read_archived(conversation, attempt.state) != placed:
+        raise StoreDamaged(
+            f"the object {attempt.state} does not hold the rows of conversation {conversation!r}"
+        )
 
 
 def check_archived(store: Store, verdict: Verdict) -> Verdict:

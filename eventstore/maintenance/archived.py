@@ -20,6 +20,14 @@ stays until the conversation is redacted, rekeyed, erased or archived again.
 An address is the SHA-256 of the object, a space and the object's URL. Each attempt to archive uses
 a new URL. An object is deleted only when its row can no longer change to ``archived``, because an
 archived object is the only copy of its events.
+
+A second row, a *reminder*, has the operation ``discard`` and the conversation's key times -1. Its
+state is one address in each line. A reminder names objects that a vacuum has to deal with later:
+
+- An attempt to archive was taken back, but the archiver may still be alive and write its object.
+  For an hour, every vacuum deletes the object again.
+- The object was made before the file of the store was copied, or before the server was restored or
+  promoted. Another store may need it, so only a vacuum with ``copied_objects`` deletes it.
 """
 
 from __future__ import annotations
@@ -28,6 +36,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from hashlib import sha256
 from itertools import islice
@@ -52,10 +61,15 @@ from foldlog.eventstore.recorders.types import Conversation, Row, Unfinished
 from foldlog.eventstore.sources.blocks import pack, unpack
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+    from obstore.store import ObjectStore, RetryConfig
 
 _HEAD: Final = 8
 """The name of an object begins with the first ``_HEAD`` bytes of the conversation's head."""
+_RETRY: Final[RetryConfig] = {"retry_timeout": timedelta(minutes=1)}
+"""After this time, a request is not tried again. One request may take 30 seconds."""
+_TIME: Final = "%Y%m%dT%H%M%S"
+_LATE: Final = timedelta(hours=1)
+"""An archiver that was not killed has written its object after this time."""
 
 Placed = tuple[Row, int | None]
 """A stored row and its position. A staged row on a server has no position."""
@@ -109,9 +123,36 @@ def check_url(recorder: Recorder, to: str) -> None:
         )
 
 
-def new_address(to: str, head: bytes, data: bytes) -> str:
-    name = f"{head[:_HEAD].hex()}-{secrets.token_hex(8)}"
+def new_address(to: str, head: bytes, data: bytes, owner: str) -> str:
+    made_at = datetime.now(UTC).strftime(_TIME)
+    name = f"{head[:_HEAD].hex()}-{made_at}-{owner}-{secrets.token_hex(8)}"
     return f"{sha256(data).hexdigest()} {to.rstrip('/')}/{name}"
+
+
+def owner_of_objects(reader: Reader) -> str:
+    """Return the part of an object's name that tells the stores apart which may use the object. A
+    copied file, or a restored or promoted server, has a new owner from its first write on.
+    """
+    identity = f"{reader.value('uuid')} {reader.value('file')}"
+    return sha256(identity.encode()).hexdigest()[: 2 * _HEAD]
+
+
+def _made_by(address: str) -> list[str]:
+    """Return the time and the owner in the name of an object. Names of older objects have none."""
+    return _url(address).rpartition("/")[2].split("-")[1:-1]
+
+
+def _may_be_needed(address: str, owner: str) -> bool:
+    made_by = _made_by(address)
+    return bool(made_by) and made_by[1] != owner
+
+
+def _may_be_written(address: str) -> bool:
+    made_by = _made_by(address)
+    if not made_by:
+        return False
+    made_at = datetime.strptime(made_by[0], _TIME).replace(tzinfo=UTC)
+    return datetime.now(UTC) - made_at < _LATE
 
 
 def check_reachable(address: str) -> None:
@@ -129,11 +170,27 @@ def check_reachable(address: str) -> None:
 def write_object(address: str, data: bytes) -> None:
     # After ``StoreUnavailable``, the object may or may not exist.
     with _reaching(address, "write") as (store, name):
-        store.put(name, data, mode="create")
+        _create(store, name, data, address)
         path = _path(address)
         if path is not None:  # obstore does not sync the files that it writes
             sync(path)
             sync(path.parent)
+
+
+def _create(store: ObjectStore, name: str, data: bytes, address: str) -> None:
+    from obstore.exceptions import AlreadyExistsError
+
+    # No other archiver uses this name. If the answer to a request is lost, obstore sends the
+    # request again, and the object exists. The caller reads the object and compares its hash.
+    try:
+        with suppress(AlreadyExistsError):
+            store.put(name, data, mode="create")
+    except FileNotFoundError as error:
+        raise StoreUnusable(
+            f"cannot write the object {_url(address)}: its bucket does not exist; make the bucket,"
+            " or name another one",
+            kind="refused",
+        ) from error
 
 
 def read_object(address: str) -> bytes:
@@ -182,7 +239,9 @@ def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
         raise
     except (BaseError, OSError, ValueError) as error:
         problem = f"cannot {doing} the object {url}: {str(error).partition(chr(10))[0]}"
-        if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        is_refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+        # S3 answers some refused deletions with 200, and obstore then raises a general error.
+        if is_refused or "AccessDenied" in problem:
             raise StoreUnusable(
                 f"{problem}; give these credentials the right to do so", kind="refused"
             ) from error
@@ -202,7 +261,11 @@ def _first_process() -> int:
 def _store(url: str) -> ObjectStore:
     from obstore.store import from_url
 
-    options: dict[str, Any] = {"mkdir": True} if url.startswith("file:") else {}
+    options: dict[str, Any] = {}
+    if url.startswith("file:"):
+        options["mkdir"] = True
+    elif not url.startswith("memory:"):
+        options["retry_config"] = _RETRY
     return from_url(f"{url}/", **options)
 
 
@@ -290,8 +353,68 @@ def discard(recorder: Recorder, interrupted: Unfinished) -> None:
     # object is deleted.
     begun = interrupted._replace(operation=DISCARD)
     if recorder.transact(partial(go_on, interrupted=interrupted, operation=DISCARD)):
-        delete_object(interrupted.state)
+        delete_owned(recorder, interrupted)
         recorder.transact(partial(go_on, interrupted=begun, operation=None))
+
+
+def delete_owned(recorder: Recorder, operation: Unfinished) -> None:
+    """Delete the object of an operation. If a vacuum has to deal with the object later, leave a
+    reminder instead, or besides.
+    """
+    key, _, name, address = operation
+    may_be_needed = _may_be_needed(address, recorder.transact(owner_of_objects))
+    if may_be_needed or name == ARCHIVE:
+        recorder.transact(partial(remind, key=key, address=address))
+    if not may_be_needed:
+        delete_object(address)
+
+
+def has_reminder(reader: Reader, key: int) -> bool:
+    return bool(reader.unfinished(-key))
+
+
+def remind(transaction: Transaction, key: int, address: str) -> None:
+    transaction.conversation(key)  # locks the conversation, on a server
+    addresses = [reminder.state for reminder in transaction.unfinished(-key)]
+    if address not in "\n".join(addresses).split("\n"):
+        transaction.leave_unfinished(-key, DISCARD, "\n".join([*addresses, address]))
+
+
+def heed(recorder: Recorder, reminder: Unfinished, *, copied_objects: bool) -> None:
+    """Delete the objects of a reminder. Raises ``StoreUnusable`` if another store may need one of
+    them, unless ``copied_objects`` is true.
+    """
+    owner = recorder.transact(owner_of_objects)
+    needed: list[str] = []
+    late: list[str] = []
+    for address in reminder.state.split("\n"):
+        may_be_needed = _may_be_needed(address, owner)
+        if may_be_needed and not copied_objects:
+            needed.append(address)
+            continue
+        delete_object(address)
+        if not may_be_needed and _may_be_written(address):
+            late.append(address)
+    recorder.transact(partial(_shorten, reminder=reminder, addresses=[*needed, *late]))
+    if needed:
+        error = StoreUnusable(
+            f"the object {_url(needed[0])} was not deleted: it was made before this store was"
+            " copied, moved or restored, and another copy of the store may need it; if none does,"
+            " delete it with 'foldlog store vacuum --copied-objects'",
+            kind="archive",
+        )
+        error.unfinished = True
+        raise error
+
+
+def _shorten(transaction: Transaction, reminder: Unfinished, addresses: Sequence[str]) -> None:
+    transaction.conversation(-reminder.key)  # locks the conversation, on a server
+    if [*transaction.unfinished(reminder.key)] != [reminder]:
+        return
+    if addresses:
+        transaction.leave_unfinished(reminder.key, DISCARD, "\n".join(addresses))
+    else:
+        transaction.finish(reminder.key)
 
 
 def go_on(transaction: Transaction, interrupted: Unfinished, operation: str | None) -> bool:

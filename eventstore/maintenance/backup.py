@@ -296,6 +296,8 @@ def vacuum(
     store: Store,
     on_progress: Callable[[int, int], object] = lambda done, of: None,
     patience_s: float = PATIENCE_S,
+    *,
+    copied_objects: bool = False,
 ) -> Vacuumed:
     """Complete interrupted erasures, and remove the leftovers of killed imports, of killed backups,
     and of interrupted copies of events into forks. Return the space of deleted rows to the file
@@ -306,12 +308,16 @@ def vacuum(
     vacuum ends. If an older reader still needs bytes that should be erased, the vacuum waits for at
     most ``patience_s`` seconds, then raises ``StoreUnavailable`` (``read``), which says what the
     vacuum waited for. Cost: rewriting the whole store.
+
+    If this store was copied, moved or restored, another copy may need the objects that were made
+    before. After an erasure or a redaction of such an archived conversation, ``vacuum`` raises
+    ``StoreUnusable``, unless ``copied_objects`` is true: then it deletes the objects.
     """
     database = store.database
     recorder = database.recorder
     path = database.recorder.path
     bytes_before = size_on_disk(path)
-    discarded, objects_left = _finish_operations(database)
+    discarded, objects_left = _finish_operations(database, copied_objects=copied_objects)
     pending = path is None or database.bytes_pending
     try:
         space_returned = recorder.compact(patience_s if pending else 0, on_progress)
@@ -325,6 +331,8 @@ def vacuum(
             still_read.unfinished = True
             raise still_read from error
         space_returned = False
+    if objects_left is not None and objects_left.unfinished:
+        raise objects_left
     if objects_left is not None:
         raise mark_unfinished(
             "the store was vacuumed, but an archived object could not be deleted", objects_left
@@ -334,7 +342,9 @@ def vacuum(
     )
 
 
-def _finish_operations(database: Database) -> tuple[int, Failure | None]:
+def _finish_operations(
+    database: Database, *, copied_objects: bool = False
+) -> tuple[int, Failure | None]:
     # A rekey without its key stays unfinished until the rekey is run again, or until another
     # operation needs the conversation.
     recorder = database.recorder
@@ -345,7 +355,7 @@ def _finish_operations(database: Database) -> tuple[int, Failure | None]:
             operation.operation != IMPORT or operation.key in stale
         ):
             try:
-                finish(database, operation)
+                finish(database, operation, copied_objects=copied_objects)
             except FAILURES as error:
                 if operation.operation not in (ARCHIVE, DISCARD, ERASE):
                     raise

@@ -25,12 +25,12 @@ from foldlog.eventstore.events import VIEWS
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import living_forks
-from foldlog.eventstore.log.importing import DETACH, ERASE, REST_S
+from foldlog.eventstore.log.importing import ARCHIVE, DETACH, ERASE, REST_S
 from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.results import ConversationRow, row_of
 from foldlog.eventstore.log.row import dense_rows, sound
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.maintenance.archived import address_of_object
+from foldlog.eventstore.maintenance.archived import address_of_object, has_reminder, remind
 from foldlog.eventstore.maintenance.unfinished import (
     OperationUnfinished,
     finish,
@@ -182,13 +182,16 @@ def _mark(
     erasure = Erasure(
         max(erased_at, state.updated_at or erased_at), reason, state.version, state.head or b""
     )
+    for operation in transaction.unfinished(state.key):
+        if operation.operation == ARCHIVE:
+            remind(transaction, state.key, operation.state)
     transaction.leave_unfinished(state.key, ERASE, address_of_object(transaction, state.key))
     return enter_erasure(transaction, state, erasure), ()
 
 
 def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
     state = reader.conversation(key)
-    is_pending = reader.value("bytes_pending") != ""
+    is_pending = reader.value("bytes_pending") != "" or has_reminder(reader, key)
     if state is None or state.erasure is None or state.erasure.position is None:
         return (), is_pending
     return behind(reader, state.erasure.position), is_pending

@@ -39,8 +39,9 @@ from foldlog.eventstore.log.redacted import (
 )
 from foldlog.eventstore.log.row import PLAIN, commitment_of, from_microseconds, stored_event_of
 from foldlog.eventstore.log.writing import WriteTransaction, list_again
+from foldlog.eventstore.maintenance.archived import has_reminder
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
-from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Place, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
@@ -126,10 +127,19 @@ def redact(
         purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
     position = None if place is None else place()
     newest = database.last_position if position is None else position
-    unconfirmed = tuple(database.recorder.query(lambda reader: behind(reader, newest)))
-    return receipt._replace(
-        position=position, unconfirmed=unconfirmed, bytes_pending=database.bytes_pending
+    unconfirmed, has_object = database.recorder.query(
+        lambda reader: (tuple(behind(reader, newest)), _has_object(reader, conversation))
     )
+    return receipt._replace(
+        position=position,
+        unconfirmed=unconfirmed,
+        bytes_pending=has_object or database.bytes_pending,
+    )
+
+
+def _has_object(reader: Reader, conversation: str) -> bool:
+    state = reader.conversation(conversation)
+    return state is not None and has_reminder(reader, state.key)
 
 
 def _redact(

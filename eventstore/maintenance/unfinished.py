@@ -41,7 +41,7 @@ from foldlog.eventstore.log.importing import (
     RESTORED,
     delete_rows,
 )
-from foldlog.eventstore.maintenance.archived import delete_object, discard, restore
+from foldlog.eventstore.maintenance.archived import delete_owned, discard, heed, restore
 from foldlog.eventstore.maintenance.rekey_steps import change_all
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN, Failure
@@ -77,7 +77,7 @@ def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
             finish(database, *error.args)
 
 
-def finish(database: Database, interrupted: Unfinished) -> None:
+def finish(database: Database, interrupted: Unfinished, *, copied_objects: bool = False) -> None:
     key, name, operation, state = interrupted
     if operation == REKEY:
         try:
@@ -94,11 +94,13 @@ def finish(database: Database, interrupted: Unfinished) -> None:
         database.recorder.transact(lambda transaction: transaction.finish(key))
     elif operation == ARCHIVED:
         restore(database, name)
+    elif operation == DISCARD and key < 0:
+        heed(database.recorder, interrupted, copied_objects=copied_objects)
     elif operation in (ARCHIVE, RESTORED, DISCARD):
         discard(database.recorder, interrupted)
     else:
         if operation == ERASE and state:
-            delete_object(state)
+            delete_owned(database.recorder, interrupted)
         delete_rows(database.recorder, key)
 
 

@@ -367,6 +367,59 @@ def test_who_meets_an_archiving_wins_or_waits(store, to, other, nth):
     assert_sound(store)
 
 
+@pytest.mark.parametrize("other", [_erase, _redact, vacuum])
+def test_an_object_that_is_written_after_its_archiving_was_taken_back_goes(
+    store, to, other, monkeypatch
+):
+    def write_late(address, data):
+        other(store)
+        archived.write_object(address, data)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("foldlog.eventstore.maintenance.archive.write_object", write_late)
+        with pytest.raises(Killed):
+            archive(store, "c1", to)
+    assert len(objects(to)) == 1
+    vacuum(store)
+    assert objects(to) == []
+    assert reminders(store)  # the archiver may still write
+    monkeypatch.setattr(archived, "_LATE", timedelta())
+    vacuum(store)
+    assert reminders(store) == []
+    assert_sound(store)
+
+
+def reminders(store):
+    operations = store.database.recorder.query(lambda reader: reader.unfinished())
+    return [operation.state for operation in operations]
+
+
+@pytest.mark.parametrize("is_written", [False, True], ids=["before", "after"])
+def test_who_loses_its_object_to_another_archiver_says_that_it_was_changed(
+    store, to, is_written, monkeypatch
+):
+    before = content(store)
+
+    def write(address, data):
+        if is_written:
+            archived.write_object(address, data)
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "foldlog.eventstore.maintenance.archive.write_object", archived.write_object
+            )
+            assert archive(store, "c1", to).stays is None
+        if not is_written:
+            archived.write_object(address, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("foldlog.eventstore.maintenance.archive.write_object", write)
+        assert "at the same time" in str(archive(store, "c1", to).stays)
+    vacuum(store)
+    assert objects(to) == named(store, "archived")
+    assert content(store) == before
+
+
 @pytest.mark.parametrize("nth", range(2))
 def test_two_archive_the_same_conversation(store, to, nth):
     expected = content(store)
@@ -405,7 +458,7 @@ def test_an_erasure_waits_for_its_object(store, to, monkeypatch):
     def away(address):
         raise StoreUnavailable("the object store is away", kind="away")
 
-    monkeypatch.setattr("foldlog.eventstore.maintenance.unfinished.delete_object", away)
+    monkeypatch.setattr("foldlog.eventstore.maintenance.archived.delete_object", away)
     for work in (_erase, vacuum):
         with pytest.raises(StoreUnavailable, match="is away") as caught:
             work(store)

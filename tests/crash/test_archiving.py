@@ -12,6 +12,7 @@ import pytest
 
 import foldlog
 from tests.crash.archiving import NAMES
+from tests.object_server import BUCKET, InMemory, ObjectServer
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -19,15 +20,33 @@ ROOT = Path(__file__).parent.parent.parent
 _KILLS = 20
 
 
+@pytest.fixture
+def folder(tmp_path):
+    objects = tmp_path / "objects"
+    return f"file://{objects}", lambda: sorted(path.name for path in objects.glob("*"))
+
+
+@pytest.fixture
+def s3(monkeypatch):
+    server = ObjectServer(InMemory())
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    yield (
+        f"s3://{BUCKET}/{server.port}",
+        lambda: sorted(key.rpartition("/")[2] for key in server.names()),
+    )
+    server.close()
+
+
 @pytest.mark.long  # the short form: tests/conformance/test_archive.py, killed between transactions
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_killed_at_random_nothing_is_lost(database, tmp_path, request):
+@pytest.mark.parametrize("objects", ["folder", "s3"])
+def test_killed_at_random_nothing_is_lost(database, objects, tmp_path, request):
     if database == "sqlite":
         url = f"sqlite:///{tmp_path}/store.db?mode=rwc"
     else:
         url = request.getfixturevalue("postgres_url")()
-    folder = tmp_path / "objects"
-    to = f"file://{folder}"
+    to, names_of_objects = request.getfixturevalue(objects)
     with foldlog.open(url) as histories:
         for name in NAMES:
             for number in range(20):
@@ -38,7 +57,7 @@ def test_killed_at_random_nothing_is_lost(database, tmp_path, request):
         _kill_after(moments.uniform(0, 0.3), url, to)
         with foldlog.open(url) as histories:
             histories.maintenance.vacuum()
-            assert sorted(path.name for path in folder.glob("*")) == _object_names(histories)
+            assert names_of_objects() == _object_names(histories)
             for name in NAMES:
                 events = _log(histories, name)
                 assert events[: len(heads[name])] == heads[name]

@@ -32,7 +32,7 @@ _CHAT = [{"role": "user", "content": "Is it raining?"}, {"role": "assistant", "c
 _OF_THE_RUN = re.compile(
     # a hash, what a store is called, and an object of an archive
     r"\b[0-9a-f]{64}\b|(?:(?<=\"store\": \")|(?<=of store )|(?<=, not of ))[0-9a-f-]{36}"
-    r"|\b[0-9a-f]{16}-[0-9a-f]{16}\b"
+    r"|\b[0-9a-f]{16}-\d{8}T\d{6}-[0-9a-f]{16}-[0-9a-f]{16}\b"
     # a time of now: what sessions record is of January to March 2026
     r"|(?<!\d)(?!2026-0[1-3]-)20\d\d-\d\d-\d\d"
     r"(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+(?:Z|\+\d\d:\d\d))?)?)?"

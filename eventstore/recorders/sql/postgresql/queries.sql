@@ -393,6 +393,7 @@ WHERE conversation = $1::bigint ORDER BY projection, version DESC LIMIT $2::bigi
 -- name: max_tracking_id
 SELECT max(notification_id) FROM {schema}.tracking WHERE application = $1::bytea
 
+-- The fact "file" names the server and its timeline, as it names the inode of a SQLite file.
 -- name: store_value
 SELECT convert_to(value, 'UTF8') FROM {schema}.store WHERE name = convert_from($1::bytea, 'UTF8')
 UNION ALL
@@ -400,6 +401,8 @@ SELECT convert_to(value, 'UTF8') FROM {schema}.facts WHERE name = convert_from($
 UNION ALL
 (SELECT convert_to(value, 'UTF8') FROM {schema}.facts
  WHERE $1::bytea = 'bytes_pending'::bytea AND starts_with(name, 'bytes_pending ') LIMIT 1)
+UNION ALL
+SELECT convert_to(concat_ws(' ', cluster, timeline), 'UTF8') FROM {schema}.epoch WHERE $1::bytea = 'file'::bytea
 
 -- Each conversation has its own row for pending bytes, so that writers do not wait for one another. Each value is used only
 -- once, because more bytes may be deleted during a vacuum.

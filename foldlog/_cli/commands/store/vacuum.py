@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
 from foldlog._cli.stores import open_existing
@@ -10,7 +14,18 @@ from foldlog._documents import VacuumDocument
 from foldlog._words.gist import count
 
 
-def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+def run(
+    copied_objects: Annotated[
+        bool,
+        typer.Option(
+            "--copied-objects",
+            help="Also delete archived objects of erased events that another copy of this store"
+            " may need.",
+        ),
+    ] = False,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
     """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted
     imports.
 
@@ -22,7 +37,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     Example: foldlog store vacuum
     """
     with open_existing(db) as store:
-        outcome = vacuum(store)
+        outcome = vacuum(store, copied_objects=copied_objects)
         remedy = bytes_pending_words(store, "what was erased")
     is_postgresql = outcome.bytes_before is None  # the size of its store is unknown
     if not is_postgresql:
