@@ -22,6 +22,7 @@ from foldlog.eventstore.errors import (
     KeyUnavailable,
     StoreDamaged,
     StoreUnavailable,
+    StoreUnusable,
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
@@ -210,7 +211,7 @@ def _copy(
     not erased.
     """
     with (
-        contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,
+        contextlib.closing(SQLiteRecorder(backup, writable=False, to_copy=True)) as source,
         contextlib.closing(source.copy_to(part, lambda done, of: None)) as copy,
     ):
         store = Store(copy, settings)
@@ -276,13 +277,22 @@ def _tombstones(path: str) -> Iterator[Conversation]:
     if os.path.exists(path):
         with (
             contextlib.suppress(EventStoreError),
-            contextlib.closing(SQLiteRecorder(path, writable=False)) as old,
+            contextlib.closing(_open_former(path)) as old,
         ):
             for conversation in named_or_all(Store(old).database, ()):
                 earlier = old.query(lambda reader: tombstones_before(reader, conversation))  # noqa: B023
                 for generation in (*earlier, conversation):
                     if generation.erasure is not None:
                         yield generation
+
+
+def _open_former(path: str) -> SQLiteRecorder:
+    try:
+        return SQLiteRecorder(path, writable=False)
+    except StoreUnusable as error:
+        if error.kind != "schema":
+            raise
+        return SQLiteRecorder(path, create=False)  # migrates an older schema
 
 
 def _name_for_former(path: str) -> str:

@@ -20,9 +20,10 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance import unfinished
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.sqlite import replacing
+from foldlog.eventstore.recorders.sqlite import replacing, schema
 from foldlog.eventstore.recorders.sqlite.replacing import held
 from tests.between import Killed
+from tests.eventstore.newer import become_newer
 from tests.eventstore.test_store_file import Agent
 from tests.privacy import erased
 from tests.reading import reading
@@ -178,6 +179,17 @@ def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(path, ba
         removed.unlink()
     restore_store(path, backup)
     assert {file.stat().st_uid for file in (path, Path(f"{path}-queue"))} == {1000}
+
+
+def test_a_store_and_a_backup_of_an_older_schema_are_restored(path, backup, monkeypatch):
+    with open_store(path) as store:
+        erased(store, "c1")
+    before = Path(backup).read_bytes()
+    become_newer(monkeypatch, "CREATE TABLE colours (name TEXT) STRICT;\n")
+    assert restore_store(path, backup).erased_since == ("c1",)
+    assert contents(path) == ["in the backup"]
+    assert execute(path, "PRAGMA user_version") == [(schema.NEWEST,)]
+    assert Path(backup).read_bytes() == before
 
 
 def test_conversations_that_were_erased_since_are_named(path, backup):

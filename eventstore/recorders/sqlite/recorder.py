@@ -174,8 +174,9 @@ class SQLiteRecorder(Recorder):
     commits, but never a part of a commit.
 
     Raises ``StoreUnavailable`` if the file cannot be opened. Raises ``StoreUnusable`` if the file
-    is not a foldlog store or has a newer schema. After a disk error, the next call opens the file
-    again.
+    is not a foldlog store or has a newer schema. A file that is only read must have the newest
+    schema, unless it is opened ``to_copy``: only ``copy_to`` can be called then, and migrates the
+    copy. After a disk error, the next call opens the file again.
     """
 
     _poller: sqlite3.Connection | None
@@ -187,9 +188,11 @@ class SQLiteRecorder(Recorder):
         *,
         create: bool = True,
         writable: bool = True,
+        to_copy: bool = False,
         durable: bool = True,
         patience_s: float = PATIENCE_S,
     ) -> None:
+        self._to_copy = to_copy
         self._file = StoreFile(path, writable=writable, durable=durable, patience_s=patience_s)
         self.path = self._path = self._file.path
         self.writable = writable
@@ -279,6 +282,8 @@ class SQLiteRecorder(Recorder):
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> SQLiteRecorder:
         with ReadConnection(self._readers, f"copy to {path} from") as connection:
             maintenance.copy(connection, path, on_progress)
+        if self._to_copy:
+            SQLiteRecorder(path, create=False).close()  # migrates the copy
         return SQLiteRecorder(path, writable=False)
 
     def compact(self, patience_s: float, on_progress: object = None) -> bool:
@@ -400,8 +405,10 @@ class SQLiteRecorder(Recorder):
             if create and not has_content:
                 self._file.make()
             self._lock.open()
-        is_current, has_log = look or self._look()
-        if is_current and (has_log or not self.writable):
+        number, has_log = look or self._look()
+        if number == schema.NEWEST and (has_log or not self.writable):
+            return
+        if number > 0 and self._to_copy:
             return
         if not self.writable:
             raise StoreUnusable(
@@ -413,10 +420,10 @@ class SQLiteRecorder(Recorder):
         with ReadConnection(self._readers, "open"):
             pass  # opens the new log now, while its name still leads to it
 
-    def _look(self) -> tuple[bool, bool]:
+    def _look(self) -> tuple[int, bool]:
         with ReadConnection(self._readers, "open") as connection:
-            is_current = schema.checked_number(connection, self._path) == schema.NEWEST
-        return is_current, os.path.exists(f"{self._path}-wal")
+            number = schema.checked_number(connection, self._path)
+        return number, os.path.exists(f"{self._path}-wal")
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
