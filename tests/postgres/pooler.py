@@ -11,10 +11,13 @@ from tests.postgres.servers import UNPRIVILEGED, Server, free_port
 
 
 class Pooler:
-    """Gives every transaction another of a few connections to ``server``."""
+    """Gives every transaction (or session, or statement) another of a few connections to
+    ``server``.
+    """
 
-    def __init__(self, program: str, server: Server) -> None:
-        folder = server.folder / "pooler"
+    def __init__(self, program: str, server: Server, pool_mode: str = "transaction") -> None:
+        folder = server.folder / f"pooler-{pool_mode}"
+        self.folder = folder
         folder.mkdir()
         self.port = free_port()
         settings = {
@@ -22,7 +25,7 @@ class Pooler:
             "listen_port": self.port,
             "unix_socket_dir": "",
             "auth_type": "any",
-            "pool_mode": "transaction",
+            "pool_mode": pool_mode,
             "default_pool_size": 20,
             "max_client_conn": 500,
             "server_round_robin": 1,

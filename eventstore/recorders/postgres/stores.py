@@ -687,7 +687,7 @@ class Server(PostgresRecorder):
             return
         existing = setup.schemas_there(connection, [*parts])
         for schema in existing:
-            setup.prepare(connection, schema, parts[schema], create=False, writable=self.writable)
+            self._prepare_one(connection, schema, parts[schema], create=False)
         missing = [schema for schema in parts if schema not in existing]
         if missing and self._were_moved:
             raise setup.lost_stores(missing)
@@ -695,7 +695,7 @@ class Server(PostgresRecorder):
             setup.check_not_lost(connection, missing, self.schema, existing)
         # the first store is made last, so if it exists, all stores exist
         for schema in reversed(missing):
-            setup.prepare(connection, schema, parts[schema], create=create, writable=self.writable)
+            self._prepare_one(connection, schema, parts[schema], create=create)
 
     def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> OpenTransaction:
         wire.abandon()

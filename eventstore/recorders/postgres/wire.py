@@ -116,6 +116,9 @@ def of_driver(
         text += " (through a pooler, the URL needs pooler=prepared, or pooler=transaction)"
     if state == _BROKEN and _is_refusal(text):
         fault = StoreUnavailable(text, kind="denied")
+    elif "statement pooling mode" in text:
+        text += "; an append needs a transaction: set pool_mode of PgBouncer to transaction"
+        fault = StoreUnusable(text, kind="refused")
     elif state.startswith(_LOST) or (is_on_citus and state in _LOST_WORKER):
         fault = ConnectionLost(text)
     elif state.startswith(_AGAIN):

@@ -2,9 +2,15 @@
 -- {schema} is the schema of the store. Parameters are bound in binary and have explicit types: nothing is guessed, quoted or
 -- converted.
 
+-- part: settings
+current_setting('server_version_num')::int / 10000, pg_is_in_recovery(),
+       current_setting('synchronous_commit') = 'off', current_setting('fsync') = 'off'
+
+-- name: node_settings
+SELECT current_setting('server_encoding'), {settings}
+
 -- name: greet
-SELECT current_setting('server_version_num')::int / 10000, pg_is_in_recovery(),
-       current_setting('synchronous_commit') = 'off', current_setting('fsync') = 'off',
+SELECT {settings},
        extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval)::float8,
        current_setting('citus.shard_count', true) IS NOT NULL,
        e.cluster != {schema}.here()

@@ -1,0 +1,267 @@
+"""A store on each server that its users may have: other encodings, settings, roles, languages,
+poolers and versions.
+"""
+
+import os
+import shutil
+import subprocess
+
+import psycopg
+import pytest
+
+import foldlog
+from foldlog.eventstore import StoreUnavailable, StoreUnusable, open_store
+from foldlog.eventstore.maintenance.erase import erase
+from tests.said import say, texts
+
+from .every_operation import TEXT, run
+from .pooler import Pooler
+from .servers import Server, installed_programs
+
+ROLE = """
+CREATE ROLE odd SUPERUSER LOGIN;
+ALTER ROLE odd SET client_encoding = 'LATIN1';
+ALTER ROLE odd SET standard_conforming_strings = off;
+ALTER ROLE odd SET DateStyle = 'German, DMY';
+ALTER ROLE odd SET IntervalStyle = 'sql_standard';
+ALTER ROLE odd SET TimeZone = 'Asia/Kolkata';
+ALTER ROLE odd SET bytea_output = 'escape';
+ALTER ROLE odd SET extra_float_digits = -15;
+ALTER ROLE odd SET search_path = '';
+ALTER ROLE odd SET quote_all_identifiers = on;
+ALTER ROLE odd SET transform_null_equals = on;
+ALTER ROLE odd SET array_nulls = off;
+ALTER ROLE odd SET client_min_messages = 'debug1';
+ALTER ROLE odd SET default_transaction_isolation = 'serializable';
+ALTER ROLE odd SET default_transaction_read_only = on;
+ALTER ROLE odd SET default_transaction_deferrable = on;
+ALTER ROLE odd SET statement_timeout = '20ms';
+ALTER ROLE odd SET idle_session_timeout = '1s';
+"""
+"""Every setting that changes how a client reads, writes or commits, at a value that few have."""
+
+DATABASES = {
+    "SQL_ASCII": "ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'",
+    "ICU": "ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'de' LC_COLLATE 'C' LC_CTYPE 'C'",
+    "LATIN1": "ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'",
+}
+LOCALE = "de_DE.UTF-8"
+
+
+@pytest.fixture
+def database(postgres_server):
+    """Return a function that makes a database and returns its URL."""
+    names = []
+
+    def make(kind):
+        name = f"of_{kind.lower()}"
+        try:
+            postgres_server.sql(f"CREATE DATABASE {name} {DATABASES[kind]} TEMPLATE template0")
+        except Exception as error:
+            if "ICU is not supported" not in str(error):
+                raise
+            pytest.skip("this server was built without ICU")
+        names.append(name)
+        return postgres_server.url(name, patience_s="10")
+
+    yield make
+    for name in names:
+        postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def odd_role(postgres_server, url):
+    postgres_server.sql(ROLE)
+    yield url.replace("postgres@", "odd@")
+    postgres_server.sql("DROP OWNED BY odd CASCADE; DROP ROLE odd")
+
+
+@pytest.fixture(params=["SQL_ASCII", "ICU", "odd settings"])
+def odd_url(request):
+    if request.param == "odd settings":
+        return request.getfixturevalue("odd_role")
+    return request.getfixturevalue("database")(request.param)
+
+
+def failures(url):
+    return {outcome.operation: outcome.error for outcome in run(url) if outcome.error}
+
+
+def slow_erasures(outcomes):
+    return [each for each in outcomes if "erase" in each.operation and each.seconds >= 5]
+
+
+def test_a_store_on_an_odd_server_is_opened_again_and_erased(odd_url):
+    for times in (1, 2):
+        with open_store(odd_url) as store:
+            say(store, "ä", TEXT)
+            assert texts(store, "ä") == [TEXT] * times
+    with open_store(odd_url) as store:
+        assert not erase(store, "ä", reason=TEXT).bytes_pending
+        assert store.conversation("ä").erased_reason == TEXT
+
+
+@pytest.mark.long
+def test_every_operation_works_on_an_odd_server(odd_url):
+    assert failures(odd_url) == {}
+
+
+def schemas(url):
+    with psycopg.connect(url.partition("?")[0]) as connection:
+        query = "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE 'foldlog%'"
+        return [name for (name,) in connection.execute(query)]
+
+
+def test_an_encoding_without_most_characters_is_refused_before_a_table_is_made(database):
+    url = database("LATIN1")
+    for _ in range(2):
+        with pytest.raises(StoreUnusable, match=r"has the encoding LATIN1.*ENCODING 'UTF8'"):
+            open_store(url)
+    assert schemas(url) == []
+
+
+def test_a_setting_that_loses_events_is_refused_before_a_table_is_made(database, postgres_server):
+    url = database("SQL_ASCII")
+    postgres_server.sql("ALTER DATABASE of_sql_ascii SET synchronous_commit = off")
+    with pytest.raises(StoreUnavailable, match="synchronous_commit is off"):
+        open_store(url)
+    assert schemas(url) == []
+    with open_store(f"{url}&durability=relaxed") as store:
+        say(store, "c1", TEXT)
+
+
+def test_a_role_that_may_only_read_reads_everything(url, schema, postgres_server):
+    with foldlog.open(url) as histories:
+        histories["c1"].append(foldlog.Message(source="user", content=TEXT))
+    postgres_server.sql(
+        f"CREATE ROLE looker LOGIN; GRANT USAGE ON SCHEMA {schema} TO looker;"
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO looker;"
+        "ALTER ROLE looker SET default_transaction_read_only = on"
+    )
+    try:
+        with foldlog.open(url.replace("postgres@", "looker@") + "&mode=ro") as histories:
+            assert len(histories["c1"].view()) == 1
+            assert [*histories] == ["c1"]
+            assert len(list(histories.store.follow())) == 1
+            assert not [each for each in histories.maintenance.verify() if each.findings]
+            with pytest.raises(StoreUnusable, match="open for reading only"):
+                histories["c1"].append(foldlog.Message(source="user", content="no"))
+    finally:
+        postgres_server.sql("DROP OWNED BY looker; DROP ROLE looker")
+
+
+# -- servers of other programs
+# ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def german_locale(postgres_server):
+    """A folder with the locale of German messages, which need not be installed."""
+    folder = postgres_server.folder.parent / "locales"
+    folder.mkdir()
+    folder.chmod(0o755)
+    if not shutil.which("localedef"):
+        pytest.skip("the program localedef makes the German locale, and is not installed")
+    made = subprocess.run(
+        ["localedef", "-c", "-i", "de_DE", "-f", "UTF-8", folder / LOCALE],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not (folder / LOCALE).exists():
+        pytest.skip(f"localedef makes no German locale: {made.stderr}")
+    return folder
+
+
+@pytest.fixture(
+    params=installed_programs() or [None], ids=lambda folder: str(folder).replace("/", " ").strip()
+)
+def programs(request):
+    if request.param is None:
+        pytest.skip("there is no other PostgreSQL: install Debian's, or the wheel pgserver")
+    return request.param
+
+
+@pytest.fixture
+def started(folder):
+    """Return a function that starts a server in a folder of its own."""
+    servers = []
+
+    def start(settings=None, **options):
+        server = Server(folder / f"server{len(servers)}", **options)
+        server.initialize(settings or {})
+        server.start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.stop("immediate")
+
+
+@pytest.mark.long
+def test_every_operation_works_on_another_version(programs, started):
+    assert failures(started(programs=programs).url(patience_s="10")) == {}
+
+
+@pytest.mark.long
+def test_every_operation_works_while_the_server_speaks_german(programs, started, german_locale):
+    server = started(
+        {"lc_messages": LOCALE},
+        programs=programs,
+        environment={"LOCPATH": str(german_locale), "LC_ALL": LOCALE},
+    )
+    with psycopg.connect(server.url()) as connection, pytest.raises(psycopg.Error) as error:
+        connection.execute("SELECT * FROM nowhere")
+    if "existiert nicht" not in str(error.value):
+        pytest.skip(f"{programs} has no German messages")
+    outcomes = list(run(server.url(patience_s="10")))
+    assert [each for each in outcomes if each.error] == []
+    assert slow_erasures(outcomes) == []
+
+
+# -- pgbouncer
+# ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pooled(postgres_server, schema):
+    """Return a function that starts pgbouncer and returns the URL of the store through it."""
+    program = os.environ.get("FOLDLOG_PGBOUNCER") or shutil.which("pgbouncer", path="/usr/sbin")
+    if not program:
+        pytest.skip("pgbouncer is not installed, and FOLDLOG_PGBOUNCER does not name it")
+    poolers = []
+
+    def start(pool_mode):
+        poolers.append(Pooler(program, postgres_server, pool_mode))
+        return poolers[-1].url(schema=schema, patience_s="5")
+
+    yield start
+    for pooler in poolers:
+        pooler.stop()
+        shutil.rmtree(pooler.folder)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pool_mode", ["session", "transaction"])
+def test_every_operation_works_through_pgbouncer(pooled, pool_mode):
+    assert failures(pooled(pool_mode)) == {}
+
+
+@pytest.mark.long
+def test_pgbouncer_without_transactions_is_refused_by_name(pooled):
+    url = pooled("statement")
+    with (
+        pytest.raises(StoreUnusable, match="pool_mode of PgBouncer to transaction"),
+        open_store(url) as store,
+    ):
+        say(store, "c1", TEXT)
+
+
+@pytest.mark.long
+def test_without_the_option_pooler_pgbouncer_is_refused_by_name(pooled):
+    url = pooled("transaction")
+    for mode in ("transaction", "prepared"):
+        url = url.replace(f"&pooler={mode}", "")
+    with pytest.raises((StoreUnavailable, StoreUnusable), match="the URL needs pooler=prepared"):
+        open_store(url)
