@@ -12,34 +12,54 @@ from functools import cache
 
 _SQL = os.path.join(os.path.dirname(__file__), "sql")
 
-_BLOCK = re.compile(
-    r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL
-)
-_COMMAND = re.compile(r"(?:\$\w*\$.*?\$\w*\$|[^;$])+;", re.DOTALL)
-_CREATE = re.compile(r"^CREATE (?:UNIQUE )?(\w+) (?:{schema}\.)?(\w+)", re.MULTILINE)
-_COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
+_COMMAND = r"(?s)(?:\$\w*\$.*?\$\w*\$|[^;$])+;"
+_CREATE = r"(?m)^CREATE (?:UNIQUE )?(\w+) (?:{schema}\.)?(\w+)"
 
 
 def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, str]:
     """Return the named statements of ``sql/<dialect>/queries.sql``. In a statement, a name in
     braces stands for the part with this name. ``instead`` maps names of parts to other SQL.
     """
-    # A comment at the end of a part would hide the text after the part.
-    text = _COMMENT.sub("", _read_sql(dialect, "queries.sql"))
-    blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(text)]
-    parts = {f"{{{name}}}": instead.get(name, sql) for what, name, sql in blocks if what == "part"}
-    named = ((name, sql) for what, name, sql in blocks if what == "name")
-    return {
-        name: re.sub(r"{\w+}", lambda place: parts.get(place[0], place[0]), sql)
-        for name, sql in named
+    # Every first open of a process reads this file: compiling patterns would take half of the time.
+    blocks: dict[tuple[str, str], list[str]] = {}
+    lines: list[str] = []
+    for line in _read_sql(dialect, "queries.sql").splitlines():
+        if line.startswith(("-- name: ", "-- part: ")):
+            what, _, name = line.removeprefix("-- ").partition(": ")
+            lines = blocks[what, name] = []
+        elif not _is_comment(line):
+            lines.append(line)
+    parts = {
+        name: instead.get(name, "\n".join(lines).strip())
+        for (what, name), lines in blocks.items()
+        if what == "part"
     }
+    return {
+        name: _with_parts("\n".join(lines).strip(), parts)
+        for (what, name), lines in blocks.items()
+        if what == "name"
+    }
+
+
+def _is_comment(line: str) -> bool:
+    # A comment at the end of a part would hide the text after the part.
+    return line.lstrip(" ").startswith("--")
+
+
+def _with_parts(sql: str, parts: Mapping[str, str]) -> str:
+    text, *pieces = sql.split("{")
+    for piece in pieces:
+        name, _, rest = piece.partition("}")
+        text += f"{parts[name]}{rest}" if name in parts else f"{{{piece}"
+    return text
 
 
 def commands(script: str) -> Sequence[str]:
     """Return the commands of a script as a list, because Citus accepts only one command at a
     time.
     """
-    return [command.strip() for command in _COMMAND.findall(_COMMENT.sub("", script))]
+    code = "\n".join([line for line in script.splitlines() if not _is_comment(line)])
+    return [command.strip() for command in re.findall(_COMMAND, code)]
 
 
 @cache
@@ -53,7 +73,9 @@ def migrations(dialect: str) -> Mapping[int, str]:
 
 def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]:
     scripts = migrations(dialect).values()
-    parts = {(kind.lower(), name) for script in scripts for kind, name in _CREATE.findall(script)}
+    parts = {
+        (kind.lower(), name) for script in scripts for kind, name in re.findall(_CREATE, script)
+    }
     return [_describe_missing(kind, name) for kind, name in sorted(parts.difference(there))]
 
 

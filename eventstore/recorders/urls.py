@@ -122,6 +122,8 @@ def absolute_hint(path: str) -> str:
 
 
 def without_password(url: str) -> str:
+    if "@" not in url and "password=" not in url:  # compiling the patterns takes half a millisecond
+        return url
     url = re.sub(r"^(\w+://[^:/?#@]*):.*@(?=[^@]*$)", r"\1:***@", url)
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", url)
 
