@@ -2,7 +2,7 @@
 example.
 """
 
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db
+from foldlog._cli.options import db_option, json_option
 from foldlog._cli.stores import open_existing
 
-__all__ = ["DEFAULT_DB", "AsJson", "Db", "open_existing"]
+__all__ = ["db_option", "json_option", "open_existing"]

@@ -1,15 +1,16 @@
-"""The commands of ``foldlog`` as objects of typer."""
+"""The commands of ``foldlog`` as objects of Click."""
 
-from typing import Any
+import click
 
-import typer
-
-from foldlog._cli.application import build
+from foldlog._cli.application import application
 
 
-def command_named(name: str) -> Any:
+def command_named(name: str) -> click.Command:
     """Return the command of a name, such as ``list`` or ``store verify``."""
-    command: Any = typer.main.get_command(build(name))
+    command: click.Command = application
     for word in name.split():
-        command = command.commands[word]
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        assert found is not None
+        command = found
     return command

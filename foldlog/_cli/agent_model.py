@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from foldlog._cli import terminal
 from foldlog._cli.outcome import Refused
@@ -22,22 +22,20 @@ if TYPE_CHECKING:
 _TOKENIZER = "gpt-4o"
 _SHORT_PROMPT = [{"role": "user", "content": "how many?"}]
 
-AgentModelName = Annotated[
-    str | None,
-    typer.Option(
-        "--agent-model",
-        metavar="NAME",
-        help=(
-            "The model that the agent uses, such as openai/gpt-4o. The tokenizer of this"
-            " model counts tokens. Condensed Views stay within the token limit of this model, and"
-            " pages show the limit as a line. Use the model names of litellm."
-        ),
-        show_default=(
-            "none: limits and tokens are estimated; if litellm is installed, condense and compare "
-            "count tokens with the tokenizer of gpt-4o"
-        ),
+agent_model_option = click.option(
+    "--agent-model",
+    "agent",
+    metavar="NAME",
+    help=(
+        "The model that the agent uses, such as openai/gpt-4o. The tokenizer of this"
+        " model counts tokens. Condensed Views stay within the token limit of this model, and"
+        " pages show the limit as a line. Use the model names of litellm."
     ),
-]
+    show_default=(
+        "none: limits and tokens are estimated; if litellm is installed, condense and compare "
+        "count tokens with the tokenizer of gpt-4o"
+    ),
+)
 
 
 def named_model(name: str | None) -> LLM | None:

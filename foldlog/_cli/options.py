@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-import typer
+import click
 
+from foldlog._cli.command_line import argument
 from foldlog._cli.hints import (
     DEFAULT_DB as DEFAULT_DB,
     PROGRAM_DB as PROGRAM_DB,
@@ -19,13 +21,14 @@ from foldlog._cli.hints import (
 from foldlog._cli.outcome import Refused
 from foldlog._whole_file import check_target
 
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Named = TypeVar("Named", Path, str)
 
 LISTED_MAX = 100
 """The default number of conversations in a list for people. A longer list ends with a note."""
 
 
-def complete_id(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the ids that complete a word in a shell. Return no ids if the store cannot be
     opened.
     """
@@ -40,20 +43,26 @@ def complete_id(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
-def _chosen(ctx: typer.Context, db: str) -> str:
-    return choose_store(ctx, db, default_db)
+def _store_option(shown: str, default: Callable[[], str]) -> Callable[[Decorated], Decorated]:
+    """Return the option ``--db``. The help shows ``shown``, and ``default`` returns the store of a
+    command without ``--db``.
+    """
+
+    def choose(ctx: click.Context, param: click.Parameter, db: str) -> str:
+        return choose_store(ctx, db, default)
+
+    return click.option(
+        "--db",
+        envvar="FOLDLOG_DB",
+        show_envvar=True,
+        metavar="STORE",
+        default=shown,
+        callback=choose,
+        help="The store: a file, such as history.db, or a URL.",
+    )
 
 
-def _chosen_to_replace(ctx: typer.Context, db: str) -> str:
-    # Without --db, the command must not replace the store of the user's coding agents.
-    return choose_store(ctx, db, lambda: DEFAULT_DB)
-
-
-def _chosen_by_program(ctx: typer.Context, db: str) -> str:
-    return choose_store(ctx, db, program_db)
-
-
-def choose_store(ctx: typer.Context, db: str, default: Callable[[], str]) -> str:
+def choose_store(ctx: click.Context, db: str, default: Callable[[], str]) -> str:
     source = ctx.get_parameter_source("db")
     is_default = source is not None and source.name == "DEFAULT"
     chosen = default() if is_default else db
@@ -61,136 +70,123 @@ def choose_store(ctx: typer.Context, db: str, default: Callable[[], str]) -> str
     return chosen
 
 
-Db = Annotated[
-    str,
-    typer.Option(
-        "--db",
-        envvar="FOLDLOG_DB",
-        metavar="STORE",
-        callback=_chosen,
-        help="The store: a file, such as history.db, or a URL.",
-    ),
-]
-DbToReplace = Annotated[
-    str,
-    typer.Option(
-        "--db",
-        envvar="FOLDLOG_DB",
-        metavar="STORE",
-        callback=_chosen_to_replace,
-        help="The store: a file, such as history.db, or a URL.",
-    ),
-]
-ProgramDb = Annotated[
-    str,
-    typer.Option(
-        "--db",
-        envvar="FOLDLOG_DB",
-        metavar="STORE",
-        callback=_chosen_by_program,
-        help="The store: a file, such as history.db, or a URL.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
-ConversationId = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID", help="The conversation.", show_default=False, autocompletion=complete_id
-    ),
-]
-EVENT_SETTINGS = {"ignore_unknown_options": True}
-"""Accepts an argument that begins with a minus, such as the id of a summary."""
-NoVacuum = Annotated[
-    bool,
-    typer.Option(
-        "--no-vacuum",
-        help="Leave the erased bytes in the store until 'foldlog store vacuum' removes them.",
-    ),
-]
-PricesFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--prices",
-        metavar="FILE",
-        help=(
-            "A JSON file with prices of models, in the form of litellm's table. Prices in "
-            "this file replace prices of an installed table."
-        ),
-        show_default="the table of litellm, or of genai-prices",
-    ),
-]
-REASON = typer.Option(
-    "--reason", metavar="TEXT", help="The reason, which is stored in the receipt or the tombstone."
+def name_store(ctx: click.Context, param: click.Parameter, db: str) -> str:
+    use_store(db)
+    return db
+
+
+db_option = _store_option(DEFAULT_DB, default_db)
+db_to_replace_option = _store_option(DEFAULT_DB, lambda: DEFAULT_DB)
+"""Without ``--db``, the command must not replace the store of the user's coding agents."""
+program_db_option = _store_option(PROGRAM_DB, program_db)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document, for programs."
 )
-"""The option for the reason of an erasure or a redaction."""
-OLDER_THAN = typer.Option(
-    "--older-than",
-    metavar="TIME",
+conversation_argument = argument(
+    "conversation", metavar="ID", shell_complete=complete_id, help="The conversation."
+)
+conversations_argument = argument(
+    "conversations",
+    metavar="ID",
+    nargs=-1,
+    shell_complete=complete_id,
+    show_default="all of them",
+    help="The conversations.",
+)
+no_vacuum_option = click.option(
+    "--no-vacuum",
+    is_flag=True,
+    help="Leave the erased bytes in the store until 'foldlog store vacuum' removes them.",
+)
+prices_option = click.option(
+    "--prices",
+    metavar="FILE",
+    type=Path,
+    show_default="the table of litellm, or of genai-prices",
     help=(
-        "Only what was recorded before this time, such as 2026-03-01 or 90d. Units are s, m "
-        "(minutes), h, d and w. An "
-        "imported conversation is as old as the last import that added records to it."
+        "A JSON file with prices of models, in the form of litellm's table. Prices in "
+        "this file replace prices of an installed table."
     ),
 )
-Detach = Annotated[
-    bool,
-    typer.Option("--detach", help="Keep the forks: first copy the shared events into each fork."),
-]
-RedactSecrets = Annotated[
-    bool,
-    typer.Option(
-        "--redact-secrets",
-        help="Redact records that contain keys and tokens: import them without their texts.",
-    ),
-]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")]
-SomeConversations = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="ID",
-        help="The conversations.",
-        show_default="all of them",
-        autocompletion=complete_id,
-    ),
-]
-
-From = Annotated[
-    str,
-    typer.Option(
-        "--from",
-        metavar="ID",
-        help="The conversation at which to continue an interrupted run. That run has printed it.",
-    ),
-]
-
-# -- files to write: --force replaces a file but not a store, and "-" is not a file name ---------
-
-Force = Annotated[
-    # typer reads this option before the option for the file.
-    bool,
-    typer.Option("--force", help="Replace the file if it exists.", is_eager=True),
-]
+detach_option = click.option(
+    "--detach",
+    is_flag=True,
+    help="Keep the forks: first copy the shared events into each fork.",
+)
+redact_secrets_option = click.option(
+    "--redact-secrets",
+    is_flag=True,
+    help="Redact records that contain keys and tokens: import them without their texts.",
+)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask. For scripts.")
+from_option = click.option(
+    "--from",
+    "start",
+    metavar="ID",
+    default="",
+    show_default=False,
+    help="The conversation at which to continue an interrupted run. That run has printed it.",
+)
 
 
-def output_option(*names: str, help: str, show_default: bool | str = True) -> Any:
-    """Return an option that names a file to write. A command with this option must also have the
-    option ``Force``.
+def reason_option(default: str | None = None) -> Callable[[Decorated], Decorated]:
+    """Return the option for the reason of an erasure or a redaction. Without a default, the option
+    is required.
     """
-    return typer.Option(
-        *names, metavar="FILE", help=help, show_default=show_default, callback=_checked_output
+    reason = partial(
+        click.option,
+        "--reason",
+        metavar="TEXT",
+        help="The reason, which is stored in the receipt or the tombstone.",
+    )
+    return reason(required=True) if default is None else reason(default=default)
+
+
+def older_than_option(*, required: bool = False) -> Callable[[Decorated], Decorated]:
+    return click.option(
+        "--older-than",
+        metavar="TIME",
+        required=required,
+        help=(
+            "Only what was recorded before this time, such as 2026-03-01 or 90d. Units are s, m "
+            "(minutes), h, d and w. An "
+            "imported conversation is as old as the last import that added records to it."
+        ),
     )
 
 
-def _checked_output(
-    ctx: typer.Context, param: typer.CallbackParam, path: Path | None
-) -> Path | None:
+# -- files to write: --force replaces a file but not a store, and "-" is not a file name ---------
+
+force_option = click.option(  # is_eager: read before the option for the file
+    "--force", is_flag=True, is_eager=True, help="Replace the file if it exists."
+)
+
+
+def output_option(
+    *names: str, help: str, show_default: str = "", required: bool = False
+) -> Callable[[Decorated], Decorated]:
+    """Return an option that names a file to write. A command with this option must also have the
+    option ``--force``.
+    """
+    return click.option(
+        *names,
+        metavar="FILE",
+        type=Path,
+        required=required,
+        callback=_checked_output,
+        show_default=show_default or True,
+        help=help,
+    )
+
+
+def _checked_output(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
     if path is not None and not ctx.resilient_parsing:
-        new_file(param, path)
+        new_file(ctx, param, path)
         check_output(path, force=ctx.params["force"])
     return path
 
 
-def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
+def new_file(ctx: click.Context, param: click.Parameter, path: Named | None) -> Named | None:
     """Return ``path``, but refuse ``-``, because the command cannot write to stdout here."""
     if str(path).startswith("-"):
         option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar

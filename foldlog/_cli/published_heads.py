@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -54,7 +55,7 @@ def published_heads(path: Path) -> dict[str, list[Published]]:
     return heads
 
 
-def show_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> None:
+def show_heads(conversations: Sequence[str], db: str, *, as_json: bool) -> None:
     with open_existing(db) as store:
         rows = (
             (store.conversation(resolve(store, name)) for name in conversations)

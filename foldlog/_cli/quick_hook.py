@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from foldlog._cli.hints import home_folder, make_folder_of, program_db
 
@@ -46,6 +45,8 @@ def answer(options: Sequence[str]) -> None:
     answer = {}
     try:
         db, redact_secrets = options_in(options)
+        from pathlib import Path
+
         from foldlog._archive import makes_events
         from foldlog._programs.hook import FIRED, answer_hook
         from foldlog.eventstore import open_store

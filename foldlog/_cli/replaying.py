@@ -29,7 +29,7 @@ _FEW_EVENTS = 80
 
 
 def condensers_of(
-    configs: list[Path], model: AgentModel | None, limit: int | None
+    configs: Sequence[Path], model: AgentModel | None, limit: int | None
 ) -> dict[str, Condenser]:
     """Map names to condensers. The name of a condenser is the name of its file, or the file's path
     if several files have the same name. ``limit`` is the token limit of the model in the log.

@@ -5,61 +5,49 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
+import click
 
+from foldlog._cli.command_line import complete_from
 from foldlog._cli.outcome import Refused
 from foldlog._labels import KINDS, WIDER, kind_words, label
 from foldlog._words.times import happened_at, moment_of
 from foldlog.eventstore import Event
 
-Kinds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kind",
-        metavar="KIND",
-        help=f"Only events of this kind. Use the option again for another kind. One of: "
-        f"{', '.join(KINDS)}.",
-        show_default="all kinds",
-        autocompletion=lambda incomplete: [kind for kind in KINDS if kind.startswith(incomplete)],
+kinds_option = click.option(
+    "--kind",
+    "kinds",
+    metavar="KIND",
+    multiple=True,
+    shell_complete=complete_from(lambda: KINDS),
+    show_default="all kinds",
+    help=f"Only events of this kind. Use the option again for another kind. One of: "
+    f"{', '.join(KINDS)}.",
+)
+since_option = click.option(
+    "--since",
+    metavar="TIME",
+    help=(
+        "Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. Events without a "
+        "time are left out."
     ),
-]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        "--since",
-        metavar="TIME",
-        help=(
-            "Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. Events without a "
-            "time are left out."
-        ),
-    ),
-]
-Tool = Annotated[
-    str | None, typer.Option("--tool", metavar="NAME", help="Only calls and results of this tool.")
-]
-Program = Annotated[
-    str | None,
-    typer.Option(
-        "--program",
-        metavar="FORMAT",
-        help="Only conversations in this format, such as claude-code or codex.",
-    ),
-]
-Where = Annotated[
-    list[str] | None,
-    typer.Option("--where", metavar="NAME=VALUE", help="The conversations with these attributes."),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
-Until = Annotated[
-    str | None,
-    typer.Option(
-        "--until",
-        metavar="TIME",
-        help="Only events before this time. A date means 0:00 on this day.",
-    ),
-]
+)
+tool_option = click.option("--tool", metavar="NAME", help="Only calls and results of this tool.")
+program_option = click.option(
+    "--program",
+    metavar="FORMAT",
+    help="Only conversations in this format, such as claude-code or codex.",
+)
+where_option = click.option(
+    "--where", metavar="NAME=VALUE", multiple=True, help="The conversations with these attributes."
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+until_option = click.option(
+    "--until",
+    metavar="TIME",
+    help="Only events before this time. A date means 0:00 on this day.",
+)
 
 
 class Selection(NamedTuple):
@@ -117,7 +105,7 @@ def moment_of_option(option: str, text: str | None) -> datetime | None:
         ) from error
 
 
-def pairs(texts: tuple[str, ...] | list[str], hint: str = "") -> dict[str, Any]:
+def pairs(texts: Sequence[str], hint: str = "") -> dict[str, Any]:
     """Parse texts ``NAME=VALUE`` into attributes. The value of ``NAME=`` is None. Raises
     ``Refused`` for any other text, with ``hint`` at the end of the message.
     """

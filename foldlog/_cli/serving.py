@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,7 +83,7 @@ def mounted_tools(store: Store) -> MountedTools | None:
     return mount(answers)
 
 
-def say_address(host: str, port: int, names: list[str], secret: str | None) -> None:
+def say_address(host: str, port: int, names: Sequence[str], secret: str | None) -> None:
     """Print the address of the page, with its token."""
     everywhere = host in _EVERYWHERE
     address = next(iter(names), "localhost") if everywhere else host

@@ -6,12 +6,15 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+import click
+
 from foldlog._cli.catalog import COMMANDS, GROUP
 
 _NO_COMMAND = re.compile(r"No such command '(.*?)'")
 
 
-def suggest(problem: str, arguments: Sequence[str]) -> str:
+def suggest(error: click.UsageError, arguments: Sequence[str]) -> str:
+    problem = _problem_of(error)
     names = [name for names in COMMANDS.values() for name in names]
     if unknown := _NO_COMMAND.search(problem):
         by_word = {name.removeprefix(f"{GROUP} "): name for name in names}
@@ -27,7 +30,15 @@ def suggest(problem: str, arguments: Sequence[str]) -> str:
     if not command and typed.startswith("--db"):
         return "options follow the command: 'foldlog list --db STORE'"
     what = "options" if command in names else "commands"
-    # Typer itself may add a question to a problem: "No such option: --dbb. Did you mean --db?"
-    separator = " " if problem.endswith("?") else "; "
     help_command = f"foldlog {command} --help" if command else "foldlog --help"
-    return f"{problem.removesuffix('.')}{separator}'{help_command}' shows all {what}"
+    return f"{problem.removesuffix('.')}; '{help_command}' shows all {what}"
+
+
+def _problem_of(error: click.UsageError) -> str:
+    # Releases of Click describe an unknown option in different words.
+    if not isinstance(error, click.NoSuchOption):
+        return error.format_message()
+    problem = f"No such option: {error.option_name}"
+    if not error.possibilities:
+        return problem
+    return f"{problem} (Possible options: {', '.join(sorted(error.possibilities))})"

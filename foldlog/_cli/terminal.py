@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from foldlog._cli.hints import complete_commands
 from foldlog._cli.outcome import Refused
-from foldlog._cli.pager import page_output
-from foldlog._words.gist import UNLIMITED as UNLIMITED
 from foldlog._words.safe_text import (
+    UNLIMITED as UNLIMITED,
     json_text,
     printable as printable,
     typed_id as typed_id,
@@ -156,6 +154,8 @@ def answer(document: Document, text: str | Sequence[str] | Callable[[], object])
     if _as_json:
         emit(document)
     elif callable(text):
+        from foldlog._cli.pager import page_output
+
         with page_output():
             text()
     else:
@@ -339,6 +339,8 @@ def complain(message: str) -> None:
 
 
 def print_traceback(error: Exception) -> None:
+    import traceback
+
     sys.stderr.write(printable("".join(traceback.format_exception(error))))
 
 

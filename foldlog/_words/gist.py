@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from foldlog._values import parse
 from foldlog._words.reasons import because
-from foldlog._words.safe_text import printable
+from foldlog._words.safe_text import UNLIMITED as UNLIMITED, printable
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, events, summary_of
 from foldlog.eventstore.inside import count as count, describe_value
 from foldlog.projections import normalize, words_of
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from foldlog._documents import SpentDocument
 
 _SHELL = ("-c", "-lc")
-UNLIMITED = sys.maxsize
-"""A ``length_max`` that never cuts a line."""
 INTERVALS_MAX = 6
 
 

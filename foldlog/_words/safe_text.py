@@ -5,11 +5,13 @@ Control characters, and characters that change the direction of writing, become 
 
 from __future__ import annotations
 
-import base64
 import json
 import re
+import sys
 from typing import Any
 
+UNLIMITED = sys.maxsize
+"""A length of a line that never cuts the line."""
 _STEERING = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029"
     r"\u202a-\u202e\u2066-\u2069\ud800-\udfff"
@@ -92,6 +94,8 @@ def _encode(value: Any) -> bytes | None:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
+        import base64
+
         return base64.b64encode(value).decode("ascii")
     if not hasattr(value, "__struct_fields__"):
         raise TypeError(f"a value of type {type(value).__name__} cannot be written as JSON")

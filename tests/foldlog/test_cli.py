@@ -1,5 +1,6 @@
 """What the commands do and print. See also ``tests/golden/sessions``."""
 
+import inspect
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import pytest
 from foldlog._cli import stores
 from foldlog._cli.catalog import COMMANDS
 from foldlog.eventstore import open_store
+from tests.commands import command_named
 from tests.foldlog.records import SAMPLE, said
 from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some
@@ -114,18 +116,62 @@ def test_a_reader_that_goes_away_ends_it_quietly(foldlog, five_messages, tmp_pat
     assert process.stderr == b""
 
 
-def test_a_shell_completes_commands_and_conversations(foldlog, five_messages, tmp_path):
+@pytest.mark.parametrize(
+    "line, word",
+    [
+        ("foldlog vi", "view"),
+        ("foldlog store ver", "verify"),
+        ("foldlog list --lim", "--limit"),
+        ("foldlog view fi", "five"),
+        ("foldlog log five --kind act", "action"),
+        ("foldlog import --format claude", "claude-code"),
+    ],
+)
+def test_a_shell_completes_commands_options_values_and_conversations(
+    foldlog, five_messages, monkeypatch, line, word
+):
     foldlog("import", five_messages)
-    variables = {"_FOLDLOG_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "foldlog view fi"}
-    process = subprocess.run(
-        [FOLDLOG],
-        cwd=tmp_path,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "five" in process.stdout
+    monkeypatch.setenv("_FOLDLOG_COMPLETE", "zsh_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    assert word in foldlog().out.split()
+
+
+@pytest.mark.parametrize(
+    "shell, file, settings",
+    [
+        ("bash", ".foldlog-complete.bash", ".bashrc"),
+        ("zsh", ".foldlog-complete.zsh", ".zshrc"),
+        ("fish", ".config/fish/completions/foldlog.fish", None),
+    ],
+)
+def test_completion_is_installed_once_and_leaves_other_settings(
+    foldlog, tmp_path, monkeypatch, shell, file, settings
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SHELL", f"/bin/{shell}")
+    if settings:
+        (tmp_path / settings).write_text("alias ll='ls -l'")
+    for _ in range(2):
+        installed = foldlog("--install-completion").out
+    assert f"completion for {shell} is in" in installed
+    assert "_FOLDLOG_COMPLETE" in (tmp_path / file).read_text()
+    assert foldlog("--show-completion").out == (tmp_path / file).read_text()
+    if settings:
+        assert (tmp_path / settings).read_text() == f"alias ll='ls -l'\n. ~/{file}\n"
+
+
+def test_a_shell_without_completion_is_named(foldlog, monkeypatch):
+    monkeypatch.setenv("SHELL", "/bin/csh")
+    ran = foldlog("--install-completion")
+    assert (ran.status, "for bash, zsh and fish, but the shell is csh" in ran.err) == (2, True)
+
+
+def test_the_options_of_every_command_are_the_arguments_of_its_function():
+    for name in (name for names in COMMANDS.values() for name in names):
+        command = command_named(name)
+        names = [parameter.name for parameter in command.params]
+        assert sorted(names) == sorted(inspect.signature(command.callback).parameters), name
 
 
 def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
@@ -204,7 +250,7 @@ def test_a_store_that_is_interrupted_while_it_is_made_is_removed(tmp_path, monke
 
 
 def test_a_command_is_interrupted_in_one_line_from_its_first_import_to_its_end(tmp_path):
-    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
     early = {**os.environ, "PYTHONPATH": str(tmp_path)}
     ran = subprocess.run(
         [FOLDLOG, "list", "--help"], env=early, capture_output=True, text=True, check=False

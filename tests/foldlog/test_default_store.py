@@ -33,8 +33,9 @@ def test_an_import_adds_to_the_store_of_the_hooks(foldlog, users_store, five_mes
     assert document["db"] == foldlog("--json").document["db"] == str(users_store)
     assert foldlog("append five hello").status == 0
     assert "this store has no conversation 'qqq'; 'foldlog list' shows" in foldlog("view qqq").err
-    context = command_named("view").make_context("view", [], resilient_parsing=True)
-    assert complete_id(context, "fi") == ["five"]
+    command = command_named("view")
+    context = command.make_context("view", [], resilient_parsing=True)
+    assert complete_id(context, command.params[0], "fi") == ["five"]
 
 
 def test_a_store_in_the_folder_comes_before_the_store_of_the_hooks(foldlog, users_store, write):

@@ -11,9 +11,12 @@ from tests.said import said
 PAGE = Path(__file__).parents[2] / "docs/how-to/command.md"
 
 SHOUT = """
-from typing import Annotated
-import typer
-def run(at: tuple[int, int] = (0, 0), who: Annotated[str, typer.Option(parser=str.upper)] = "you"): print(at, who)
+import click
+@click.command()
+@click.option("--at", nargs=2, type=int, default=(0, 0))
+@click.option("--who", type=str.upper, default="you")
+def run(at, who): print(at, who)
+def plain(): print("plain")
 """
 
 
@@ -31,7 +34,7 @@ def installed(foldlog, tmp_path, monkeypatch):
         f"[foldlog.commands]\n{entry.replace(chr(34), '')}list = hello:hello\nbroken ="
         " nothing:there\n"
     )
-    entries += "shout = shout:run\n"
+    entries += "shout = shout:run\nplain = shout:plain\n"
     (tmp_path / "site/shout.py").write_text(SHOUT)
     (tmp_path / "site/hello-1.dist-info/entry_points.txt").write_text(entries)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
@@ -63,3 +66,9 @@ def test_a_command_that_cannot_be_loaded_is_named(installed):
 def test_the_options_of_a_command_are_of_their_types(installed):
     assert installed("shout --at 1 2 --who me").out == "(1, 2) ME\n"
     assert installed("shout").out == "(0, 0) YOU\n"
+
+
+def test_a_function_that_is_not_a_command_is_refused_by_its_name(installed):
+    ran = installed("plain")
+    assert ran.status == 2
+    assert "the command 'plain' of hello is a function, not a command of Click" in ran.err

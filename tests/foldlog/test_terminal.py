@@ -341,17 +341,19 @@ def test_no_other_file_of_the_command_prints():
                 ):
                     if used not in ("isatty", "flush", "fileno", "encoding"):
                         places.append(place)
-                case ast.ImportFrom(module=str(module)) if module.partition(".")[0] in (
-                    "rich",
-                    "click",
-                ):
+                case ast.Attribute(value=ast.Name(id="click"), attr="echo" | "secho" | "style"):
+                    places.append(place)
+                case ast.ImportFrom(module=str(module)) if module.partition(".")[
+                    0
+                ] == "rich" or module in ("click", "click.termui"):
                     places.append(place)
                 case ast.Import(names=names) if any(
                     name.name.partition(".")[0] == "rich" for name in names
                 ):
                     places.append(place)
     assert [place for place in places if place[0] != "terminal.py"] == [
-        # a constant: nothing more is imported where Ctrl-C comes at once
+        # constants: nothing more is imported for the version, or where Ctrl-C comes at once
+        ("__init__.py", "sys.stdout.write"),
         ("__init__.py", "sys.stderr.write"),
         # the bytes of a file: JSON, or escaped on a terminal
         ("commands/export.py", "sys.stdout.buffer"),

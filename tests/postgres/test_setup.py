@@ -8,11 +8,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import foldlog
 from foldlog import EventStoreError, Message
-from foldlog._cli.application import build, run as _run
+from foldlog._cli.application import application, run as _run
 from foldlog._cli.vacuuming import bytes_pending_words
 from foldlog.eventstore import (
     InvalidOption,
@@ -406,7 +406,7 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(schema, 
         open_store(restored)
     assert "tried for" not in str(refused.value)
     advice = re.search(r"foldlog list --db '([^']+)'", str(refused.value))
-    assert CliRunner().invoke(build(), ["list", "--db", advice[1]]).exit_code == 0
+    assert CliRunner().invoke(application, ["list", "--db", advice[1]]).exit_code == 0
     with open_store(restored) as store:
         say(store, "c1", "1", expected_version=1)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.command_line import WholeNumber, argument
+from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, open_or_create, require_id
 from foldlog._documents import AppendedDocument
@@ -27,49 +27,47 @@ from foldlog.eventstore import (
 _NO_STORE = "add --new to create it, or name the store with --db STORE"
 
 
-class Role(StrEnum):
-    """The role of a message's author."""
-
-    USER = "user"
-    ASSISTANT = "assistant"
-    SYSTEM = "system"
-
-
+@conversation_argument
+@argument(
+    "text",
+    metavar="TEXT",
+    required=False,
+    show_default="JSON lines on stdin",
+    help="The text of a message.",
+)
+@click.option(
+    "--role",
+    type=click.Choice(("user", "assistant", "system")),
+    default="user",
+    help="The author of TEXT.",
+)
+@click.option(
+    "--new",
+    is_flag=True,
+    help="Begin a new conversation with this id. Create the store if it does not exist.",
+)
+@click.option(
+    "--expected",
+    metavar="V",
+    type=WholeNumber(min=0),
+    help="Append only if the conversation has this version.",
+)
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="If messages were already appended with this key, append nothing.",
+)
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TEXT", help="The text of a message.", show_default="JSON lines on stdin"
-        ),
-    ] = None,
-    role: Annotated[Role, typer.Option("--role", help="The author of TEXT.")] = Role.USER,
-    new: Annotated[
-        bool,
-        typer.Option(
-            "--new",
-            help="Begin a new conversation with this id. Create the store if it does not exist.",
-        ),
-    ] = False,
-    expected: Annotated[
-        int | None,
-        typer.Option(
-            "--expected",
-            metavar="V",
-            min=0,
-            help="Append only if the conversation has this version.",
-        ),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key",
-            metavar="KEY",
-            help="If messages were already appended with this key, append nothing.",
-        ),
-    ] = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    text: str | None,
+    role: str,
+    new: bool,
+    expected: int | None,
+    key: str | None,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Append messages to a conversation. Without TEXT, read chat messages from stdin, one JSON
     object in every line. If one message cannot be appended, no message is appended.
@@ -82,7 +80,7 @@ def run(
     if text is None:
         messages = _read_messages()
     else:
-        messages = [{"role": role.value, "content": text}]
+        messages = [{"role": role, "content": text}]
     opened = open_or_create(db) if new else open_existing(db, _NO_STORE)
     with opened as store:
         history = Histories(store)[conversation if new else _existing(store, conversation)]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
 
-import typer
+import click
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.selection import pairs
 from foldlog._cli.stores import open_existing, require_id, resolve
 from foldlog._documents import AttributesDocument
@@ -16,14 +15,21 @@ from foldlog._history.histories import Histories
 from foldlog._words.gist import compact
 
 
+@conversation_argument
+@click.option(
+    "--set",
+    "changed",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set an attribute; NAME= removes it.",
+)
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    changed: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Set an attribute; NAME= removes it."),
-    ] = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    changed: tuple[str, ...],
+    db: str,
+    as_json: bool,
 ) -> None:
     """Show or change the attributes of a conversation, such as app, user, project, title, parent
     and tags.
@@ -33,7 +39,7 @@ def run(
 
     Example: foldlog attributes tidewatch --set project=tides
     """
-    changes = pairs(changed or ())
+    changes = pairs(changed)
     with open_existing(db) as store:
         conversation = (require_id if changes else resolve)(store, conversation)
         history = Histories(store)[conversation]

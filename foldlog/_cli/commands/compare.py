@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import (
-    AgentModelName,
+    agent_model_option,
     counter_beside,
     limit_by_log,
     model_called,
@@ -19,13 +18,12 @@ from foldlog._cli.agent_model import (
     price_of_agent,
 )
 from foldlog._cli.options import (
-    DEFAULT_DB,
-    AsJson,
-    ConversationId,
-    Db,
-    Force,
-    PricesFile,
+    conversation_argument,
+    db_option,
+    force_option,
+    json_option,
     output_option,
+    prices_option,
 )
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.comparison import show_comparison, show_curve
@@ -36,35 +34,36 @@ from foldlog._reports.comparison import comparison, describe_condenser, verdict_
 from foldlog.projections import Views
 
 
+@conversation_argument
+@click.option(
+    "--config",
+    "configs",
+    metavar="FILE",
+    type=Path,
+    multiple=True,
+    show_default="a digest limited to 32,000 tokens; if that is the default, to 80 events",
+    help="A TOML file with [condenser]. Use the option once for each file. The default "
+    "condenser and noop, which forgets nothing, are always compared.",
+)
+@output_option(
+    "--curve",
+    help="Draw a plot into this file. For several strategies and sizes, it shows how many "
+    "tokens a prompt has, and which share of the needed terms it shows.",
+)
+@force_option
+@agent_model_option
+@prices_option
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    configs: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help=(
-                "A TOML file with [condenser]. Use the option once for each file. The default "
-                "condenser and noop, which forgets nothing, are always compared."
-            ),
-            show_default="a digest limited to 32,000 tokens; if that is the default, to 80 events",
-        ),
-    ] = None,
-    curve: Annotated[
-        Path | None,
-        output_option(
-            "--curve",
-            help=(
-                "Draw a plot into this file. For several strategies and sizes, it shows how many "
-                "tokens a prompt has, and which share of the needed terms it shows."
-            ),
-        ),
-    ] = None,
-    force: Force = False,
-    agent: AgentModelName = None,
-    prices: PricesFile = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    configs: tuple[Path, ...],
+    curve: Path | None,
+    force: bool,
+    agent: str | None,
+    prices: Path | None,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Replay a conversation with several condensers. Show the condenser that costs least, and what
     every condenser drops.
@@ -98,7 +97,7 @@ def run(
             model = named_model(agent)
         counter = counter_beside(model)
         limit = limit_by_log(Views(store).at(conversation, version), model)
-        condensers = condensers_of(configs or [], model, limit)
+        condensers = condensers_of(configs, model, limit)
         replays, asks = replays_of(store, conversation, version, condensers, model, counter)
         with terminal.working("comparing"):
             can_count = agent is None and find_spec("litellm") is not None

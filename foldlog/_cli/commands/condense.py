@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 from msgspec.structs import replace
 
 from foldlog._archive.redacting import source_files
 from foldlog._cli import terminal
-from foldlog._cli.agent_model import AgentModelName, counter_beside, load_condenser_for, named_model
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.agent_model import (
+    agent_model_option,
+    counter_beside,
+    load_condenser_for,
+    named_model,
+)
+from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.printing.condensation import (
     Made,
     condensed_document,
@@ -30,26 +34,29 @@ from foldlog.eventstore import CondensationRequest
 _REASON = "foldlog condense"
 
 
+@conversation_argument
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=Path,
+    show_default="the default condenser, which needs no model",
+    help="A TOML file with [condenser].",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Append nothing. A condenser with a model still calls the model.",
+)
+@agent_model_option
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="A TOML file with [condenser].",
-            show_default="the default condenser, which needs no model",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Append nothing. A condenser with a model still calls the model."
-        ),
-    ] = False,
-    agent: AgentModelName = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    config: Path | None,
+    dry_run: bool,
+    agent: str | None,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Request a condensation of a conversation, run a condenser, and show what was forgotten and
     why.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 from msgspec.structs import replace
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import DEMO_DB, use_store
+from foldlog._cli.hints import DEMO_DB
+from foldlog._cli.options import name_store
 from foldlog._cli.printing.demo import IMPORTED, LIVE, show_demo
 from foldlog._cli.stores import open_or_create
 from foldlog._history.histories import Histories
@@ -23,17 +23,14 @@ SAMPLE = Path(__file__).parents[2] / "sample" / "tidewatch.jsonl"
 _CONDENSER = {"type": "digest", "max_size": 80}
 
 
-def run(
-    db: Annotated[
-        str,
-        typer.Option(
-            "--db",
-            metavar="STORE",
-            callback=use_store,
-            help="The store to create. The store stays, so you can try commands on it.",
-        ),
-    ] = DEMO_DB,
-) -> None:
+@click.option(
+    "--db",
+    metavar="STORE",
+    default=DEMO_DB,
+    callback=name_store,
+    help="The store to create. The store stays, so you can try commands on it.",
+)
+def run(db: str) -> None:
     """Show what foldlog does: replay 286 events of an agent, and condense the growing View.
 
     Example: foldlog demo --db try.db

@@ -6,13 +6,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from foldlog._cli import terminal
+from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.hints import prices_hint
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, PricesFile
+from foldlog._cli.options import conversation_argument, db_option, json_option, prices_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.difference import difference_document, show_difference
 from foldlog._cli.printing.runs import show_divergence, show_runs
@@ -27,22 +25,31 @@ from foldlog._words.reasons import requests_before
 from foldlog.projections import Views
 
 
+@conversation_argument
+@argument(
+    "before",
+    metavar="A",
+    required=False,
+    show_default="the newest condensation",
+    help="With B: an earlier version. Without B: another conversation.",
+)
+@argument(
+    "after",
+    metavar="B",
+    type=WholeNumber(min=0),
+    required=False,
+    help="A later version.",
+)
+@prices_option
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    before: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="A",
-            help="With B: an earlier version. Without B: another conversation.",
-            show_default="the newest condensation",
-        ),
-    ] = None,
-    after: Annotated[
-        int | None, typer.Argument(metavar="B", min=0, help="A later version.", show_default=False)
-    ] = None,
-    prices: PricesFile = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    before: str | None,
+    after: int | None,
+    prices: Path | None,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Show which events entered or left the View of a conversation between two versions, and which
     summaries replaced events.

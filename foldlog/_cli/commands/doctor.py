@@ -9,7 +9,7 @@ from pathlib import Path
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, home_folder
-from foldlog._cli.options import PROGRAM_DB, AsJson, ProgramDb
+from foldlog._cli.options import json_option, program_db_option
 from foldlog._cli.stores import open_or_create
 from foldlog._documents import DoctorDocument
 from foldlog._programs.doctor import look_at
@@ -19,7 +19,12 @@ from foldlog._words.gist import count
 _NAMED = 5
 
 
-def run(db: ProgramDb = PROGRAM_DB, as_json: AsJson = False) -> None:
+@program_db_option
+@json_option
+def run(
+    db: str,
+    as_json: bool,
+) -> None:
     """Show which transcripts of coding agents are not in the store. Also show which transcripts an
     agent will delete and when, and whether the agent's hooks fire.
 

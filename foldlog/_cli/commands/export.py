@@ -7,19 +7,18 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 from msgspec import UNSET
 
 from foldlog._cli import terminal
+from foldlog._cli.command_line import complete_from
 from foldlog._cli.database_export import check_options, follow_with_database, write_database
 from foldlog._cli.options import (
-    DEFAULT_DB,
-    AsJson,
-    Db,
-    Force,
-    SomeConversations,
+    conversations_argument,
+    db_option,
+    force_option,
+    json_option,
     new_file,
     output_option,
 )
@@ -32,50 +31,52 @@ from foldlog._words.gist import count
 from foldlog._written_files import note_file
 
 
+@conversations_argument
+@click.option(
+    "--format",
+    metavar="FORMAT",
+    shell_complete=complete_from(lambda: [*formats()]),
+    show_default="the format of its source",
+    help="The format to write. An imported conversation can be written in the format of its "
+    "source or as openai-chat.",
+)
+@click.option(
+    "--view",
+    is_flag=True,
+    help="Write the messages that would be sent to a model now, by default as openai-chat.",
+)
+@output_option(
+    "--output",
+    "-o",
+    show_default="stdout",
+    help="The file to write.",
+)
+@force_option
+@click.option(
+    "--to",
+    metavar="FILE",
+    type=Path,
+    callback=new_file,
+    help="Create or update a database of the named conversations, or of all"
+    " conversations, for SQL and Datasette.",
+)
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="With --to: keep the database up to date until Ctrl-C.",
+)
+@db_option
+@json_option
 def run(
-    conversations: SomeConversations = None,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            show_default="the format of its source",
-            autocompletion=lambda: [*formats()],
-            help=(
-                "The format to write. An imported conversation can be written in the format of its "
-                "source or as openai-chat."
-            ),
-        ),
-    ] = None,
-    view: Annotated[
-        bool,
-        typer.Option(
-            "--view",
-            help="Write the messages that would be sent to a model now, by default as openai-chat.",
-        ),
-    ] = False,
-    output: Annotated[
-        Path | None,
-        output_option("--output", "-o", help="The file to write.", show_default="stdout"),
-    ] = None,
-    force: Force = False,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            "--to",
-            metavar="FILE",
-            help=(
-                "Create or update a database of the named conversations, or of all"
-                " conversations, for SQL and Datasette."
-            ),
-            callback=new_file,
-        ),
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="With --to: keep the database up to date until Ctrl-C.")
-    ] = False,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversations: tuple[str, ...],
+    format: str | None,
+    view: bool,
+    output: Path | None,
+    force: bool,
+    to: Path | None,
+    follow: bool,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Write a conversation in the format of its source. The output contains forgotten events, but
     no retracted events.
@@ -85,16 +86,15 @@ def run(
 
     Example: foldlog export tidewatch --output exported.jsonl
     """
-    names = conversations or []
     options = {"--format": format, "--view": view, "--output": output, "--force": force}
     others = [name for name, value in options.items() if value]
-    check_options(to, follow=follow, as_json=as_json, others=others, conversations=names)
+    check_options(to, follow=follow, as_json=as_json, others=others, conversations=conversations)
     if to is None:
-        _export(names[0], format, db, view=view, output=output, as_json=as_json)
+        _export(conversations[0], format, db, view=view, output=output, as_json=as_json)
     elif follow:
         follow_with_database(db, to)
     else:
-        write_database(db, names, to)
+        write_database(db, conversations, to)
 
 
 def _export(

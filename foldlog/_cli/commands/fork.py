@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.command_line import argument
+from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, require_id
 from foldlog._documents import ConversationDocument
@@ -16,34 +15,35 @@ from foldlog._words.gist import count
 from foldlog.eventstore import ConversationErased, InvalidArgument, VersionConflict
 
 
+@conversation_argument
+@argument(
+    "new",
+    metavar="NEW",
+    help="The id of the fork.",
+)
+@click.option(
+    "--at",
+    metavar="V",
+    type=int,
+    show_default="the present",
+    help="The version up to which the fork shares events.",
+)
+@click.option(
+    "--at-source",
+    metavar="SOURCE_ID",
+    show_default=False,
+    help="Begin after the record with this id in the imported source, such as the last "
+    "record of a branch.",
+)
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    new: Annotated[
-        str, typer.Argument(metavar="NEW", help="The id of the fork.", show_default=False)
-    ],
-    at: Annotated[
-        int | None,
-        typer.Option(
-            "--at",
-            metavar="V",
-            help="The version up to which the fork shares events.",
-            show_default="the present",
-        ),
-    ] = None,
-    at_source: Annotated[
-        str | None,
-        typer.Option(
-            "--at-source",
-            metavar="SOURCE_ID",
-            help=(
-                "Begin after the record with this id in the imported source, such as the last "
-                "record of a branch."
-            ),
-            show_default=False,
-        ),
-    ] = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    new: str,
+    at: int | None,
+    at_source: str | None,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Fork a conversation: begin a new conversation that shares its events up to a version.
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from foldlog._cli.options import PROGRAM_DB, ProgramDb, RedactSecrets
+from foldlog._cli.options import program_db_option, redact_secrets_option
 from foldlog._cli.quick_hook import answer
 
 
-def run(redact_secrets: RedactSecrets = False, db: ProgramDb = PROGRAM_DB) -> None:
+@redact_secrets_option
+@program_db_option
+def run(
+    redact_secrets: bool,
+    db: str,
+) -> None:
     """Import the transcript that a program names in JSON on stdin. After a compaction, tell the
     program's model which questions foldlog can answer.
 

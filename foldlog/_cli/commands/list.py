@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, LISTED_MAX, AsJson, Db, PricesFile
+from foldlog._cli.command_line import WholeNumber, argument
+from foldlog._cli.options import LISTED_MAX, db_option, json_option, prices_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.conversations import print_conversations, show_none
 from foldlog._cli.printing.followers import list_followers
@@ -17,93 +18,96 @@ from foldlog._documents import ListDocument, stream
 from foldlog._figures.orders import SORTS
 
 
+@argument(
+    "attributes",
+    metavar="FILTER",
+    nargs=-1,
+    show_default="any",
+    help="Only conversations that match every FILTER. A FILTER is an attribute NAME=VALUE "
+    "(see 'foldlog attributes'), or one of these: has:error, has:note, tool:NAME, "
+    "program:NAME, model:NAME, state:STATE, until:TIME. tool:NAME has:error selects "
+    "conversations in which this tool failed.",
+)
+@click.option(
+    "--match",
+    metavar="TEXT",
+    help="Only conversations with this text in id, title or format, in any case.",
+)
+@click.option(
+    "--here",
+    is_flag=True,
+    help="Only conversations written in this folder, or below it.",
+)
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Only conversations with an event since this time, such as 2026-03-01 or 2h.",
+)
+@click.option(
+    "--sort",
+    metavar="COLUMN",
+    default="id",
+    show_default="id",
+    help=f"{', '.join(SORTS)}.",
+)
+@click.option(
+    "--reverse",
+    "-r",
+    is_flag=True,
+    help="The largest or newest first.",
+)
+@click.option(
+    "--limit",
+    "-n",
+    metavar="N",
+    type=WholeNumber(min=0),
+    show_default=f"{LISTED_MAX}; with --json all",
+    help="Only the first N conversations.",
+)
+@click.option(
+    "--long/--short",
+    "-l/-s",
+    default=None,
+    show_default="--long for few conversations with few events",
+    help="Show errors, tokens, condensations and cost. This counts all new events.",
+)
+@click.option(
+    "--to-resume",
+    "to_be_resumed",
+    is_flag=True,
+    help="Only conversations that a worker left unfinished: with open calls and no lease, "
+    "or with an expired lease.",
+)
+@click.option(
+    "--all",
+    "-a",
+    "every",
+    is_flag=True,
+    help="Also conversations that runtimes use internally, such as shared states.",
+)
+@click.option(
+    "--followers",
+    is_flag=True,
+    help="For a PostgreSQL store: how far its followers are behind, and why.",
+)
+@prices_option
+@db_option
+@json_option
 def run(
-    attributes: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILTER",
-            help=(
-                "Only conversations that match every FILTER. A FILTER is an attribute NAME=VALUE "
-                "(see 'foldlog attributes'), or one of these: has:error, has:note, tool:NAME, "
-                "program:NAME, model:NAME, state:STATE, until:TIME. tool:NAME has:error selects "
-                "conversations in which this tool failed."
-            ),
-            show_default="any",
-        ),
-    ] = None,
-    match: Annotated[
-        str | None,
-        typer.Option(
-            "--match",
-            metavar="TEXT",
-            help="Only conversations with this text in id, title or format, in any case.",
-        ),
-    ] = None,
-    here: Annotated[
-        bool,
-        typer.Option("--here", help="Only conversations written in this folder, or below it."),
-    ] = False,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            help="Only conversations with an event since this time, such as 2026-03-01 or 2h.",
-        ),
-    ] = None,
-    sort: Annotated[
-        str,
-        typer.Option("--sort", metavar="COLUMN", help=f"{', '.join(SORTS)}.", show_default="id"),
-    ] = "id",
-    reverse: Annotated[
-        bool, typer.Option("--reverse", "-r", help="The largest or newest first.")
-    ] = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit",
-            "-n",
-            metavar="N",
-            min=0,
-            help="Only the first N conversations.",
-            show_default=f"{LISTED_MAX}; with --json all",
-        ),
-    ] = None,
-    long: Annotated[
-        bool | None,
-        typer.Option(
-            "--long/--short",
-            "-l/-s",
-            help="Show errors, tokens, condensations and cost. This counts all new events.",
-            show_default="--long for few conversations with few events",
-        ),
-    ] = None,
-    to_be_resumed: Annotated[
-        bool,
-        typer.Option(
-            "--to-resume",
-            help="Only conversations that a worker left unfinished: with open calls and no lease, "
-            "or with an expired lease.",
-        ),
-    ] = False,
-    every: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            "-a",
-            help="Also conversations that runtimes use internally, such as shared states.",
-        ),
-    ] = False,
-    followers: Annotated[
-        bool,
-        typer.Option(
-            "--followers",
-            help="For a PostgreSQL store: how far its followers are behind, and why.",
-        ),
-    ] = False,
-    prices: PricesFile = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    attributes: tuple[str, ...],
+    match: str | None,
+    here: bool,
+    since: str | None,
+    sort: str,
+    reverse: bool,
+    limit: int | None,
+    long: bool | None,
+    to_be_resumed: bool,
+    every: bool,
+    followers: bool,
+    prices: Path | None,
+    db: str,
+    as_json: bool,
 ) -> None:
     """List the conversations of a store: id, number of events, time of the last event, format and
     title. For an imported conversation that was never used, the list shows the number of records.
@@ -126,7 +130,7 @@ def run(
     if sort not in SORTS:
         raise Refused(f"--sort {sort!r} is not a column; use one of {', '.join(SORTS)}")
     filters = Filters(
-        attributes or (),
+        attributes,
         match,
         here,
         moment_of_option("--since", since),

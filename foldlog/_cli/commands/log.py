@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from msgspec import UNSET
 
 from foldlog._cli import terminal
+from foldlog._cli.command_line import WholeNumber
 from foldlog._cli.log_reading import KINDS_BY_DEFAULT, LogReading
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import page_output
 from foldlog._cli.printing.log import show_log
-from foldlog._cli.selection import Kinds, Since, Until, selection
+from foldlog._cli.selection import kinds_option, selection, since_option, until_option
 from foldlog._cli.stores import open_existing, resolve
 from foldlog._documents import BorderDocument, LogDocument, stream
 from foldlog._words.event_json import shown_document
@@ -26,50 +27,70 @@ from foldlog.eventstore import Event
 _SLOW = 10
 
 
+@conversation_argument
+@click.option(
+    "--start",
+    metavar="N",
+    type=WholeNumber(min=0),
+    default=0,
+    help="First event to show.",
+)
+@click.option(
+    "--stop",
+    metavar="N",
+    type=WholeNumber(min=0),
+    show_default="the end",
+    help="Event to stop before.",
+)
+@click.option(
+    "--tail",
+    "-n",
+    metavar="N",
+    type=WholeNumber(min=0),
+    help="Only the last N events.",
+)
+@click.option(
+    "--slow",
+    is_flag=True,
+    help=f"The {_SLOW} events with the longest waits for a model or a tool.",
+)
+@click.option(
+    "--follow",
+    "-f",
+    is_flag=True,
+    help="Show new events when they are appended, until Ctrl-C.",
+)
+@kinds_option
+@since_option
+@until_option
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Show each event in full, like 'foldlog show'.",
+)
+@click.option(
+    "--all",
+    "-a",
+    "every",
+    is_flag=True,
+    help="Also show changes of documents and attributes. --kind and --json always show them.",
+)
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    start: Annotated[
-        int, typer.Option("--start", metavar="N", min=0, help="First event to show.")
-    ] = 0,
-    stop: Annotated[
-        int | None,
-        typer.Option(
-            "--stop", metavar="N", min=0, help="Event to stop before.", show_default="the end"
-        ),
-    ] = None,
-    tail: Annotated[
-        int | None, typer.Option("--tail", "-n", metavar="N", min=0, help="Only the last N events.")
-    ] = None,
-    slow: Annotated[
-        bool,
-        typer.Option(
-            "--slow",
-            help=f"The {_SLOW} events with the longest waits for a model or a tool.",
-        ),
-    ] = False,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", "-f", help="Show new events when they are appended, until Ctrl-C."
-        ),
-    ] = False,
-    kinds: Kinds = None,
-    since: Since = None,
-    until: Until = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Show each event in full, like 'foldlog show'.")
-    ] = False,
-    every: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            "-a",
-            help="Also show changes of documents and attributes. --kind and --json always show "
-            "them.",
-        ),
-    ] = False,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    start: int,
+    stop: int | None,
+    tail: int | None,
+    slow: bool,
+    follow: bool,
+    kinds: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    full: bool,
+    every: bool,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Show all events of a conversation in order, including forgotten events.
 

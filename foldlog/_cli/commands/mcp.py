@@ -6,13 +6,18 @@ import os
 import sys
 from importlib import import_module
 
-from foldlog._cli.options import PROGRAM_DB, ProgramDb, RedactSecrets
+from foldlog._cli.options import program_db_option, redact_secrets_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
 from foldlog.eventstore.inside import install_command
 
 
-def run(redact_secrets: RedactSecrets = False, db: ProgramDb = PROGRAM_DB) -> None:
+@redact_secrets_option
+@program_db_option
+def run(
+    redact_secrets: bool,
+    db: str,
+) -> None:
     """Serve five tools over stdio for a coding agent: dropped, why, recall, sessions, knew. The
     tools themselves only read the store.
 

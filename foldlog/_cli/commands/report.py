@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 from foldlog._cli import terminal
-from foldlog._cli.agent_model import AgentModelName, named_model
+from foldlog._cli.agent_model import agent_model_option, named_model
 from foldlog._cli.options import (
-    DEFAULT_DB,
-    AsJson,
-    ConversationId,
-    Db,
-    Force,
-    PricesFile,
     check_output,
+    conversation_argument,
+    db_option,
+    force_option,
+    json_option,
     output_option,
+    prices_option,
 )
 from foldlog._cli.stores import open_existing, resolve
 from foldlog._documents import ReportDocument
@@ -25,17 +23,26 @@ from foldlog._page.report import write_report
 from foldlog._written_files import note_file
 
 
+@conversation_argument
+@output_option(
+    "--output",
+    "-o",
+    show_default="ID.html in this folder",
+    help="The file.",
+)
+@force_option
+@agent_model_option
+@prices_option
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    output: Annotated[
-        Path | None,
-        output_option("--output", "-o", help="The file.", show_default="ID.html in this folder"),
-    ] = None,
-    force: Force = False,
-    agent: AgentModelName = None,
-    prices: PricesFile = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    output: Path | None,
+    force: bool,
+    agent: str | None,
+    prices: Path | None,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Write a conversation as a page: what the model was shown at every version, what was
     forgotten, and why.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, require_id
 from foldlog._documents import RetractedDocument
@@ -17,17 +15,29 @@ from foldlog._history.histories import Histories
 from foldlog._words.gist import count
 
 
+@conversation_argument
+@click.option(
+    "--to",
+    metavar="V",
+    type=int,
+    required=True,
+    help="The version to which the View returns.",
+)
+@click.option(
+    "--reason",
+    metavar="TEXT",
+    default="",
+    show_default=False,
+    help="The reason, which is stored in the log.",
+)
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    to: Annotated[
-        int, typer.Option("--to", metavar="V", help="The version to which the View returns.")
-    ],
-    reason: Annotated[
-        str,
-        typer.Option("--reason", metavar="TEXT", help="The reason, which is stored in the log."),
-    ] = "",
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    to: int,
+    reason: str,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Take back the events of a conversation after a version. After the retraction, the View is as
     it was at that version.

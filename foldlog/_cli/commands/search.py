@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
 
-import typer
+import click
 
 from foldlog._cli import terminal
+from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.events import STYLES
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, complete_id
+from foldlog._cli.options import complete_id, db_option, json_option
 from foldlog._cli.outcome import Refused
-from foldlog._cli.selection import Kinds, Program, Since, Tool, Until, selection
+from foldlog._cli.selection import (
+    kinds_option,
+    program_option,
+    selection,
+    since_option,
+    tool_option,
+    until_option,
+)
 from foldlog._cli.stores import ShortIds, open_existing, resolve
 from foldlog._search import Hit, Searched, hits_document, search
 from foldlog._words.gist import count, id_words
@@ -21,34 +28,52 @@ _SECONDS = 5.0
 """The number of seconds after which a search without ``--all`` ends."""
 
 
+@argument(
+    "words",
+    metavar="WORDS",
+    nargs=-1,
+    help='Words that must all be in an event; words "in quotes" must follow each other.',
+)
+@click.option(
+    "--in",
+    "within",
+    metavar="ID",
+    shell_complete=complete_id,
+    help="Only in this conversation.",
+)
+@kinds_option
+@tool_option
+@program_option
+@since_option
+@until_option
+@click.option(
+    "--limit",
+    "-n",
+    metavar="N",
+    type=WholeNumber(min=1),
+    default=20,
+    help="Show at most N events.",
+)
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Read the whole store, without a time limit.",
+)
+@db_option
+@json_option
 def run(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="WORDS",
-            help=('Words that must all be in an event; words "in quotes" must follow each other.'),
-        ),
-    ] = None,
-    within: Annotated[
-        str | None,
-        typer.Option(
-            "--in", metavar="ID", help="Only in this conversation.", autocompletion=complete_id
-        ),
-    ] = None,
-    kinds: Kinds = None,
-    tool: Tool = None,
-    program: Program = None,
-    since: Since = None,
-    until: Until = None,
-    limit: Annotated[
-        int,
-        typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N events."),
-    ] = 20,
-    every: Annotated[
-        bool, typer.Option("--all", help="Read the whole store, without a time limit.")
-    ] = False,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    words: tuple[str, ...],
+    within: str | None,
+    kinds: tuple[str, ...],
+    tool: str | None,
+    program: str | None,
+    since: str | None,
+    until: str | None,
+    limit: int,
+    every: bool,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Search the texts of all conversations. The conversation with the newest event comes first.
     Within a conversation, the newest event comes first. An import whose source has no times comes
@@ -70,7 +95,6 @@ def run(
             "name the words to search for, such as 'foldlog search \"flaky test\"', or a kind:"
             " --kind error"
         )
-    words = words or []
     line = _as_query(words)
     with open_existing(db) as store, terminal.working("searching"):
         conversation = None if within is None else resolve(store, within)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog._cli.options import conversations_argument, db_option, json_option
 from foldlog._cli.stores import chosen, open_existing
 from foldlog._documents import SecretDocument, SecretsDocument
 from foldlog._secrets import kinds_in, secrets_in
 from foldlog._words.gist import count
 
 
+@conversations_argument
+@db_option
+@json_option
 def run(
-    conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False
+    conversations: tuple[str, ...],
+    db: str,
+    as_json: bool,
 ) -> None:
     """Find events with keys and tokens of known shapes, such as keys of AWS and tokens of GitHub or
     Slack. The command prints the ids of the events and the kinds of secrets, never their values.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from foldlog._cli.agent_model import AgentModelName, named_model
+from foldlog._cli.agent_model import agent_model_option, named_model
+from foldlog._cli.command_line import WholeNumber
 from foldlog._cli.hints import complete_commands
-from foldlog._cli.options import DEFAULT_DB, Db, PricesFile
+from foldlog._cli.options import db_option, prices_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.serving import (
     check_tokens,
@@ -26,66 +26,72 @@ from foldlog.eventstore.inside import install_command
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
+@click.option(
+    "--port",
+    metavar="PORT",
+    type=WholeNumber(min=0, max=65535),
+    default=8765,
+    help="The port; 0 chooses a free port.",
+)
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    help="The address that the server listens at.",
+)
+@click.option(
+    "--token",
+    metavar="TOKEN",
+    envvar="FOLDLOG_TOKEN",
+    show_envvar=True,
+    show_default="a new one",
+    help="The token that requests need.",
+)
+@click.option(
+    "--no-token",
+    is_flag=True,
+    help="Require no token. Then every user of the machine can read all conversations, so "
+    "this is allowed only at localhost.",
+)
+@click.option(
+    "--allow-host",
+    metavar="NAME",
+    multiple=True,
+    help="A host name of this server, besides localhost.",
+)
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Serve the operations below /v1 too: append, lease, View, follow (docs/HTTP.md).",
+)
+@click.option(
+    "--tokens",
+    metavar="FILE",
+    type=Path,
+    show_default="the token of the page, which may do everything",
+    help="A TOML file with the tokens of /v1, with scopes and filters.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=Path,
+    help="A TOML file with the [condenser] of /v1.",
+)
+@agent_model_option
+@prices_option
+@db_option
 def run(
-    port: Annotated[
-        int,
-        typer.Option(
-            "--port", metavar="PORT", min=0, max=65535, help="The port; 0 chooses a free port."
-        ),
-    ] = 8765,
-    host: Annotated[
-        str,
-        typer.Option("--host", metavar="ADDRESS", help="The address that the server listens at."),
-    ] = "127.0.0.1",
-    token: Annotated[
-        str | None,
-        typer.Option(
-            "--token",
-            metavar="TOKEN",
-            envvar="FOLDLOG_TOKEN",
-            help="The token that requests need.",
-            show_default="a new one",
-        ),
-    ] = None,
-    no_token: Annotated[
-        bool,
-        typer.Option(
-            "--no-token",
-            help=(
-                "Require no token. Then every user of the machine can read all conversations, so "
-                "this is allowed only at localhost."
-            ),
-        ),
-    ] = False,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-host", metavar="NAME", help="A host name of this server, besides localhost."
-        ),
-    ] = None,
-    write: Annotated[
-        bool,
-        typer.Option(
-            "--write",
-            help="Serve the operations below /v1 too: append, lease, View, follow (docs/HTTP.md).",
-        ),
-    ] = False,
-    tokens: Annotated[
-        Path | None,
-        typer.Option(
-            "--tokens",
-            metavar="FILE",
-            help="A TOML file with the tokens of /v1, with scopes and filters.",
-            show_default="the token of the page, which may do everything",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="A TOML file with the [condenser] of /v1."),
-    ] = None,
-    agent: AgentModelName = None,
-    prices: PricesFile = None,
-    db: Db = DEFAULT_DB,
+    port: int,
+    host: str,
+    token: str | None,
+    no_token: bool,
+    allow_host: tuple[str, ...],
+    write: bool,
+    tokens: Path | None,
+    config: Path | None,
+    agent: str | None,
+    prices: Path | None,
+    db: str,
 ) -> None:
     """Serve the pages of all conversations, and show new events when they are appended. When the
     server first reads an imported conversation, it makes the events.
@@ -115,7 +121,6 @@ def run(
 
     secret = None if no_token else token or secrets.token_urlsafe(24)
     model = named_model(agent)
-    names = allow_host or []
     opened = open_or_create(db, may_be_empty=True) if write else open_existing(db)
     with opened as store, listening(host, port) as listener:
         port = listener.getsockname()[1]
@@ -125,7 +130,7 @@ def run(
         app = application(
             store,
             token=secret,
-            names=[*names, host],
+            names=[*allow_host, host],
             port=port,
             limit=None if model is None else model.max_input_tokens,
             model=model,
@@ -135,7 +140,7 @@ def run(
             tools=mounted_tools(store),
             service=service,
         )
-        say_address(host, port, names, secret)
+        say_address(host, port, allow_host, secret)
         settings = uvicorn.Config(
             app,
             log_level="warning",

@@ -8,14 +8,14 @@ import os
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from foldlog._cli import terminal
+from foldlog._cli.command_line import argument, complete_from
 from foldlog._cli.commands.mcp import check_installed
 from foldlog._cli.hints import command as command_of, home_db, home_folder
-from foldlog._cli.options import PROGRAM_DB, ProgramDb, RedactSecrets
+from foldlog._cli.options import program_db_option, redact_secrets_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
 from foldlog._programs.programs import PROGRAMS
@@ -24,21 +24,31 @@ from foldlog._secrets import secret_finder
 from foldlog.eventstore.inside import install_command, without_password
 
 
+@argument(
+    "program",
+    metavar="PROGRAM",
+    shell_complete=complete_from(lambda: [*PROGRAMS]),
+    help=f"One of {', '.join(PROGRAMS)}.",
+)
+@click.option(
+    "--print",
+    "show",
+    is_flag=True,
+    help="Only print the settings.",
+)
+@click.option(
+    "--remove",
+    is_flag=True,
+    help="Remove the hooks and the server from the settings.",
+)
+@redact_secrets_option
+@program_db_option
 def run(
-    program: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROGRAM",
-            help=f"One of {', '.join(PROGRAMS)}.",
-            autocompletion=lambda: [*PROGRAMS],
-        ),
-    ],
-    show: Annotated[bool, typer.Option("--print", help="Only print the settings.")] = False,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Remove the hooks and the server from the settings.")
-    ] = False,
-    redact_secrets: RedactSecrets = False,
-    db: ProgramDb = PROGRAM_DB,
+    program: str,
+    show: bool,
+    remove: bool,
+    redact_secrets: bool,
+    db: str,
 ) -> None:
     """Write hooks and the MCP server into the settings of a coding agent. The hooks import the
     agent's transcripts while they grow. The agent's model can ask what a compaction dropped.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Annotated
 
-import typer
+import click
 
 from foldlog._cli import terminal
+from foldlog._cli.command_line import EVENT_SETTINGS, WholeNumber, argument
 from foldlog._cli.events import event_id_in, show_event, summary_at
 from foldlog._cli.hints import command
-from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
+from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolve
 from foldlog._documents import DocumentsDocument, ShownDocument
@@ -32,29 +32,33 @@ from foldlog.projections import summary_event
 SETTINGS = EVENT_SETTINGS
 
 
+@conversation_argument
+@argument(
+    "event",
+    metavar="EVENT",
+    required=False,
+    help="The id of an event, such as 17, or S260 for the summary of condensation 260.",
+)
+@click.option(
+    "--documents",
+    is_flag=True,
+    help="Show the documents: named values that an agent stores beside its events.",
+)
+@click.option(
+    "--at",
+    metavar="V",
+    type=WholeNumber(min=0),
+    help="With --documents: at this version.",
+)
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    event: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="EVENT",
-            help="The id of an event, such as 17, or S260 for the summary of condensation 260.",
-            show_default=False,
-        ),
-    ] = None,
-    documents: Annotated[
-        bool,
-        typer.Option(
-            "--documents",
-            help="Show the documents: named values that an agent stores beside its events.",
-        ),
-    ] = False,
-    at: Annotated[
-        int | None,
-        typer.Option("--at", metavar="V", min=0, help="With --documents: at this version."),
-    ] = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    event: str | None,
+    documents: bool,
+    at: int | None,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Show one event in full: all fields, formatted arguments, and the text with its line breaks.
 

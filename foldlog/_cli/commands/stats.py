@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC
 from functools import partial
 from itertools import islice
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 from msgspec import UNSET
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile, SomeConversations
+from foldlog._cli.options import conversations_argument, db_option, json_option, prices_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.statistics import By, show_grouped, show_stats
 from foldlog._cli.selection import moment_of_option
@@ -25,25 +25,27 @@ from foldlog.eventstore import StoreUnusable
 from foldlog.projections import Views
 
 
+@conversations_argument
+@click.option(
+    "--by",
+    type=click.Choice([by.value for by in By]),
+    help="Tokens and cost by day or by model, or calls and errors by tool.",
+)
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="With --by day or model: only calls since this day, such as 2026-03-01 or 7d.",
+)
+@prices_option
+@db_option
+@json_option
 def run(
-    conversations: SomeConversations = None,
-    by: Annotated[
-        By | None,
-        typer.Option(
-            "--by", help="Tokens and cost by day or by model, or calls and errors by tool."
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            help="With --by day or model: only calls since this day, such as 2026-03-01 or 7d.",
-        ),
-    ] = None,
-    prices: PricesFile = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversations: tuple[str, ...],
+    by: str | None,
+    since: str | None,
+    prices: Path | None,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Count errors, events by kind and tool, tokens and cost by model and day, and condensations by
     strategy.
@@ -91,7 +93,7 @@ def run(
         terminal.warn(finding)
 
 
-def _first_day(since: str | None, by: By | None) -> str:
+def _first_day(since: str | None, by: str | None) -> str:
     moment = moment_of_option("--since", since)
     if moment is None:
         return ""
@@ -103,13 +105,13 @@ def _first_day(since: str | None, by: By | None) -> str:
     return moment.astimezone(UTC).date().isoformat()
 
 
-def _group(stats: Stats, by: By, first_day: str) -> GroupedDocument:
+def _group(stats: Stats, by: str, first_day: str) -> GroupedDocument:
     """Group calls by day, by model or by tool."""
     return GroupedDocument(
         by=str(by),
         conversations=stats.conversations,
         without_usage=stats.without_usage,
         without_cost=stats.without_cost,
-        models=() if by is By.TOOL else stats.calls_by(by.value, first_day),
-        tools=stats.tools if by is By.TOOL else {},
+        models=() if by == By.TOOL else stats.calls_by(by, first_day),
+        tools=stats.tools if by == By.TOOL else {},
     )

@@ -5,12 +5,13 @@ model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.command_line import WholeNumber
+from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.printing.view import show_view
 from foldlog._cli.stores import open_existing, resolve
 from foldlog._documents import SummaryDocument, UnreadEventDocument, ViewDocument, stream
@@ -24,22 +25,29 @@ if TYPE_CHECKING:
     from foldlog._reports.as_sent import Sent
 
 
+@conversation_argument
+@click.option(
+    "--at",
+    metavar="V",
+    type=WholeNumber(min=0),
+    show_default="now",
+    help="Show the View of this version.",
+)
+@click.option(
+    "--tail",
+    "-n",
+    metavar="N",
+    type=WholeNumber(min=0),
+    help="Only the last N events and summaries.",
+)
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    at: Annotated[
-        int | None,
-        typer.Option(
-            "--at", metavar="V", min=0, help="Show the View of this version.", show_default="now"
-        ),
-    ] = None,
-    tail: Annotated[
-        int | None,
-        typer.Option(
-            "--tail", "-n", metavar="N", min=0, help="Only the last N events and summaries."
-        ),
-    ] = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    at: int | None,
+    tail: int | None,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Show the View of a conversation, now or at any version: the events and summaries that the
     model is shown.

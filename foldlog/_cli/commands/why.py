@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
 
-import typer
+import click
 from msgspec.structs import replace as replace_fields
 
 from foldlog._archive.compacting import compacting
 from foldlog._archive.refreshing import import_again
 from foldlog._cli import terminal
+from foldlog._cli.command_line import EVENT_SETTINGS, WholeNumber, argument
 from foldlog._cli.events import event_id_in
 from foldlog._cli.hints import command
-from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
+from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.explanation import show_why, why_document
 from foldlog._cli.stores import open_existing, resolve
@@ -31,32 +31,29 @@ from foldlog.projections import NoSuchEvent, Views, Why
 SETTINGS = EVENT_SETTINGS
 
 
+@conversation_argument
+@argument(
+    "event",
+    metavar="EVENT",
+    help="The id of an event, such as 17, or S260 for the summary of condensation 260; or "
+    "some words of the event. Put a number that is not an id in double quotes: "
+    "'\"4711\"'.",
+)
+@click.option(
+    "--at",
+    metavar="V",
+    type=WholeNumber(min=0),
+    show_default="the newest",
+    help="Explain the View of this version.",
+)
+@db_option
+@json_option
 def run(
-    conversation: ConversationId,
-    event: Annotated[
-        str,
-        typer.Argument(
-            metavar="EVENT",
-            help=(
-                "The id of an event, such as 17, or S260 for the summary of condensation 260; or "
-                "some words of the event. Put a number that is not an id in double quotes: "
-                "'\"4711\"'."
-            ),
-            show_default=False,
-        ),
-    ],
-    at: Annotated[
-        int | None,
-        typer.Option(
-            "--at",
-            metavar="V",
-            min=0,
-            help="Explain the View of this version.",
-            show_default="the newest",
-        ),
-    ] = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversation: str,
+    event: str,
+    at: int | None,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Explain why an event is shown to the model or not: what forgot the event, when, and which
     summary replaces the event.

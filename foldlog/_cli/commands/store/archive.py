@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, OLDER_THAN, AsJson, Db
-from foldlog._cli.selection import Where, moment_of_option, pairs
+from foldlog._cli.options import db_option, json_option, older_than_option
+from foldlog._cli.selection import moment_of_option, pairs, where_option
 from foldlog._cli.stores import open_existing
 from foldlog._documents import ArchivedConversationDocument, ArchivedDocument, ProblemDocument
 from foldlog._maintenance import Maintenance
 from foldlog._words.gist import count
 
 
+@older_than_option(required=True)
+@click.option(
+    "--to",
+    metavar="URL",
+    required=True,
+    help="s3://bucket/prefix, gs://…, az://… or file:///mnt/archive.",
+)
+@where_option
+@db_option
+@json_option
 def run(
-    older_than: Annotated[str, OLDER_THAN],
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to", metavar="URL", help="s3://bucket/prefix, gs://…, az://… or file:///mnt/archive."
-        ),
-    ],
-    where: Where = None,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    older_than: str,
+    to: str,
+    where: tuple[str, ...],
+    db: str,
+    as_json: bool,
 ) -> None:
     """Move the events of old conversations to an object store, one object for every conversation. A
     conversation is old if no event was appended since the time of --older-than.
@@ -40,7 +43,7 @@ def run(
     assert before is not None  # the option is required
     with open_existing(db) as store, terminal.working("archiving", "conversations") as update:
         outcomes = Maintenance(store).archive(
-            before, to, pairs(list(where or ())), on_result=lambda each: update(advance=1)
+            before, to, pairs(where), on_result=lambda each: update(advance=1)
         )
     archived_rows = [each for each in outcomes if each.stays is None]
     document = ArchivedDocument(

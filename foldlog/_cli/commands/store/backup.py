@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, new_file
+from foldlog._cli.command_line import argument
+from foldlog._cli.options import db_option, json_option, new_file
 from foldlog._cli.stores import open_existing
 from foldlog._documents import BackedUpDocument, ProblemDocument
 from foldlog._maintenance import Maintenance
 from foldlog._words.gist import content, count
 
 
+@argument(
+    "file",
+    metavar="FILE",
+    type=Path,
+    callback=new_file,
+    help="The copy; the file must not exist yet.",
+)
+@db_option
+@json_option
 def run(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help="The copy; the file must not exist yet.", callback=new_file
-        ),
-    ],
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    file: Path,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Copy a store to a new file while the store is in use, and verify every event of the copy.
 

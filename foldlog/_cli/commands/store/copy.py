@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from foldlog._cli import terminal
+from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.hints import use_store
-from foldlog._cli.options import AsJson, Force, new_file, output_option
+from foldlog._cli.options import force_option, json_option, name_store, new_file, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, iter_rows, open_existing, open_or_create, resolve
 from foldlog._documents import CopiedDocument, ProblemDocument
@@ -18,49 +18,53 @@ from foldlog._words.gist import count
 from foldlog.eventstore.inside import without_password
 
 
+@argument(
+    "source",
+    metavar="FROM",
+    callback=name_store,
+    help="The store to copy: sqlite:///… or postgresql://…",
+)
+@argument(
+    "target",
+    metavar="TO",
+    callback=new_file,
+    help="The target store, which is created if it does not exist.",
+)
+@argument(
+    "conversations",
+    metavar="ID",
+    nargs=-1,
+    show_default="all of them",
+    help="The conversations to copy.",
+)
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=WholeNumber(min=1, max=64),
+    default=4,
+    help="Conversations to copy in parallel.",
+)
+@output_option(
+    "--damaged",
+    help="Copy damaged conversations up to their first damaged event, and write their "
+    "later events to FILE.",
+)
+@click.option(
+    "--again",
+    is_flag=True,
+    help="Also copy records that TO redacted or erased in other conversations.",
+)
+@force_option
+@json_option
 def run(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FROM",
-            callback=use_store,
-            help="The store to copy: sqlite:///… or postgresql://…",
-        ),
-    ],
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TO",
-            callback=new_file,
-            help="The target store, which is created if it does not exist.",
-        ),
-    ],
-    conversations: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ID", help="The conversations to copy.", show_default="all of them"),
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option(metavar="N", min=1, max=64, help="Conversations to copy in parallel.")
-    ] = 4,
-    damaged: Annotated[
-        Path | None,
-        output_option(
-            "--damaged",
-            help=(
-                "Copy damaged conversations up to their first damaged event, and write their "
-                "later events to FILE."
-            ),
-        ),
-    ] = None,
-    again: Annotated[
-        bool,
-        typer.Option(
-            "--again",
-            help="Also copy records that TO redacted or erased in other conversations.",
-        ),
-    ] = False,
-    force: Force = False,
-    as_json: AsJson = False,
+    source: str,
+    target: str,
+    conversations: tuple[str, ...],
+    jobs: int,
+    damaged: Path | None,
+    again: bool,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Copy conversations from one store to another store, for example from SQLite to PostgreSQL.
 
@@ -84,7 +88,7 @@ def run(
     ):
         use_store(source)
         care = Maintenance(theirs)
-        names = [resolve(ours, name) for name in conversations or ()]
+        names = [resolve(ours, name) for name in conversations]
         with terminal.working("copying", "events", events_total(ours, names)) as update:
 
             def show(moved: Moved) -> None:

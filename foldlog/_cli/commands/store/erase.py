@@ -3,46 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
+import click
 
 from foldlog._cli.erasing import Erasing, ask, erase_rows, report
 from foldlog._cli.options import (
-    DEFAULT_DB,
-    REASON,
-    AsJson,
-    Db,
-    Detach,
-    NoVacuum,
-    SomeConversations,
-    Yes,
+    conversations_argument,
+    db_option,
+    detach_option,
+    json_option,
+    no_vacuum_option,
+    reason_option,
+    yes_option,
 )
 from foldlog._cli.outcome import Refused
-from foldlog._cli.selection import DryRun, Where, pairs
+from foldlog._cli.selection import dry_run_option, pairs, where_option
 from foldlog._cli.stores import open_existing, require_id
 from foldlog._maintenance import conversations_with
 from foldlog.eventstore import ConversationRow, Store
 from foldlog.eventstore.inside import check_reason
 
 
+@reason_option()
+@conversations_argument
+@where_option
+@click.option(
+    "--with-forks",
+    is_flag=True,
+    help="Also erase the forks of the conversations, and the forks of these forks.",
+)
+@detach_option
+@dry_run_option
+@no_vacuum_option
+@yes_option
+@db_option
+@json_option
 def run(
-    reason: Annotated[str, REASON],
-    conversations: SomeConversations = None,
-    where: Where = None,
-    with_forks: Annotated[
-        bool,
-        typer.Option(
-            "--with-forks",
-            help="Also erase the forks of the conversations, and the forks of these forks.",
-        ),
-    ] = False,
-    detach: Detach = False,
-    dry_run: DryRun = False,
-    no_vacuum: NoVacuum = False,
-    yes: Yes = False,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    reason: str,
+    conversations: tuple[str, ...],
+    where: tuple[str, ...],
+    with_forks: bool,
+    detach: bool,
+    dry_run: bool,
+    no_vacuum: bool,
+    yes: bool,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Erase conversations for good: their events and all derived data, from tables, free pages and
     logs.
@@ -87,7 +93,7 @@ def run(
 
 
 def select_rows(
-    store: Store, conversations: Sequence[str] | None, where: Sequence[str] | None
+    store: Store, conversations: Sequence[str], where: Sequence[str]
 ) -> list[ConversationRow]:
     """Return the named conversations and the conversations with the attributes. Raises ``Refused``
     if there are neither names nor attributes, or if an id is unknown.
@@ -98,9 +104,9 @@ def select_rows(
             "--older-than"
             " TIME' erases by age"
         )
-    names = [require_id(store, name) for name in dict.fromkeys(conversations or ())]
+    names = [require_id(store, name) for name in dict.fromkeys(conversations)]
     rows = [store.conversation(name, pending=True) for name in names]
     if where:
-        matching_rows = conversations_with(store, pairs(list(where)), None)
+        matching_rows = conversations_with(store, pairs(where), None)
         rows += [row for row in matching_rows if row.id not in names]
     return rows

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from foldlog._cli.erasing import Erasing, ask, erase_rows, report
-from foldlog._cli.options import DEFAULT_DB, OLDER_THAN, REASON, AsJson, Db, Detach, NoVacuum, Yes
-from foldlog._cli.selection import DryRun, Where, moment_of_option, pairs
+from foldlog._cli.options import (
+    db_option,
+    detach_option,
+    json_option,
+    no_vacuum_option,
+    older_than_option,
+    reason_option,
+    yes_option,
+)
+from foldlog._cli.selection import dry_run_option, moment_of_option, pairs, where_option
 from foldlog._cli.stores import open_existing
 from foldlog._maintenance import conversations_with
 from foldlog.eventstore.inside import check_reason
 
 
+@older_than_option(required=True)
+@where_option
+@reason_option("retention")
+@detach_option
+@dry_run_option
+@no_vacuum_option
+@yes_option
+@db_option
+@json_option
 def run(
-    older_than: Annotated[str, OLDER_THAN],
-    where: Where = None,
-    reason: Annotated[str, REASON] = "retention",
-    detach: Detach = False,
-    dry_run: DryRun = False,
-    no_vacuum: NoVacuum = False,
-    yes: Yes = False,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    older_than: str,
+    where: tuple[str, ...],
+    reason: str,
+    detach: bool,
+    dry_run: bool,
+    no_vacuum: bool,
+    yes: bool,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Erase conversations that got no event since a time, as 'foldlog store erase' does.
 
@@ -35,7 +50,7 @@ def run(
     before = moment_of_option("--older-than", older_than)
     how = Erasing(reason, detach=detach, for_age=True, dry_run=dry_run, no_vacuum=no_vacuum)
     with open_existing(db) as store:
-        rows = conversations_with(store, pairs(list(where or ())), before)
+        rows = conversations_with(store, pairs(where), before)
         if not (yes or dry_run):
             ask(store, db, rows)
         outcome = erase_rows(store, rows, how)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db
+from foldlog._cli.options import db_option, json_option
 from foldlog._cli.stores import open_existing
 from foldlog._cli.tables import Column, print_rows
 from foldlog._documents import StoreInfoDocument
@@ -17,7 +17,9 @@ _DATABASES = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "memory": "in memo
 _COLUMNS = Column("stored"), Column("number", "right"), Column("of these")
 
 
-def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
+@db_option
+@json_option
+def run(db: str, as_json: bool) -> None:
     """Show what a store contains: the number of its schema, the version of foldlog that made it,
     its size on disk, the encryption keys in use, and what is pending.
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from foldlog._cli import terminal
+from foldlog._cli.command_line import EVENT_SETTINGS, WholeNumber, argument
 from foldlog._cli.options import (
-    DEFAULT_DB,
-    EVENT_SETTINGS,
-    OLDER_THAN,
-    REASON,
-    AsJson,
-    Db,
-    NoVacuum,
-    Yes,
     complete_id,
+    db_option,
+    json_option,
+    no_vacuum_option,
+    older_than_option,
+    reason_option,
+    yes_option,
 )
 from foldlog._cli.printing.redaction import (
     ask_to_redact,
@@ -34,70 +31,73 @@ from foldlog._cli.redacting import (
     redact_chosen,
     redacting_of,
 )
-from foldlog._cli.selection import DryRun, Where, moment_of_option
+from foldlog._cli.selection import dry_run_option, moment_of_option, where_option
 from foldlog._cli.stores import open_existing
 from foldlog._redacting import unconfirmed_by
 
 SETTINGS = EVENT_SETTINGS
 
 
+@reason_option()
+@argument(
+    "conversation",
+    metavar="ID",
+    required=False,
+    shell_complete=complete_id,
+    help="The conversation.",
+)
+@argument(
+    "events",
+    metavar="EVENT",
+    type=WholeNumber(),
+    nargs=-1,
+    help="The ids of events. Summaries have ids below -1: S260 has the id -262.",
+)
+@click.option(
+    "--matching",
+    metavar="TEXT",
+    help="The events that contain this text; case and accents do not matter. Without ID, "
+    "all conversations are searched.",
+)
+@click.option(
+    "--secrets",
+    is_flag=True,
+    help="The events that contain keys and tokens: see 'foldlog secrets'.",
+)
+@where_option
+@older_than_option()
+@click.option(
+    "--with-summaries",
+    is_flag=True,
+    help="Also redact summaries that may quote the events, and the stored reasons "
+    "for their condensations.",
+)
+@click.option(
+    "--by",
+    metavar="NAME",
+    show_default="the user of the operating system",
+    help="The person who redacts the events.",
+)
+@dry_run_option
+@no_vacuum_option
+@yes_option
+@db_option
+@json_option
 def run(
-    reason: Annotated[str, REASON],
-    conversation: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ID", help="The conversation.", show_default=False, autocompletion=complete_id
-        ),
-    ] = None,
-    events: Annotated[
-        list[int] | None,
-        typer.Argument(
-            metavar="EVENT",
-            help="The ids of events. Summaries have ids below -1: S260 has the id -262.",
-            show_default=False,
-        ),
-    ] = None,
-    matching: Annotated[
-        str | None,
-        typer.Option(
-            "--matching",
-            metavar="TEXT",
-            help=(
-                "The events that contain this text; case and accents do not matter. Without ID, "
-                "all conversations are searched."
-            ),
-        ),
-    ] = None,
-    secrets: Annotated[
-        bool,
-        typer.Option(
-            "--secrets", help="The events that contain keys and tokens: see 'foldlog secrets'."
-        ),
-    ] = False,
-    where: Where = None,
-    older_than: Annotated[str | None, OLDER_THAN] = None,
-    with_summaries: Annotated[
-        bool,
-        typer.Option(
-            "--with-summaries",
-            help="Also redact summaries that may quote the events, and the stored reasons "
-            "for their condensations.",
-        ),
-    ] = False,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            "--by",
-            metavar="NAME",
-            help="The person who redacts the events.",
-            show_default="the user of the operating system",
-        ),
-    ] = None,
-    dry_run: DryRun = False,
-    no_vacuum: NoVacuum = False,
-    yes: Yes = False,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    reason: str,
+    conversation: str | None,
+    events: tuple[int, ...],
+    matching: str | None,
+    secrets: bool,
+    where: tuple[str, ...],
+    older_than: str | None,
+    with_summaries: bool,
+    by: str | None,
+    dry_run: bool,
+    no_vacuum: bool,
+    yes: bool,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Erase the whole content of events for good, from tables, derived data, free pages and logs.
 
@@ -116,12 +116,12 @@ def run(
     Example: foldlog store redact tidewatch 17 --reason "asked to"
     """
     has_text = holds_of(matching, secrets=secrets)
-    search = Search(has_text, moment_of_option("--older-than", older_than), where or ())
-    check_asked(search, conversation, events or (), reason, by)
+    search = Search(has_text, moment_of_option("--older-than", older_than), where)
+    check_asked(search, conversation, events, reason, by)
     with open_existing(db) as store:
         redacting = redacting_of(store, conversation, search)
         chosen, asked = choose_events(
-            redacting, conversation, events or (), with_summaries=with_summaries
+            redacting, conversation, events, with_summaries=with_summaries
         )
         if (not asked or dry_run) and not as_json:
             show_chosen(chosen)

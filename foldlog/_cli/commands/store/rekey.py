@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog._cli.options import conversations_argument, db_option, json_option
 from foldlog._cli.stores import open_existing, require_id
 from foldlog._cli.vacuuming import bytes_pending_words
 from foldlog._documents import RekeyDocument, RekeyedDocument
@@ -15,18 +13,20 @@ from foldlog._maintenance import Maintenance
 from foldlog._words.gist import count
 
 
+@conversations_argument
+@db_option
+@click.option(
+    "--decrypt",
+    is_flag=True,
+    help="Store encrypted conversations as plain text. Decrypting needs the"
+    " key of the conversations.",
+)
+@json_option
 def run(
-    conversations: SomeConversations = None,
-    db: Db = DEFAULT_DB,
-    decrypt: Annotated[
-        bool,
-        typer.Option(
-            "--decrypt",
-            help="Store encrypted conversations as plain text. Decrypting needs the"
-            " key of the conversations.",
-        ),
-    ] = False,
-    as_json: AsJson = False,
+    conversations: tuple[str, ...],
+    db: str,
+    decrypt: bool,
+    as_json: bool,
 ) -> None:
     """Re-encrypt and re-compress stored events with the current settings. The store stays online.
 
@@ -43,7 +43,7 @@ def run(
     Example: FOLDLOG_KEY_FILE=key foldlog store rekey
     """
     with open_existing(db) as store, terminal.working("rekeying", "conversations") as update:
-        ids = [require_id(store, name) for name in dict.fromkeys(conversations or ())]
+        ids = [require_id(store, name) for name in dict.fromkeys(conversations)]
         update(total=len(ids) or None)
         outcomes = Maintenance(store).rekey(
             *ids, decrypt=decrypt, on_result=lambda each: update(advance=1)

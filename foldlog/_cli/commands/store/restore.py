@@ -5,13 +5,11 @@ from __future__ import annotations
 import glob
 import os
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from foldlog._cli import terminal
+from foldlog._cli.command_line import argument
 from foldlog._cli.hints import command, use_store
-from foldlog._cli.options import DEFAULT_DB, AsJson, DbToReplace, Yes
+from foldlog._cli.options import db_to_replace_option, json_option, yes_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, path_of
 from foldlog._documents import RestoredDocument
@@ -29,13 +27,20 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import as_url, has_content
 
 
+@argument(
+    "backup",
+    metavar="BACKUP",
+    type=Path,
+    help="The backup, made by 'foldlog store backup'.",
+)
+@yes_option
+@db_to_replace_option
+@json_option
 def run(
-    backup: Annotated[
-        Path, typer.Argument(metavar="BACKUP", help="The backup, made by 'foldlog store backup'.")
-    ],
-    yes: Yes = False,
-    db: DbToReplace = DEFAULT_DB,
-    as_json: AsJson = False,
+    backup: Path,
+    yes: bool,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Verify a backup and replace a store with a copy of the backup. The store may be in use,
     damaged, or missing.

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db
+from foldlog._cli.options import db_option, json_option
 from foldlog._cli.stores import open_existing
 from foldlog._cli.vacuuming import bytes_pending_words, vacuum
 from foldlog._documents import VacuumDocument
 from foldlog._words.gist import count
 
 
+@click.option(
+    "--copied-objects",
+    is_flag=True,
+    help="Also delete archived objects of erased events that another copy of this store may need.",
+)
+@db_option
+@json_option
 def run(
-    copied_objects: Annotated[
-        bool,
-        typer.Option(
-            "--copied-objects",
-            help="Also delete archived objects of erased events that another copy of this store"
-            " may need.",
-        ),
-    ] = False,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    copied_objects: bool,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted
     imports.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 from msgspec import UNSET
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, From, SomeConversations
+from foldlog._cli.options import conversations_argument, db_option, from_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.verification import show_erased, show_outcome
 from foldlog._cli.published_heads import published_heads, show_heads
@@ -23,43 +22,40 @@ from foldlog.eventstore.maintenance import archive
 from foldlog.eventstore.maintenance.verify import verify
 
 
+@conversations_argument
+@click.option(
+    "--heads",
+    metavar="FILE",
+    type=Path,
+    help="A file of heads to compare, as --print-heads --json printed them.",
+)
+@click.option(
+    "--views",
+    is_flag=True,
+    help="Also fold each conversation again, and compare every stored View with the result.",
+)
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="With --views: first rebuild the stored Views. Other programs can read at the same time.",
+)
+@from_option
+@click.option(
+    "--print-heads",
+    is_flag=True,
+    help="Check nothing. Print the heads, which you can store in another place.",
+)
+@db_option
+@json_option
 def run(
-    conversations: SomeConversations = None,
-    heads: Annotated[
-        Path | None,
-        typer.Option(
-            "--heads",
-            metavar="FILE",
-            help="A file of heads to compare, as --print-heads --json printed them.",
-        ),
-    ] = None,
-    views: Annotated[
-        bool,
-        typer.Option(
-            "--views",
-            help=(
-                "Also fold each conversation again, and compare every stored View with the result."
-            ),
-        ),
-    ] = False,
-    repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair",
-            help="With --views: first rebuild the stored Views. Other programs can read at the "
-            "same time.",
-        ),
-    ] = False,
-    start: From = "",
-    print_heads: Annotated[
-        bool,
-        typer.Option(
-            "--print-heads",
-            help="Check nothing. Print the heads, which you can store in another place.",
-        ),
-    ] = False,
-    db: Db = DEFAULT_DB,
-    as_json: AsJson = False,
+    conversations: tuple[str, ...],
+    heads: Path | None,
+    views: bool,
+    repair: bool,
+    start: str,
+    print_heads: bool,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Check every event's checksum and its place in the hash chain, and check that no event is
     missing.
@@ -86,7 +82,7 @@ def run(
     try:
         with open_existing(db) as store, terminal.working("verifying", "events") as update:
             find_conversation = require_id if repair else resolve
-            names = [find_conversation(store, name) for name in conversations or ()]
+            names = [find_conversation(store, name) for name in conversations]
             update(total=events_total(store, names, start))
             check = partial(verify, store, published=published, start=start)
             # None stands for all conversations.

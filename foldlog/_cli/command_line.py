@@ -1,0 +1,114 @@
+"""Decorators for the function of a command. They are the decorators of Click, but an argument has a
+help text, and a number that is not valid gets a message of our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+SETTINGS: Mapping[str, Any] = {
+    "help_option_names": ["--help", "-h"],
+    "max_content_width": 100,
+    "show_default": True,
+}
+COMPLETE = "_FOLDLOG_COMPLETE"
+"""The variable by which a shell asks to complete a word."""
+EVENT_SETTINGS: Mapping[str, Any] = {"ignore_unknown_options": True}
+"""Accepts an argument that begins with a minus, such as the id of a summary."""
+
+
+class Command(click.Command):
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections = {"Arguments": list[tuple[str, str]](), "Options": list[tuple[str, str]]()}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, Argument):
+                sections["Arguments"].append(parameter.help_row())
+            elif row := parameter.get_help_record(ctx):
+                sections["Options"].append(row)
+        for heading, rows in sections.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
+class Argument(click.Argument):
+    def __init__(
+        self,
+        declarations: list[str],
+        *,
+        about: str,
+        default_words: str,
+        **settings: Any,
+    ) -> None:
+        super().__init__(declarations, **settings)
+        self._about = about
+        self._default_words = default_words
+
+    def make_metavar(self, ctx: click.Context) -> str:
+        name = self.human_readable_name if self.required else f"[{self.human_readable_name}]"
+        return name if self.nargs == 1 else f"{name}..."
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        return f"'{self.human_readable_name}'"
+
+    def help_row(self) -> tuple[str, str]:
+        marks = []
+        if self._default_words:
+            marks.append(f"default: ({self._default_words})")
+        if isinstance(self.type, WholeNumber) and (limits := self.type.limits()):
+            marks.append(limits)
+        if self.required:
+            marks.append("required")
+        about = f"{self._about}  [{'; '.join(marks)}]" if marks else self._about
+        return self.human_readable_name, about
+
+
+class WholeNumber(click.IntRange):
+    def limits(self) -> str:
+        return "" if self.min is None else f"x>={self.min:g}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail("use a whole number", param, ctx)
+        if self.min is not None and number < self.min:
+            self.fail(f"give at least {self.min:g}", param, ctx)
+        if self.max is not None and number > self.max:
+            self.fail(f"give at most {self.max:g}", param, ctx)
+        return number
+
+
+def argument(
+    name: str,
+    *,
+    metavar: str,
+    help: str,
+    show_default: str = "",
+    **settings: Any,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds an argument. ``show_default`` is the text that the help shows
+    as the default value.
+    """
+    return click.argument(
+        name, cls=Argument, metavar=metavar, about=help, default_words=show_default, **settings
+    )
+
+
+def complete_from(
+    values: Callable[[], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem | str]]:
+    """Return a function that completes a word in a shell to one of ``values``."""
+
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem | str]:
+        return [value for value in values() if value.startswith(incomplete)]
+
+    return complete
