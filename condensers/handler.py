@@ -6,6 +6,9 @@ The handler checks each plan of a condenser against the newest View, without a s
 plan stays valid while the newest View shows the events to forget, and while these events may be
 forgotten. The handler drops and reports a plan that is no longer valid, and the condenser plans
 again.
+
+See docs/internals/decisions/0054-plans-under-contention.md and
+docs/internals/decisions/0058-declines-are-recorded-once.md.
 """
 
 from __future__ import annotations

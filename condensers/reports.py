@@ -4,6 +4,8 @@ condenser did in a step, besides its decision.
 A caller gets reports from a ``Step``, from the metadata of a condensation, or from an error. If a
 step made a condensation, the condensation stores its reports. Without a condensation, an
 ``Annotation`` with the name ``CONDENSER_METADATA_KEY`` stores the reports of the step.
+
+See docs/internals/decisions/0056-masks-are-recorded-once.md.
 """
 
 from __future__ import annotations

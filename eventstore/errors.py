@@ -27,6 +27,8 @@
 
 Each class of errors asks for a different reaction of the caller. A caller never gets the error of a
 database driver. The driver's error is the ``__cause__`` of the store's error.
+
+See docs/internals/decisions/0090-errors-that-pass.md.
 """
 
 from __future__ import annotations

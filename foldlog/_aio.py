@@ -1,5 +1,7 @@
 """The async interface, ``foldlog.aio``. Each async method runs the sync method of the same name in
 a thread. Appends that wait at the same time share a commit.
+
+See docs/internals/decisions/0023-async-appends.md.
 """
 
 from __future__ import annotations

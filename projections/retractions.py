@@ -1,4 +1,7 @@
-"""Find the events of a log that retractions took back."""
+"""Find the events of a log that retractions took back.
+
+See docs/internals/decisions/0033-tails.md.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ the events that the revision shows, and all events after the revision. After
 structural events. A revision is stored together with its event. If a writer appends without
 ``Views.project``, readers continue from the last stored revision. A read writes nothing: the next
 structural event, or ``rebuild``, stores the missing revisions.
+
+See docs/internals/decisions/0032-views-are-registered.md.
 """
 
 from __future__ import annotations

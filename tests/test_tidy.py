@@ -149,7 +149,8 @@ def test_every_sql_file_and_every_named_statement_is_used():
 
 
 def test_every_decision_has_its_own_number_and_is_linked_from_somewhere():
-    decisions = [path for path in MARKDOWN if path.parent == ROOT / "docs" / "decisions"]
+    decisions = [path for path in MARKDOWN if path.parent.name == "decisions"]
+    assert len(decisions) > 40
     numbers = Counter(path.name.split("-")[0] for path in decisions)
     assert [
         number

@@ -1,4 +1,7 @@
-"""The condensers of this module forget events without a summary."""
+"""The condensers of this module forget events without a summary.
+
+See docs/internals/decisions/0052-who-may-forget-a-summary.md.
+"""
 
 from __future__ import annotations
 

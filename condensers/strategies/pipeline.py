@@ -1,4 +1,7 @@
-"""A pipeline of several condensers."""
+"""A pipeline of several condensers.
+
+See docs/internals/decisions/0053-pipelines-go-on.md.
+"""
 
 from __future__ import annotations
 

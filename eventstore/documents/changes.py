@@ -7,6 +7,8 @@ store copies, encrypts and erases documents like events, and the hash chain cove
 values. For each unchanged document, a ``DocumentChanges`` contains the id of the event with its
 newest value. The last ``DocumentChanges`` before a version therefore lists all documents at that
 version.
+
+See docs/internals/decisions/0034-documents.md.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ or list of texts, such as user, project, title or tags. A read model finds conve
 attributes. Every append changes the last activity, but the new value is written only when
 conversations are listed. Appends therefore stay fast. A list of conversations may be some seconds
 old, and contains the time at which it was made.
+
+See docs/internals/decisions/0035-lists.md.
 """
 
 from __future__ import annotations

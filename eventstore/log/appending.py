@@ -313,7 +313,7 @@ class NothingRedacted(Struct):
     conversation. Use the guard for an append that repeats the content of earlier events. A check of
     the version is not enough: if an event that a fork shares is redacted, the fork's version stays
     the same. The guard raises ``VersionConflict``, possibly with equal versions: read the
-    conversation again before you append.
+    conversation again before you append. See docs/internals/decisions/0099-nothing-redacted.md.
     """
 
     key: int

@@ -3,6 +3,9 @@ caches the state of the conversation to which it last appended.
 
 A recorder stores rows as bytes. Code that reads or inserts rows has to apply the codec of the
 conversation. In a store without keys, the codec only adds and checks a checksum.
+
+See docs/internals/decisions/0037-views-that-grow.md and
+docs/internals/decisions/0066-row-codec-in-transactions.md.
 """
 
 from __future__ import annotations

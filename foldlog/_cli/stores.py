@@ -1,4 +1,7 @@
-"""Open the store that ``--db`` names."""
+"""Open the store that ``--db`` names.
+
+See docs/internals/decisions/0098-one-default-store.md.
+"""
 
 from __future__ import annotations
 

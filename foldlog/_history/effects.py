@@ -3,6 +3,8 @@
 The state of a call is computed from the events of the log: see ``foldlog.projections.effects``. A
 worker must have the lease to begin a tool. The outcome is always recorded, even if the lease is
 lost before the tool ends.
+
+See docs/internals/decisions/0096-effects.md.
 """
 
 from __future__ import annotations

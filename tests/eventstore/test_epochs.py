@@ -2,15 +2,18 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
 from foldlog.eventstore import StoreRestored, open_store
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
+from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import maintenance
 from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
+from tests.stored_rows import execute
 
 
 def append(store, content, conversation="c1"):
@@ -105,6 +108,23 @@ def test_a_copy_made_by_hand_goes_on_when_the_beginning_of_its_epoch_is_written_
         vacuum(copy)
         append(copy, "third")
         assert texts(copy) == ["first", "restored 1", "(erased)", "second", "third"]
+
+
+def test_verify_counts_the_lost_events_of_a_copied_file(path, tmp_path):
+    with open_store(f"sqlite:///{path}") as store:
+        say(store, "c1", "one", "two")
+        say(store, "deleted", "one", "two", "three")
+    copied = Path(shutil.copy(path, tmp_path / "copy.db"))
+    with open_store(f"sqlite:///{copied}") as store:
+        append(store, "later")
+        assert_sound(store)
+    execute(copied, "DELETE FROM events WHERE conversation = 2")
+    execute(copied, "DELETE FROM conversations WHERE key = 2")
+    with open_store(f"sqlite:///{copied}?mode=ro") as store:
+        findings = [str(finding) for verdict in verify(store) for finding in verdict.findings]
+    # the copy itself is an event too
+    (finding,) = findings
+    assert finding.startswith("3 of the 7 recorded events are missing")
 
 
 def test_a_copy_that_is_only_read_stays_as_it_is(path, tmp_path):

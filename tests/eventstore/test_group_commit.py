@@ -17,6 +17,7 @@ import pytest
 
 from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.group_commit import CommitQueue
+from tests.waiting import until
 
 PATIENCE_S = 60
 
@@ -101,14 +102,6 @@ def queue(groups):
 
 def writes(what):
     return lambda groups: groups.write(what)
-
-
-def until(condition):
-    """Wait for other threads."""
-    patience = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < patience
-        time.sleep(0.001)
 
 
 def write_first(groups):

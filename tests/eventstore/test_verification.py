@@ -85,6 +85,13 @@ def test_a_rekey_names_a_row_with_a_damaged_head_and_not_the_first_of_its_next_s
         assert [each.damaged for each in rekey(store)] == [(7,), ()]
 
 
+def test_a_rekey_names_the_first_event_if_its_content_was_changed(path):
+    with open_store(f"sqlite:///{path}", compression="zlib") as store:
+        first, second = store.query("a", lambda read: read.rows(0, 2, 2))
+        replace(path, "a", first._replace(body=second.body))
+        assert [each.damaged for each in rekey(store)] == [(0,), ()]
+
+
 def test_a_sound_store_has_no_findings_and_says_how_many_events_were_checked(path):
     assert findings_in(path) == {}
     assert [(v.conversation, v.version) for v in verdicts(path).values()] == [

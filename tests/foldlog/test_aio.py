@@ -71,8 +71,9 @@ class Gate:
 
 
 async def until(holds):
-    while not holds():
-        await anyio.sleep(0.001)
+    with anyio.fail_after(60):
+        while not holds():
+            await anyio.sleep(0.001)
 
 
 async def test_a_history_is_written_and_read(histories):

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,6 +15,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from tests.said import said
 from tests.stored_rows import execute
+from tests.waiting import until
 
 PATIENCE_S = 60.0
 
@@ -30,11 +30,6 @@ def url(request, tmp_path):
 def say(store, conversation, times):
     events = [said(f"word {n}") for n in range(times)]
     store.append(conversation, events, expected_version=ANY_VERSION)
-
-
-def until(holds):
-    while not holds():
-        time.sleep(0.01)
 
 
 def test_redacted_content_goes_from_it_and_removals_are_confirmed(url, tmp_path):

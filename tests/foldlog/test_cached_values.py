@@ -41,6 +41,7 @@ from foldlog.projections import Views
 from tests.foldlog.records import CORPUS
 from tests.how_many import some
 from tests.said import said
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -108,8 +109,8 @@ def test_lists_in_any_order_and_figures_read_each_conversation_once(url, read, f
 def served(store):
     conversations = ServedConversations(store)
     try:
-        while (page := conversations.list()).counted < page.total:
-            pass
+        until(lambda: (page := conversations.list()).counted == page.total)
+        page = conversations.list()
     finally:
         conversations.close()
     return (each.title for each in page.conversations)

@@ -20,6 +20,7 @@ from foldlog._web.pages import Pages
 from foldlog._words.gist import cost_words
 from foldlog.errors import InvalidArgument
 from tests.said import said
+from tests.waiting import until
 
 USAGE = json.loads((Path(__file__).parents[1] / "golden" / "usage.json").read_text())
 """Usage as servers, SDKs and programs write it. Some write a cost of 0 without a price."""
@@ -172,8 +173,8 @@ def test_pages_say_what_a_conversation_cost(tmp_path, histories):
     say(histories, "partly", model="x", usage=usage)
     histories["silent"].append(said("hi"))
     with closing(ServedConversations(store, prices=prices)) as served:
-        while (page := served.list()).counted < page.total:
-            pass
+        until(lambda: (page := served.list()).counted == page.total)
+        page = served.list()
         assert served.fleet("").spent.cost == 20.5
     costs = {row.conversation: row.spent.cost for row in page.conversations}
     assert costs == {"paid": 0.5, "partly": None, "silent": None}

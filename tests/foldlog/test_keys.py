@@ -9,6 +9,7 @@ from foldlog import KeyRing
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.metrics import metrics
 from tests.said import said
+from tests.waiting import until
 
 KEYS = KeyRing(["ab" * 32])
 
@@ -44,8 +45,8 @@ def test_figures_of_all_tell_how_many_conversations_they_lack(opened):
     with opened(None) as histories:
         histories["plain"].append(said("bye"))
         served = ServedConversations(histories.store)
-        while (fleet := served.fleet("")).counted < 2:
-            pass
+        until(lambda: served.fleet("").counted == 2)
+        fleet = served.fleet("")
         served.close()
         assert (fleet.conversations, fleet.needs_key, fleet.events) == (2, 1, 1)
         assert "\nfoldlog_conversations_counted 1\n" in metrics(histories.store, fleet)

@@ -12,6 +12,7 @@ from foldlog.condensers import LLM, LLMConfig, TokensUnknown
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
 from foldlog.projections import Views
 from tests.page_samples import hostile_history, usual_history
+from tests.waiting import until
 from tests.web_client import asking_store
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
@@ -48,9 +49,8 @@ def url(tmp_path_factory):
 def read_served(store, model=None):
     """Return the rows of the list, the document of the fleet, and the tokens on each page."""
     with asking_store(store, model=model) as client:
-        listed = {"counted": 0, "total": 1}
-        while listed["counted"] < listed["total"]:  # by a thread
-            listed = client.json("conversations")
+        until(lambda: (page := client.json("conversations"))["counted"] == page["total"])
+        listed = client.json("conversations")
         pages = {
             row["conversation"]: page_tokens(client.json("history", {"id": row["conversation"]}))
             for row in listed["conversations"]

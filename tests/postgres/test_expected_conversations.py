@@ -33,9 +33,9 @@ from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.said import said, say, texts
 from tests.sound import assert_sound
+from tests.waiting import until
 
 from .cutting import CUTS, before_recovery
-from .waiting import until
 
 OLD, NEW = "ab" * 32, "cd" * 32
 KEY = KeyRing([OLD])

@@ -8,10 +8,10 @@ import pytest
 from foldlog.eventstore import StoreUnavailable, open_store
 from foldlog.eventstore.errors import StoreUnusable
 from tests.said import say
+from tests.waiting import in_thread, until
 
 from .servers import Server, new_primary
 from .test_faults import waiting_for_nobody
-from .waiting import in_thread, until
 
 BRIEF = "4"
 """A patience that a test can wait for, and that a loaded machine does not exceed with one answer: a

@@ -20,9 +20,9 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.types import Conversation, row_of
 from tests.said import say, texts
 from tests.sound import assert_sound
+from tests.waiting import in_thread, until
 
 from .cutting import CUTS, before_recovery
-from .waiting import in_thread, until
 
 OLD, NEW = "ab" * 32, "cd" * 32
 

@@ -24,9 +24,9 @@ from foldlog.eventstore.recorders.postgres.positions import Positions
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, row_of
 from tests.at_once import at_once
 from tests.said import said, say
+from tests.waiting import in_thread, until
 
 from .servers import Server, new_primary
-from .waiting import in_thread, until
 
 
 def row(event_id):

@@ -28,8 +28,7 @@ from foldlog.eventstore.recorders.urls import without_password
 from tests.at_once import at_once
 from tests.reading import reading
 from tests.said import said, say
-
-from .waiting import in_thread, until
+from tests.waiting import in_thread, until
 
 NEWEST = max(sql_files.migrations("postgresql"))
 

@@ -3,7 +3,6 @@ with the tables.
 """
 
 import re
-import time
 
 import psycopg
 import pytest
@@ -14,6 +13,7 @@ from foldlog.eventstore import InvalidOption, confirm, open_store
 from foldlog.eventstore.maintenance.status import follower_status
 from tests.foldlog.conftest import foldlog as foldlog
 from tests.said import say
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -94,9 +94,8 @@ def test_prometheus_is_told_of_them(store):
     confirm(store, "reader \udcff", 0)
     conversations = ServedConversations(store)
     try:
-        while (fleet := conversations.fleet("")).counted < 1:
-            time.sleep(0.01)
-        page = metrics(store, fleet)
+        until(lambda: conversations.fleet("").counted)
+        page = metrics(store, conversations.fleet(""))
     finally:
         conversations.close()
     assert re.search(r'^foldlog_follower_lag_events\{follower="reader .+"\} 3$', page, re.MULTILINE)

@@ -355,7 +355,10 @@ def check_verify(process):
     unfinished = {name for name, _ in process.site.unfinished}
     if unfinished:
         unfinished.add(None)  # the verdict on the store itself
-    for verdict in process.histories.maintenance.verify():
+    verdicts = [*process.histories.maintenance.verify()]
+    names = {verdict.conversation for verdict in verdicts}
+    check_equal("conversations that were verified", names >= {*process.site.model.names()}, True)
+    for verdict in verdicts:
         if verdict.conversation not in unfinished:
             findings = [str(finding) for finding in verdict.findings]
             check_equal("verify", findings, [], verdict.conversation)

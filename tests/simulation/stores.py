@@ -184,6 +184,11 @@ class StoreSteps(Runner):
             rekey()  # the other process may have begun a conversation in the old form
         site.ring = new_ring
         site.reopen()
+        if site.model.living:
+            database = site.processes[0].store.database
+            key_ids = {*database.recorder.value("key_ids").split()}
+            names = database.settings.keys.names if site.ring else ()
+            check_equal("keys", key_ids, {*names}, change)
 
     def vacuum(self, rng, process):
         site = process.site

@@ -10,6 +10,8 @@ go to all stores in one round trip, and their results are joined.
 A position in several stores contains one number for each store. Followers read the events of each
 store in order, so they also read the events of each conversation in order. Events of different
 stores have no order.
+
+See docs/internals/decisions/0076-one-table.md.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ foldlog error tells the recorder how to react.
 
 This module uses libpq's pipeline mode through psycopg. psycopg's own cursors take ten times the CPU
 time.
+
+See docs/internals/decisions/0071-pipeline-instead-of-cursors.md.
 """
 
 from __future__ import annotations

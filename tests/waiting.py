@@ -4,14 +4,18 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Wait a minute at most for a condition."""
-    for _ in range(1_200):
-        if condition():
-            return
-        time.sleep(0.05)
+def until(condition: Callable[[], T]) -> T:
+    """Wait a minute at most for a condition, and return what is true."""
+    for _ in range(6_000):
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
     raise AssertionError("it does not come")
 
 
