@@ -322,6 +322,11 @@ class Condenser:
     default is the name of the class.
     """
 
+    fallback = True
+    """Whether a digest takes the place of a summary that a model should have written, if the model
+    fails and the condensation is required.
+    """
+
     config_type: ClassVar[Any] = None
     """The configuration class of this condenser, a subclass of ``CondenserConfig``.
     ``register_config`` sets this attribute.

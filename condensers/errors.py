@@ -14,9 +14,12 @@ EventStoreError
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from foldlog.eventstore import EventStoreError
+
+if TYPE_CHECKING:
+    from foldlog.condensers.base import Reply
 
 Failure = Literal[
     "timeout", "rate_limited", "context_window", "refused", "rejected", "unavailable", "bad_reply"
@@ -56,14 +59,22 @@ class NoCondensationAvailable(CondenserError):
         super().__init__(message)
         self.reports = reports
 
+    @property
+    def model_failed(self) -> bool:
+        """Whether a call of a model failed in the step."""
+        return any("failure" in report for report in self.reports)
+
 
 class ModelCallFailed(CondenserError):
     """The model gave no usable answer, after all retries that its configuration allows.
 
     ``report`` contains the model, the failure and the problem. ``report["metrics"]`` contains the
     attempts, the latency, the usage and the cost. ``reports`` contains the report on this call and
-    the reports on earlier calls of the step.
+    the reports on earlier calls of the step. If the reply was cut off at the model's output limit,
+    ``partial`` is the ``Reply`` so far.
     """
+
+    partial: Reply | None = None
 
     def __init__(
         self, model: str, failure: Failure, problem: str, details: Mapping[str, Any] | None = None

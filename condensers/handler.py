@@ -34,13 +34,14 @@ from foldlog.condensers.reports import (
     Usage,
     annotation,
     cost_something,
+    failures_in,
     is_standing,
     newest_rules,
     reports_of,
     tell_of_failures,
     with_reports,
 )
-from foldlog.condensers.rolling import spares_models
+from foldlog.condensers.rolling import ModelUse, model_use
 from foldlog.condensers.selection import ids_named, without_kept
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -145,7 +146,7 @@ class CondenseHandler:
             remembered = self._remembered(
                 conversation, None if generation is None else generation.key
             )
-            former_setting = spares_models.set(view.version < remembered.ask_again_at)
+            former_use = model_use.set(remembered.model_use(view))
             try:
                 result, reports = self._preview(conversation, view)
             except NoCondensationAvailable as error:
@@ -155,7 +156,7 @@ class CondenseHandler:
                     raise
                 continue
             finally:
-                spares_models.reset(former_setting)
+                model_use.reset(former_use)
             if isinstance(result, View):
                 if (
                     newest_view := self._append_reports(
@@ -169,7 +170,7 @@ class CondenseHandler:
             except NoCondensationAvailable as error:
                 self._drop(conversation, append, result.action, view.version, str(error))
             else:
-                remembered.note_condensation()
+                remembered.note_condensation(action, view.version)
                 self._tell_made(
                     conversation, view, result.action, action, time.perf_counter() - started
                 )
@@ -275,12 +276,18 @@ class CondenseHandler:
         action: CondensationAction,
         seconds: float,
     ) -> None:
+        reports = reports_of(action)
+        if "instead_of" in action.metadata:
+            failures = failures_in(reports)
+            replaced = action.metadata["instead_of"]
+            tell_of_failures(conversation, replaced, failures, "made a digest instead")
+            reports = [report for report in reports if report not in failures]
         # The metadata of a condensation may lack token counts, which are then estimated.
         if not has_receiver("foldlog.condensation.made"):
             return
         metadata = plan.metadata
         view_after = view.then((plan,))
-        spent = Usage.of(reports_of(action))
+        spent = Usage.of(reports)
         views = {"tokens_before": view, "tokens_after": view_after}
         self._tell(
             "foldlog.condensation.made",
@@ -325,10 +332,7 @@ class CondenseHandler:
             if error.reports:
                 self._drop(conversation, append, declined, view.version, str(outdated))
             return False
-        if any("failure" in report for report in error.reports):
-            reason = "its model failed"
-        else:
-            reason = str(error)
+        reason = "its model failed" if error.model_failed else str(error)
         self._tell(
             "foldlog.condensation.declined",
             conversation,
@@ -343,8 +347,8 @@ class CondenseHandler:
         condensations in a row, the agent may go on only if it took a turn between them, because
         this turn shows that the prompt was not too long.
         """
-        if not view.unhandled_condensation_request or any(
-            "failure" in report for report in error.reports
+        if not view.unhandled_condensation_request or (
+            error.model_failed and not self._condenser.fallback
         ):
             return False
         if _newest(view).get("outcome") != "declined":
@@ -446,7 +450,8 @@ class Remembered:
     again and ask a failing model again.
 
     After a failure of a model, a soft condensation waits until the View has the version
-    ``ask_again_at``. Each further failure doubles the wait. Several threads may use the notes of a
+    ``ask_again_at``, and a hard condensation gets a digest until then. Each further failure doubles
+    the wait. Several threads may use the notes of a
     conversation. A race between threads can cause an extra call of a model.
     """
 
@@ -481,13 +486,25 @@ class Remembered:
         self._rules_read_until = view.version
         return view.version <= self._rules_end
 
+    def model_use(self, view: View) -> ModelUse:
+        """Return what the next step may do with models. A request does not wait."""
+        if view.version < self.ask_again_at and not view.unhandled_condensation_request:
+            return ModelUse.SPARE
+        return ModelUse.RETRY
+
     def failed(self, version: int) -> None:
         self.ask_again_at = version + self._wait
         self._wait = min(2 * self._wait, _WAIT_MAX)
 
-    def note_condensation(self) -> None:
-        self._wait = _WAIT
-        self.ask_again_at = 0
+    def note_condensation(self, action: CondensationAction, version: int) -> None:
+        """Note a condensation. If a digest took the place of a summary, the wait goes on, or a new
+        wait begins after a failure.
+        """
+        if "instead_of" not in action.metadata:
+            self._wait = _WAIT
+            self.ask_again_at = 0
+        elif failures_in(reports_of(action)):
+            self.failed(version)
 
 
 def _rule(report: Report) -> str:

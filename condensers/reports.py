@@ -95,15 +95,24 @@ def reports_of(event: Event) -> list[Any]:
     return reports if isinstance(reports, list) else []
 
 
-def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report]) -> None:
-    for report in reports:
-        if "failure" not in report:
-            continue
+def failures_in(reports: Iterable[Report]) -> list[Report]:
+    """Return only the reports on failed model calls."""
+    return [report for report in reports if "failure" in report]
+
+
+def tell_of_failures(
+    conversation: str,
+    condenser: str,
+    reports: Iterable[Report],
+    outcome: str = "forgot nothing",
+) -> None:
+    for report in failures_in(reports):
         usage = Usage.of([report])
         tell(
             "foldlog.condensation.failed",
             conversation=conversation,
             condenser=report.get("condenser", condenser),
+            outcome=outcome,
             model=model_of(report),
             failure=report["failure"],
             error=report.get("error", "ModelCallFailed"),
@@ -116,6 +125,11 @@ def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report
 def on_a_model(reports: Iterable[Report]) -> list[Report]:
     """Return only the reports on model calls."""
     return [report for report in reports if "metrics" in report]
+
+
+def without_failure(report: Report) -> Report:
+    """Return the report on a failed call whose reply is used all the same."""
+    return {key: value for key, value in report.items() if key not in ("failure", "problem")}
 
 
 def model_of(report: Report) -> str:

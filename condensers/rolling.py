@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Set
 from contextvars import ContextVar
+from enum import Enum
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
@@ -41,8 +42,20 @@ from foldlog.eventstore import NOT_RECORDED, CondensationAction
 from foldlog.eventstore.inside import count
 from foldlog.projections import View
 
-spares_models = ContextVar("models are spared", default=False)
-"""True in the steps after a failed model call: then only hard condensations may ask a model."""
+
+class ModelUse(Enum):
+    """What a step may do if a strategy needs a model."""
+
+    RETRY = "if a call fails, the hard reset calls the model again"
+    TRY = "if a call fails, the condensation has failed"
+    SPARE = "no model is called: soft condensations wait, hard condensations get a digest"
+
+
+model_use = ContextVar("model use", default=ModelUse.RETRY)
+"""A condenser that is used alone retries. In the steps of a handler, a digest takes the place of a
+summary that failed (see ``unseen.step``), and a model is spared for some events after a failure.
+A strategy with ``fallback = False`` retries in all steps.
+"""
 
 
 class RollingCondenser(Condenser, ABC):
@@ -107,6 +120,15 @@ class RollingCondenser(Condenser, ABC):
         ``NoCondensationAvailable`` if no condensation is possible.
         """
 
+    def condense_without_model(
+        self, view: View, agent_llm: AgentModel | None = None
+    ) -> Condensation:
+        """Return a required condensation that does not ask the model of this strategy. The default
+        method raises ``NoCondensationAvailable``, and the step then makes a digest with its own
+        rules: see ``unseen.step``.
+        """
+        raise NoCondensationAvailable(f"the model of the condenser {self.type!r} is not asked")
+
     @model_is_optional
     def hard_context_reset(
         self, view: View, agent_llm: AgentModel | None = None
@@ -122,9 +144,12 @@ class RollingCondenser(Condenser, ABC):
         if bound is not self:
             return bound.step(view, agent_llm)
         requirement = self.condensation_requirement(view, agent_llm)
-        can_wait = requirement is Requirement.SOFT and self.asks_a_model and spares_models.get()
-        if requirement is None or can_wait:
+        is_spared = self.asks_a_model and model_use.get() is ModelUse.SPARE
+        if requirement is None or (is_spared and requirement is Requirement.SOFT):
             return Step(view)
+        if is_spared and self.fallback:
+            condensation = self.condense_without_model(view, agent_llm)
+            return Step(self._explain(view, agent_llm, condensation))
         try:
             return Step(self._explain(view, agent_llm, self.get_condensation(view, agent_llm)))
         except NoCondensationAvailable as unavailable:
@@ -245,6 +270,9 @@ class RollingCondenser(Condenser, ABC):
     def _reset(
         self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable
     ) -> Condensation:
+        is_tried_once = self.fallback and model_use.get() is ModelUse.TRY
+        if is_tried_once and unavailable.model_failed:
+            raise unavailable
         try:
             reset = self.hard_context_reset(view, agent_llm)
         except NoCondensationAvailable as error:

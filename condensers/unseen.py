@@ -14,7 +14,8 @@ texts again if the prompt still exceeds the limit.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
@@ -31,12 +32,21 @@ from foldlog.condensers.base import (
     with_step_reports,
 )
 from foldlog.condensers.errors import NoCondensationAvailable
-from foldlog.condensers.prompts.rendering import truncate
+from foldlog.condensers.prompts.rendering import arguments_of, truncate
 from foldlog.condensers.reports import Report, is_standing
+from foldlog.condensers.rolling import ModelUse, model_use
+from foldlog.condensers.strategies.digest import DigestCondenser
 from foldlog.condensers.strategies.showing import MASKED
 from foldlog.condensers.strategies.summarizing import limit_of, overrun_of
-from foldlog.eventstore import CondensationRequest, Event, Message, Observation, SystemMessage
-from foldlog.projections import View, begins_reply, with_texts
+from foldlog.eventstore import (
+    Action,
+    CondensationRequest,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
+from foldlog.projections import View, as_json, begins_reply, with_texts
 
 _LENGTHS = tuple(int(400 * 1.05**step) for step in range(250))
 """The lengths, in characters, to which texts are shortened. Because there are few lengths, a
@@ -53,31 +63,85 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
     texts of unseen events are shortened if nothing else makes the prompt fit. If the View does not
     fit into the agent's model, the condenser condenses it as if a condensation had been requested.
 
-    Raises ``NoCondensationAvailable`` if a condensation is required and impossible, and shorter
-    texts would not help. Cost: the step runs the condenser and counts the View's tokens once. If
-    texts are shortened, their tokens are counted about 9 times.
+    If a condensation is required and the condenser's model fails, a digest takes the place of the
+    summary, unless ``condenser.fallback`` is false. Raises ``NoCondensationAvailable`` if a
+    condensation is required and impossible, and shorter texts would not help. Cost: the step runs
+    the condenser and counts the View's tokens once. If texts are shortened, their tokens are
+    counted about 9 times.
     """
-    guarded = shown = replace(view, kept_from=_first_unseen(view))
+    guarded = replace(view, kept_from=_first_unseen(view))
     # A View caches its events, so the copy need not make them again.
     vars(guarded).update(events=view.events)
+    is_spared = model_use.get() is ModelUse.SPARE
+    try:
+        with _using_models(ModelUse.SPARE if is_spared else ModelUse.TRY):
+            result = _step(condenser, guarded, agent_llm)
+    except NoCondensationAvailable as error:
+        if not condenser.fallback or not (is_spared or error.model_failed):
+            raise
+        result = _step_without_model(condenser, guarded, agent_llm, error)
+    return result._replace(result=view) if result.result is guarded else result
+
+
+@contextmanager
+def _using_models(use: ModelUse) -> Iterator[None]:
+    token = model_use.set(use)
+    try:
+        yield
+    finally:
+        model_use.reset(token)
+
+
+def _step_without_model(
+    condenser: Condenser,
+    view: View,
+    agent_llm: AgentModel | None,
+    failed: NoCondensationAvailable,
+) -> Step:
+    """Return a step that asks no model, after the model of ``condenser`` failed. A condenser that
+    cannot condense without a model is replaced by the default condenser.
+    """
+    reports = tuple(report for report in failed.reports if not is_standing(report))
+    with _using_models(ModelUse.SPARE):
+        try:
+            result, new_reports = _step(condenser, view, agent_llm)
+        except NoCondensationAvailable as error:
+            instead = DigestCondenser(
+                max_size=getattr(condenser, "max_size", None),
+                keep_first=getattr(condenser, "keep_first", 1),
+            )
+            try:
+                result, new_reports = _step(instead, view, agent_llm)
+            except NoCondensationAvailable:
+                error.reports = (*reports, *error.reports)
+                raise error from failed
+            result = _marked(result, condenser.type)
+    return with_step_reports(result, (*reports, *new_reports))
+
+
+def _marked(result: View | Condensation, instead_of: str) -> View | Condensation:
+    if isinstance(result, View):
+        return result
+    metadata = {**result.action.metadata, "instead_of": instead_of}
+    return Condensation(with_fields(result.action, metadata=metadata))
+
+
+def _step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
+    shown = view
     over = None
     reports = tuple[Report, ...]()
     try:
-        result, reports = run_step(condenser, guarded, agent_llm)
+        result, reports = run_step(condenser, view, agent_llm)
         if isinstance(result, View):
             shown = result
             over = overrun_of(result, agent_llm, limit_of(agent_llm, margin_ratio=0))
         if over is None:
-            return Step(view if result is guarded else result, reports)
-        return _condense_requested(condenser, guarded, agent_llm, over, reports)
+            return Step(result, reports)
+        return _condense_requested(condenser, view, agent_llm, over, reports)
     except NoCondensationAvailable as error:
         error.reports = (*reports, *(report for report in error.reports if not is_standing(report)))
         over = over or condenser.overrun(view, agent_llm)
-        if (
-            over is None
-            or view.unhandled_condensation_request
-            or any("failure" in report for report in error.reports)
-        ):
+        if over is None or view.unhandled_condensation_request or error.model_failed:
             raise
         return _shorten(condenser, shown, over, error)
 
@@ -185,13 +249,13 @@ def _shorten(
 
 
 def shorten_texts(view: View, length: int, ids: Container[int] | None = None) -> View:
-    """Return the View with the texts of results and messages cut to ``length`` characters. If
-    ``ids`` is not None, only the texts of the events with these ids are cut.
+    """Return the View with the texts of results, messages and arguments cut to ``length``
+    characters. If ``ids`` is not None, only the texts of the events with these ids are cut.
     """
     candidates = (
         (index, event)
         for index, event in enumerate(view.events)
-        if isinstance(event, Observation | Message)
+        if isinstance(event, Action | Observation | Message)
     )
     return view.with_masks(
         {
@@ -202,10 +266,26 @@ def shorten_texts(view: View, length: int, ids: Container[int] | None = None) ->
     )
 
 
-def _cut(event: Observation | Message, length: int) -> Event:
+def _cut(event: Action | Observation | Message, length: int) -> Event:
     hint = f"; the log has all of event {event.id}"
+    if isinstance(event, Action):
+        return _cut_arguments(event, length, hint)
     content = with_texts(event.content, lambda text: truncate(text, length, hint))
     meta = {**event.meta, MASKED: LENGTH}
     if content == event.content:
         return event
     return with_fields(event, content=content, meta=meta)
+
+
+def _cut_arguments(event: Action, length: int, hint: str) -> Event:
+    arguments = arguments_of(event)
+    texts = {
+        name: value if isinstance(value, str) else as_json(value)
+        for name, value in arguments.items()
+    }
+    long = {name: text for name, text in texts.items() if len(text) > length}
+    if not long:
+        return event
+    cut = {name: truncate(text, length, hint) for name, text in long.items()}
+    meta = {**event.meta, MASKED: LENGTH}
+    return with_fields(event, arguments={**arguments, **cut}, meta=meta)

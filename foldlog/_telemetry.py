@@ -47,7 +47,7 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
     "foldlog.condensation.failed": (
         _WARNING,
         (
-            "conversation %(conversation)r: the condenser %(condenser)r forgot nothing, because its"
+            "conversation %(conversation)r: the condenser %(condenser)r %(outcome)s, because its"
             " model %(model)r failed (%(failure)s, %(error)s); attempts: %(attempts)s%(paid)s;"
             " its report in the conversation has the error's text"
         ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-from foldlog.condensers.base import AgentModel, Condenser, Step, Summarizer
+from foldlog.condensers.base import AgentModel, Condenser, Step, Summarizer, setting
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S, within_s
 from foldlog.condensers.rolling import RollingCondenser
@@ -29,6 +29,9 @@ class AskingCondenser(RollingCondenser):
     """The feature that the model must support, or None."""
 
     llm: Summarizer | None = field(kw_only=False)
+    fallback: bool = setting(
+        True, "whether a digest replaces the summary if the model fails and condensing cannot wait"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

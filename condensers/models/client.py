@@ -171,9 +171,11 @@ class LLM(TokenCounter):
                     return reply
             first_failure = failures[0]
             details = {**first_failure.report, "model": self.model, "metrics": spent.metrics()}
-            raise ModelCallFailed(
+            failure = ModelCallFailed(
                 self.model, first_failure.failure, first_failure.problem, details
-            ) from first_failure.__cause__
+            )
+            failure.partial = first_failure.partial
+            raise failure from first_failure.__cause__
 
     def _reply(self, request: Mapping[str, Any], spent: Usage) -> Reply:
         retry = 0

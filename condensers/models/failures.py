@@ -33,6 +33,16 @@ _NO_KEY = re.compile(r"missing (credentials|\w+ api key)", re.IGNORECASE)
 as a server error.
 """
 
+_REFUSED = {
+    "ContentPolicyViolationError",
+    "RejectedRequestError",
+    "content_filter",
+    "content_policy_violation",
+}
+"""The names of litellm's errors after which a model refused, and the codes of the servers' errors.
+Newer versions of litellm raise a plain ``BadRequestError`` with the code.
+"""
+
 _HTTP_CLIENTS = {"aiohttp", "httpcore", "httpx"}
 
 _TOO_LONG = re.compile(
@@ -70,7 +80,7 @@ def failure_of(error: BaseException) -> Failure:
     status = getattr(error, "status_code", None)
     if is_context_window_error(error):
         return "context_window"
-    if names & {"ContentPolicyViolationError", "RejectedRequestError"}:
+    if names & _REFUSED or getattr(error, "code", None) in _REFUSED:
         return "refused"
     if names & {"Timeout", "TimeoutError"} or status in {408, 504}:
         return "timeout"

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from foldlog.projections import View, begins_reply
 
 
+@runtime_checkable
 class Window(Protocol):
     """The largest numbers of tokens that a model reads and writes. An unknown number is None."""
 

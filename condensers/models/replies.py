@@ -55,7 +55,9 @@ def check_reply(reply: Reply) -> Reply:
             reply, f"the reply has {length:,} characters, which is too long for any context"
         )
     if reply.finish_reason == "length":
-        raise useless(reply, "the reply was cut off at the model's output limit")
+        error = useless(reply, "the reply was cut off at the model's output limit")
+        error.partial = reply if (reply.text or "").strip() or reply.tool_calls else None
+        raise error
     if reply.finish_reason == "content_filter":
         raise useless(reply, "the model refused, or a content filter withheld the reply", "refused")
     if not reply.tool_calls and not (reply.text and reply.text.strip()):
@@ -197,7 +199,10 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
             for part in content
             if isinstance(part, dict) and part.get("type") == "text"
         )
-    refusal = (message.get("provider_specific_fields") or {}).get("refusal")
+    # Older versions of litellm put a refusal among the fields of the provider.
+    refusal = message.get("refusal") or (message.get("provider_specific_fields") or {}).get(
+        "refusal"
+    )
     counts = usage_of(response.usage.model_dump())
     finish_reason = None
     if refusal:

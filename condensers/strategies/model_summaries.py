@@ -4,16 +4,20 @@ fields by calling a tool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 from msgspec import NODEFAULT, defstruct
 from msgspec.structs import asdict
 
-from foldlog.condensers.base import Reply, setting
+from foldlog.condensers.base import AgentModel, Condensation, Reply, Report, ToolCall, setting
+from foldlog.condensers.errors import OUT_OF_REACH, ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.agents_model import AskingCondenser
+from foldlog.condensers.models.estimate import estimate
+from foldlog.condensers.models.limits import Window
 from foldlog.condensers.models.replies import (
     ask,
     fit_to_replace,
@@ -23,46 +27,259 @@ from foldlog.condensers.models.replies import (
     useless,
 )
 from foldlog.condensers.prompts import load_prompt
-from foldlog.condensers.prompts.rendering import event_blocks, previous_summary
-from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
-from foldlog.eventstore import Event
+from foldlog.condensers.prompts.rendering import (
+    event_blocks,
+    event_text,
+    previous_summary,
+    truncate,
+)
+from foldlog.condensers.reports import Usage, without_failure
+from foldlog.condensers.rolling import ModelUse, model_use
+from foldlog.condensers.strategies.digest import summary_of
+from foldlog.condensers.strategies.parts import next_part, size_of
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
+from foldlog.eventstore import CondensationSummary, Event
+from foldlog.projections import View
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+class _Written(NamedTuple):
+    """A summary that a model wrote, with the reports on its calls."""
+
+    text: str
+    reply: Reply
+    reports: tuple[Report, ...]
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
+class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
+    """Lets a model write the summaries. If the model cannot read all events at once, it gets them
+    in parts, each with the summary of the parts before it.
+    """
+
+    prompt: ClassVar[str]
+    """The name of the file with the prompt."""
+
+    max_event_length: int | None = setting(
+        10_000, "how many characters of an event the summarizer sees; a negative number means all"
+    )
+    max_parts: int = setting(
+        8,
+        "into how many parts the events are divided at most if the model cannot read all at once",
+        ge=1,
+    )
+    hard_context_reset_max_retries: int = setting(
+        5, "how many times the hard reset is tried if fallback is false", ge=1
+    )
+    hard_context_reset_context_scaling: float = setting(
+        0.8,
+        "each retry of the hard reset multiplies the length limit of an event by this factor",
+        gt=0,
+        lt=1,
+    )
+
+    @abstractmethod
+    def _ask(self, messages: Messages) -> Reply:
+        """Return the model's reply. Raises the errors of ``ask``."""
+
+    @abstractmethod
+    def _text(self, reply: Reply) -> str:
+        """Return the summary in a reply. Raises ``ModelCallFailed`` if the reply has none."""
+
+    @abstractmethod
+    def _complete(self, messages: Messages, partial: Reply, cut: ModelCallFailed) -> _Written:
+        """Return the summary in the reply ``partial``, which was cut off. Raises
+        ``ModelCallFailed`` if the reply cannot be used.
+        """
+
+    @property
+    def _is_spared(self) -> bool:
+        return self.fallback and model_use.get() is ModelUse.SPARE
+
+    def summary(self, view: View, span: slice) -> Summary:
+        if self._is_spared:
+            instead = {"condenser": "digest", "instead_of": self.type}
+            return replace(summary_of(view, span), metadata=instead)
+        return self._summarize(view[span], self.max_event_length)
+
+    def condense_without_model(
+        self, view: View, agent_llm: AgentModel | None = None
+    ) -> Condensation:
+        """Return the condensation that the model should have summarized, with a digest."""
+        try:
+            return self.get_condensation(view, agent_llm)
+        except NoCondensationAvailable as unavailable:
+            return self._reset(view, agent_llm, unavailable)
+
+    def summary_for_reset(self, view: View, span: slice) -> Summary:
+        """Return a summary of the events in ``span``. If the model fails, it is asked again with
+        shorter texts of the events.
+        """
+        if self._is_spared:
+            return self.summary(view, span)
+        failures = list[ModelCallFailed]()
+        reports = list[Report]()
+        for limit in self._reset_limits(view[span]):
+            try:
+                summary = self._summarize(view[span], limit)
+            except ModelCallFailed as error:
+                failures.append(error)
+                reports += error.reports
+                if error.failure in OUT_OF_REACH:
+                    break
+            else:
+                return replace(summary, reports=(*reports, *summary.reports))
+        raise NoCondensationAvailable(
+            f"the hard context reset failed in {len(failures)} of at most"
+            f" {self.hard_context_reset_max_retries} tries, with {len(reports)} calls of the model."
+            f" The last failure: {failures[-1].problem}",
+            tuple(reports),
+        ) from failures[-1]
+
+    def _reset_limits(self, events: Sequence[Event]) -> Iterator[int | None]:
+        yield self.max_event_length
+        limit = max(len(truncate(event_text(event), self.max_event_length)) for event in events)
+        for _ in range(self.hard_context_reset_max_retries - 1):
+            limit = max(1, int(limit * self.hard_context_reset_context_scaling))
+            yield limit
+
+    def _reset(
+        self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable
+    ) -> Condensation:
+        cause = unavailable.__cause__
+        if isinstance(cause, ModelCallFailed) and cause.failure in OUT_OF_REACH:
+            raise unavailable
+        return super()._reset(view, agent_llm, unavailable)
+
+    def _summarize(self, events: Sequence[Event], length: int | None) -> Summary:
+        try:
+            return self._write(events, length)
+        except ModelCallFailed as error:
+            room = self._room(events, length)
+            if error.failure != "context_window" or room is None:
+                raise
+            return self._summarize_parts(events, length, room, error)
+
+    def _room(self, events: Sequence[Event], length: int | None) -> int | None:
+        """Return how many estimated tokens a part may have, with its previous summary, if all
+        ``events`` together were too long. Returns None if the model's window is unknown, and a
+        single event was too long.
+        """
+        # A little more than half, so that the second half fits too, with the summary of the first.
+        smaller = size_of(events, length) * 5 // 8
+        model: object = self.llm
+        window = limit_of(model) if isinstance(model, Window) else None
+        if window is not None:
+            return min(smaller, window - estimate(load_prompt(self.prompt).text))
+        return smaller if len(events) > 1 else None
+
+    def _summarize_parts(
+        self, events: Sequence[Event], length: int | None, room: int, overflow: ModelCallFailed
+    ) -> Summary:
+        reports = overflow.reports
+        previous: list[Event]
+        previous = [event for event in events if isinstance(event, CondensationSummary)]
+        rest = [event for event in events if not isinstance(event, CondensationSummary)]
+        refused = size_of(rest, length)
+        parts = list[Summary]()
+        while rest:
+            part_max = max(room - size_of(previous, length), room // 2)
+            stop, part_length = next_part(rest, length, part_max, self.max_parts - len(parts))
+            size = size_of(rest[:stop], part_length)
+            if size >= refused:
+                overflow.reports = reports
+                raise overflow
+            try:
+                summary = self._write((*previous, *rest[:stop]), part_length)
+            except ModelCallFailed as error:
+                reports += error.reports
+                if error.failure != "context_window":
+                    error.reports = reports
+                    raise
+                room //= 2
+                refused = size
+                overflow = error
+                continue
+            reports += summary.reports
+            previous = [CondensationSummary(content=summary.text)]
+            rest = rest[stop:]
+            parts.append(summary)
+        if not parts:
+            raise overflow
+        metadata = {**_with_costs(parts[-1].metadata, reports), "parts": len(parts)}
+        return replace(parts[-1], metadata=metadata, reports=reports)
+
+    def _write(self, events: Sequence[Event], length: int | None) -> Summary:
+        prompt = load_prompt(self.prompt)
+        messages = prompt.messages(
+            tool=TOOL_NAME,
+            previous_summary=previous_summary(events, length),
+            events=event_blocks(events, length),
+        )
+        try:
+            reply = self._ask(messages)
+            written = _Written(self._text(reply), reply, (report_on(reply),))
+        except ModelCallFailed as error:
+            if error.partial is None:
+                raise
+            written = self._complete(messages, error.partial, error)
+        metadata = _with_costs(made_by(written.reply, prompt), written.reports)
+        if written.is_cut:
+            metadata["cut"] = True
+        text = fit_to_replace(written.reply, written.text, events)
+        return Summary(text, metadata, written.reports)
+
+
+def _with_costs(metadata: Mapping[str, Any], reports: Sequence[Report]) -> dict[str, Any]:
+    # The metadata of a summary of one call has the cost of this call already.
+    if len(reports) < 2:
+        return {**metadata}
+    spent = Usage.of(reports)
+    return {**metadata, "cost": spent.cost, "latency_s": spent.latency_s}
+
+
+_WHOLE_SENTENCES = re.compile(r".*(?:[.!?;。！？][\"')\]]*(?=\s|\Z)|(?=\n))", re.DOTALL)
+"""Matches a text up to the end of its last whole sentence or line."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LLMSummarizingCondenser(ModelSummaryCondenser):
     """Lets a model summarize the forgotten events together with the previous summary."""
 
     type = "llm"
+    prompt = "summary"
     size_by_default = 240
 
     keep_first: int = setting(2, "how many events at the head stay, except in a hard reset", ge=0)
 
-    def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        return _summary(
-            partial(ask, self.llm),
-            "summary",
-            events,
-            max_event_length,
-            lambda reply: reply.text or "",
-        )
+    def _ask(self, messages: Messages) -> Reply:
+        return ask(self.llm, messages)
 
+    def _text(self, reply: Reply) -> str:
+        return reply.text or ""
 
-def _summary(
-    ask_model: Callable[..., Reply],
-    name: str,
-    events: Sequence[Event],
-    limit: int | None,
-    text_of: Callable[[Reply], str],
-) -> Summary:
-    prompt = load_prompt(name)
-    material = {
-        "previous_summary": previous_summary(events, limit),
-        "events": event_blocks(events, limit),
-    }
-    reply = ask_model(prompt.messages(tool=TOOL_NAME, **material))
-    return Summary(
-        fit_to_replace(reply, text_of(reply), events), made_by(reply, prompt), (report_on(reply),)
-    )
+    def _complete(self, messages: Messages, partial: Reply, cut: ModelCallFailed) -> _Written:
+        # The model continues once. If its reply is cut off again, the whole sentences count.
+        text = partial.text or ""
+        answer = {"role": "assistant", "content": text}
+        wish = {"role": "user", "content": load_prompt("continue").text.strip()}
+        try:
+            reply = self._ask([*messages, answer, wish])
+        except ModelCallFailed as error:
+            further = error.report
+            if error.partial is not None:
+                text += self._text(error.partial)
+                further = without_failure(further)
+            sentences = _WHOLE_SENTENCES.match(text)
+            if sentences is None:
+                error.reports = (*cut.reports, *error.reports)
+                raise
+            reports = (without_failure(cut.report), further)
+            return _Written(sentences[0].strip(), partial, reports, is_cut=True)
+        reports = (without_failure(cut.report), report_on(reply))
+        return _Written(text + self._text(reply), reply, reports)
 
 
 # --- eighteen fields ---
@@ -117,7 +334,7 @@ _State = defstruct(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
+class StructuredSummaryCondenser(ModelSummaryCondenser):
     """Lets a model summarize the forgotten events in eighteen fields, which are the arguments of a
     tool call.
 
@@ -126,17 +343,34 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
     """
 
     type = "structured_summary"
+    prompt = "structured"
     needs = "function_calling"
 
-    def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        ask_model = partial(ask, self.llm, tools=(state_summary_tool(),), tool_choice=TOOL_NAME)
-        return _summary(
-            ask_model,
-            "structured",
-            events,
-            max_event_length,
-            lambda reply: _render(_state(reply)),
+    def _ask(self, messages: Messages) -> Reply:
+        return ask(self.llm, messages, tools=(state_summary_tool(),), tool_choice=TOOL_NAME)
+
+    def _text(self, reply: Reply) -> str:
+        return _render(_state(reply))
+
+    def _complete(self, messages: Messages, partial: Reply, cut: ModelCallFailed) -> _Written:
+        # A model cannot continue the arguments of a call, so the fields that it wrote count.
+        calls = tuple(
+            ToolCall(call.name, _close_json(call.arguments)) for call in partial.tool_calls
         )
+        text = self._text(replace(partial, tool_calls=calls))
+        return _Written(text, partial, (without_failure(cut.report),), is_cut=True)
+
+
+def _close_json(arguments: str) -> str:
+    """Return the JSON object ``arguments``, which was cut off, up to its last whole field. If the
+    text of the last field has a whole sentence, this text stays, up to its last whole sentence.
+    """
+    fields, comma, last = arguments.rpartition('",')
+    sentences = _WHOLE_SENTENCES.match(last.replace("\\n", "\n"))
+    if sentences is not None and '":' in sentences[0]:
+        last_field = sentences[0].rstrip().replace("\n", "\\n")
+        return f'{fields}{comma}{last_field}"}}'
+    return f'{fields}"}}'
 
 
 def state_summary_tool() -> dict[str, Any]:

@@ -45,6 +45,7 @@ class PipelineCondenser(Condenser):
         self.condensers: tuple[Condenser, ...] = ()
         for part in (*parts, condensers):
             self.condensers += (part,) if isinstance(part, Condenser) else tuple(part)
+        self.fallback = all(part.fallback for part in self.condensers)
 
     def handles_condensation_requests(self) -> bool:
         return any(condenser.handles_condensation_requests() for condenser in self.condensers)

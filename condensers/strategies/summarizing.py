@@ -10,15 +10,14 @@ condensation that forgets too few events, saves no tokens, or has no usable summ
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
-from foldlog.condensers.errors import OUT_OF_REACH, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.estimate import ESTIMATE, token_sums_of, tokens_of
 from foldlog.condensers.models.limits import Window
-from foldlog.condensers.prompts.rendering import event_text, truncate
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from foldlog.condensers.selection import (
@@ -29,14 +28,9 @@ from foldlog.condensers.selection import (
     middle,
     next_cut,
 )
-from foldlog.eventstore import CondensationSummary, Event, summary_id
+from foldlog.eventstore import CondensationSummary, summary_id
 from foldlog.eventstore.inside import count
 from foldlog.projections import View
-
-_PIECES_MAX = 8
-"""A model that cannot read all forgotten events at once gets them in at most ``_PIECES_MAX``
-pieces.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +48,7 @@ class Summary:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SummarizingCondenser(RollingCondenser):
     """Selects the events to forget, refuses to forget too few events, and makes the hard reset. A
-    subclass defines ``summarize``.
+    subclass defines ``summary``.
 
     If the agent's model is unknown or its tokens cannot be counted, the condenser estimates the
     tokens. The estimate is more often too high than too low.
@@ -69,9 +63,6 @@ class SummarizingCondenser(RollingCondenser):
         ge=2,
     )
     keep_first: int = setting(1, "how many events at the head stay, except in a hard reset", ge=0)
-    max_event_length: int | None = setting(
-        10_000, "how many characters of an event the summarizer sees; a negative number means all"
-    )
     max_tokens: int | None = setting(
         None,
         "a limit for the agent's prompt, in addition to the model's limit; see Limits of tokens",
@@ -83,28 +74,21 @@ class SummarizingCondenser(RollingCondenser):
     minimum_progress: float = setting(
         0.1, "a condensation must forget at least this part of the View", gt=0, lt=1
     )
-    hard_context_reset_max_retries: int = setting(5, "how many times the hard reset is tried", ge=1)
-    hard_context_reset_context_scaling: float = setting(
-        0.8,
-        "each retry of the hard reset multiplies the length limit of an event by this factor",
-        gt=0,
-        lt=1,
-    )
 
     def check_sizes(self) -> None:
         check_sizes(self._size, self.keep_first, beside=1)
 
     @abstractmethod
-    def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        """Return a summary of events. A model may need minutes. Raises ``ModelCallFailed`` if a
-        model cannot write the summary.
+    def summary(self, view: View, span: slice) -> Summary:
+        """Return a summary of the events in ``span``. A model may need minutes. Raises
+        ``ModelCallFailed`` if a model cannot write the summary.
         """
 
-    def summary(self, view: View, span: slice, max_event_length: int | None) -> Summary:
-        """Return a summary of the events in ``span``: see ``summarize``. The summary of too many
-        events for one call of a model is made in pieces.
+    def summary_for_reset(self, view: View, span: slice) -> Summary:
+        """Return a summary of the events in ``span`` for the hard reset. Raises
+        ``NoCondensationAvailable`` if a model cannot write the summary.
         """
-        return self._in_pieces(view[span], max_event_length)
+        return self.summary(view, span)
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
         due = reasons_by_size(view, self.limits(agent_llm)[0])
@@ -113,7 +97,7 @@ class SummarizingCondenser(RollingCondenser):
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         span = self._middle(view, agent_llm)
         try:
-            summary = self.summary(view, span, self.max_event_length)
+            summary = self.summary(view, span)
         except ModelCallFailed as error:
             raise NoCondensationAvailable(
                 f"Summarization LLM call failed: {error.problem}", error.reports
@@ -124,64 +108,13 @@ class SummarizingCondenser(RollingCondenser):
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Condensation | None:
         """Forget all events between the first system prompt and the first call without a result.
-
-        If the model fails, the condenser asks it again with shorter texts of the events. Returns
-        None if no event of the log can be forgotten.
+        Returns None if no event of the log can be forgotten.
         """
         span = middle(view, after_system_prompt(view), 0)
         if span is None or not count_logged(view[span]):
             return None
-        failures = list[ModelCallFailed]()
-        reports = list[Report]()
-        for limit in self._reset_limits(view[span]):
-            try:
-                summary = self.summary(view, span, limit)
-            except ModelCallFailed as error:
-                failures.append(error)
-                reports += error.reports
-                if error.failure in OUT_OF_REACH:
-                    break
-            else:
-                summary = replace(summary, reports=(*reports, *summary.reports))
-                return self._condensation(view, span, summary, agent_llm, "reset")
-        raise NoCondensationAvailable(
-            f"the hard context reset failed in {len(failures)} of at most"
-            f" {self.hard_context_reset_max_retries} tries, with {len(reports)} calls of the model."
-            f" The last failure: {failures[-1].problem}",
-            tuple(reports),
-        ) from failures[-1]
-
-    def _in_pieces(
-        self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX
-    ) -> Summary:
-        """Summarize events. If they exceed the model's context, the model first summarizes the
-        first half of the events. The model then summarizes this summary together with the second
-        half. A half that is still too long is halved again.
-        """
-        try:
-            return self.summarize(events, limit)
-        except ModelCallFailed as error:
-            if error.failure != "context_window" or len(events) < 2 or pieces < 2:
-                raise
-            reports = error.reports
-        half = len(events) // 2
-        try:
-            first = self._in_pieces(events[:half], limit, pieces // 2)
-            reports += first.reports
-            former_summary = CondensationSummary(content=first.text)
-            second = self._in_pieces((former_summary, *events[half:]), limit, pieces // 2)
-        except ModelCallFailed as error:
-            error.reports = (*reports, *error.reports)
-            raise
-        return replace(second, reports=(*reports, *second.reports))
-
-    def _reset(
-        self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable
-    ) -> Condensation:
-        cause = unavailable.__cause__
-        if isinstance(cause, ModelCallFailed) and cause.failure in OUT_OF_REACH:
-            raise unavailable
-        return super()._reset(view, agent_llm, unavailable)
+        summary = self.summary_for_reset(view, span)
+        return self._condensation(view, span, summary, agent_llm, "reset")
 
     @property
     def _size(self) -> int:
@@ -244,13 +177,6 @@ class SummarizingCondenser(RollingCondenser):
         if Reason.EVENTS in due or not due:
             return [*tails, self._size // 2 - head_and_summary]
         return tails
-
-    def _reset_limits(self, events: Sequence[Event]) -> Iterator[int | None]:
-        yield self.max_event_length
-        limit = max(len(truncate(event_text(event), self.max_event_length)) for event in events)
-        for _ in range(self.hard_context_reset_max_retries - 1):
-            limit = max(1, int(limit * self.hard_context_reset_context_scaling))
-            yield limit
 
     def _condensation(
         self, view: View, span: slice, summary: Summary, agent_llm: AgentModel | None, outcome: str

@@ -65,8 +65,13 @@ def because(
     failures = [
         each for each in reports_of(condensation) if isinstance(each, Mapping) and "failure" in each
     ]
-    if failures and not brief:
+    instead_of = condensation.metadata.get("instead_of")
+    if failures and not brief and ("parts" not in condensation.metadata or instead_of):
         text += f"; the model failed: {failures[-1].get('problem')}"
+    if instead_of:
+        text += f"; a digest took the place of the summary by {instead_of}"
+    if condensation.metadata.get("cut"):
+        text += "; the summary was cut off at the model's output limit"
     return printable(text, one_line=True)
 
 

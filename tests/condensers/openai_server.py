@@ -271,7 +271,9 @@ class OpenAIServer:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                request = Request(self.path, dict(self.headers), body)
+                # versions of litellm write the names of headers in different cases
+                headers = {name.title(): value for name, value in self.headers.items()}
+                request = Request(self.path, headers, body)
                 if self.path not in ("/v1/chat/completions", "/v1/messages"):
                     self._send(404, b'{"error": {"message": "no such path"}}')
                     return

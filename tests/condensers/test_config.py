@@ -188,7 +188,7 @@ def test_a_constructor_holds_its_settings_to_their_bounds(type, setting, value, 
     else:
         problem = rf"^{setting} \({value}\) must be {says}$"
     with pytest.raises(InvalidCondenser, match=problem):
-        condenser(**{setting: value})
+        condenser(**{"llm": None} if type == "llm" else {}, **{setting: value})
 
 
 # --- strategies from elsewhere ---

@@ -200,7 +200,8 @@ def test_a_digest_has_at_most_its_length_and_says_what_it_left_out():
 
 def test_a_digest_of_the_least_length_is_not_made_shorter():
     text = digest(message("x" * 214))
-    assert (len(text), DigestCondenser().summarize([], None).shorter(text)) == (LENGTH_LEAST, None)
+    summary = DigestCondenser().summary(viewed(messages(3)), slice(0, 3))
+    assert (len(text), summary.shorter(text)) == (LENGTH_LEAST, None)
 
 
 def test_a_conclusion_is_whole_where_room_is_left_and_cut_where_others_need_it():
@@ -269,8 +270,8 @@ class Watched(DigestCondenser):
         super().__init__(**settings)
         vars(self)["texts"] = []
 
-    def summary(self, view, span, max_event_length):
-        result = super().summary(view, span, max_event_length)
+    def summary(self, view, span):
+        result = super().summary(view, span)
         vars(self)["texts"].append(result.text)
         return result
 

@@ -336,7 +336,8 @@ def stepped(c1, model, steps):
     """Take steps with a handler of their own. The agent goes on between them, as one does whose
     model takes more than it says.
     """
-    handler = c1.handler(LLMSummarizingCondenser(model, max_size=1_000), Characters(60))
+    condenser = LLMSummarizingCondenser(model, max_size=1_000, fallback=False)
+    handler = c1.handler(condenser, Characters(60))
     for _ in range(steps):
         with pytest.raises(NoCondensationAvailable, match="boom"):
             handler.handle("c1")

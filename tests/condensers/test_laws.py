@@ -67,7 +67,6 @@ def _summarizing(build):
             keep_first=size[1],
             minimum_progress=minimum,
             max_tokens=limit,
-            max_event_length=200,
         ),
         sizes,
         progress,

@@ -144,7 +144,7 @@ def test_a_summarizing_condenser_that_cannot_summarize_cannot_be_made():
     class Speechless(SummarizingCondenser):
         """Selects, and has no words."""
 
-    with pytest.raises(TypeError, match="summarize"):
+    with pytest.raises(TypeError, match="summary"):
         Speechless()
 
 

@@ -18,7 +18,7 @@ from foldlog.condensers import (
     reports_of,
 )
 from foldlog.condensers.models.deadline import seconds_left
-from foldlog.condensers.rolling import spares_models
+from foldlog.condensers.rolling import ModelUse, model_use
 from tests.condensers.made import messages, new_history, pair, viewed
 from tests.condensers.scripted import Scripted, failed
 
@@ -34,9 +34,9 @@ def test_a_pipeline_of_ones_own_stays_what_it_is_while_a_model_is_spared():
 
     condenser = Own([ObservationMaskingCondenser(1), PipelineCondenser([llm("NEW", max_size=10)])])
     view = viewed(pair(1), pair(2), messages(9))
-    spared = spares_models.set(True)
+    spared = model_use.set(ModelUse.SPARE)
     result, reports = condenser.step(view)
-    spares_models.reset(spared)
+    model_use.reset(spared)
     assert [is_masked(event) for event in result[:4]] == [False, True, False, True]
     assert reports == ({"own": True},)
     assert isinstance(condenser.step(view).result, Condensation), (

@@ -93,7 +93,7 @@ def test_parameters_that_make_no_sense_are_refused(parameters, problem):
 class Shortening(SummarizingCondenser):
     """Its summary can be made one character shorter, again and again."""
 
-    def summarize(self, events, max_event_length):
+    def summary(self, view, span):
         return Summary("x" * 600, shorter=lambda text: text[1:] or None)
 
 
@@ -190,12 +190,73 @@ def test_what_is_too_long_for_the_summarizer_is_summarized_in_pieces_each_going_
     assert failures == ["context_window", None, None], "one that was refused, and two halves"
 
 
-def test_an_event_that_is_too_long_by_itself_is_tried_in_pieces_and_then_given_up():
+def test_the_longest_events_are_cut_so_that_all_fit_into_the_parts():
     view = viewed(message(), message("w1 " + "x" * 9_000), messages(19))
     condenser = LLMSummarizingCondenser(Narrow(2_000), max_size=20, keep_first=1)
-    result, reports = condenser.step(view)
-    assert result is view
-    assert len(condenser.llm.calls) == len(reports) < 15
+    action = plan(condenser.condense(view))
+    assert action.summary == "of w1"
+    calls = range(len(condenser.llm.calls))
+    assert any("characters and more left out" in condenser.llm.prompt(call) for call in calls)
+
+
+def test_the_parts_of_a_summary_are_counted_and_priced_and_have_a_maximum():
+    view = viewed(message(), [message(f"w{n} {'x' * 2_000}") for n in range(60)])
+    for parts in (1, 3, 8):
+        condenser = LLMSummarizingCondenser(Narrow(9_000), max_size=20, max_parts=parts)
+        action = plan(condenser.condense(view))
+        calls = len(condenser.llm.calls)
+        refused = [report for report in reports_of(action) if "failure" in report]
+        assert action.metadata["parts"] == calls - len(refused) <= parts
+        assert action.metadata["cost"] == pytest.approx(0.01 * action.metadata["parts"])
+        assert action.summary == "of " + " ".join(f"w{n}" for n in range(1, 53))
+
+
+CUT = {"finish_reason": "length"}
+
+
+def test_a_summary_that_was_cut_off_is_continued_once():
+    view = viewed(messages(11))
+    condenser = llm(said("She wants a tr", **CUT), said("ain. No flights."), max_size=10)
+    action = plan(condenser.condense(view))
+    assert action.summary == "She wants a train. No flights."
+    assert action.metadata["cost"] == 0.02
+    assert "cut" not in action.metadata
+    assert [message["role"] for message in condenser.llm.calls[1]][-2:] == ["assistant", "user"]
+    assert not [report for report in reports_of(action) if "failure" in report]
+
+
+def test_a_summary_that_stays_cut_off_is_used_up_to_its_last_whole_sentence():
+    view = viewed(messages(11))
+    for second in (said(" No flights. And ho", **CUT), failed("unavailable", "away")):
+        condenser = llm(said("She wants a train. By", **CUT), second, max_size=10)
+        action = plan(condenser.condense(view))
+        assert action.summary.startswith("She wants a train.")
+        assert not action.summary.endswith(("By", "ho"))
+        assert action.metadata["cut"] is True
+        assert "cut off" in because(action)
+        assert len(condenser.llm.calls) == 2
+    reply = said("no whole sentence", **CUT)
+    assert llm(reply, max_size=10).condense(view) is view
+
+
+@pytest.mark.parametrize(
+    "written, last",
+    [
+        ('"pending_tasks": "tests. And th', "tests."),
+        ('"pending_tasks": "tests", "current_state": "half', "tests"),
+        ('"pending_tasks": "tests", "current_sta', "tests"),
+        ('"pending_tasks": "- tests [3]\\n- doc', "- tests [3]"),
+    ],
+)
+def test_a_state_that_was_cut_off_has_the_fields_that_were_written(written, last):
+    arguments = '{"user_context": "a parser.", "completed_tasks": "", ' + written
+    reply = called(arguments)
+    cut = said(None, tool_calls=reply.tool_calls, **CUT)
+    condenser = StructuredSummaryCondenser(Scripted(cut), max_size=10)
+    action = plan(condenser.condense(viewed(messages(11))))
+    assert action.metadata["cut"] is True
+    assert "**User Context**: a parser." in action.summary
+    assert f"**Pending Tasks**: {last}\n" in action.summary
 
 
 def test_each_reset_shows_less_of_each_event():

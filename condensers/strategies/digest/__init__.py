@@ -21,7 +21,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from foldlog.condensers.base import AgentModel, Overrun, Reason, Requirement, setting
@@ -36,6 +36,7 @@ from foldlog.eventstore import Event, Message, Retraction
 from foldlog.projections import PastLog, View, begins_reply, contains, intervals_kept, words_of
 
 _LENGTH_MIN = 500
+_LENGTH_MAX = 20_000
 
 _LETTERS_A_TOKEN = 2
 """How many characters a digest may have for each estimated token that it replaces. The limit
@@ -65,27 +66,12 @@ class DigestCondenser(SummarizingCondenser):
         f" token limit counts ({_TOKENS:,} tokens after the head if no limit is known)",
         ge=2,
     )
-    max_length: int = setting(20_000, "how many characters a digest has at most", ge=_LENGTH_MIN)
+    max_length: int = setting(
+        _LENGTH_MAX, "how many characters a digest has at most", ge=_LENGTH_MIN
+    )
 
-    def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        return self._summary_of(Digest.of(events))
-
-    def summary(self, view: View, span: slice, max_event_length: int | None) -> Summary:
-        sums = ESTIMATE.token_sums(view)
-        most = _LETTERS_A_TOKEN * (sums[span.stop] - sums[span.start])
-        return self._summary_of(digest_of(view, view[span]), most)
-
-    def _summary_of(self, digest: Digest, most: int | None = None) -> Summary:
-        if most is None:
-            length = self.max_length
-        else:
-            length = max(_LENGTH_MIN, min(most, self.max_length))
-
-        def shorter(text: str) -> str | None:
-            most = max(LENGTH_LEAST, len(text) * 7 // 8)
-            return text_of(digest, most) if len(text) > LENGTH_LEAST else None
-
-        return Summary(text_of(digest, length), shorter=shorter)
+    def summary(self, view: View, span: slice) -> Summary:
+        return summary_of(view, span, self.max_length)
 
     def urgency(
         self, view: View, due: Set[Reason], agent_llm: AgentModel | None = None
@@ -134,6 +120,22 @@ class DigestCondenser(SummarizingCondenser):
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
         # A digest is longer than a summary of a few lines, so it gets a third of the tail.
         return [tail - max(0, tail) // 3 for tail in super()._tails(view, due)]
+
+
+def summary_of(view: View, span: slice, length_max: int = _LENGTH_MAX) -> Summary:
+    """Return a digest of the events in ``span``, and of all events that were forgotten earlier:
+    see ``digest_of``. The digest has at most ``length_max`` characters, and is shorter than the
+    events in ``span``. Raises the errors of ``digest_of``.
+    """
+    sums = ESTIMATE.token_sums(view)
+    replaced = _LETTERS_A_TOKEN * (sums[span.stop] - sums[span.start])
+    digest = digest_of(view, view[span])
+
+    def shorter(text: str) -> str | None:
+        most = max(LENGTH_LEAST, len(text) * 7 // 8)
+        return text_of(digest, most) if len(text) > LENGTH_LEAST else None
+
+    return Summary(text_of(digest, max(_LENGTH_MIN, min(replaced, length_max))), shorter=shorter)
 
 
 def default_condenser(

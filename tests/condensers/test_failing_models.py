@@ -1,0 +1,279 @@
+"""An agent of many steps beside a model server that fails in one way: a digest takes over. Here is
+a sample of few steps; the long test takes 400 steps with each failure.
+
+``scripts/test`` runs this also for the modules ``foldlog.condensers.unseen``,
+``foldlog.condensers.handler`` and ``foldlog.condensers.strategies.model_summaries``.
+"""
+
+import json
+import logging
+from itertools import pairwise, product
+
+import pytest
+
+import foldlog
+from foldlog import Message, SystemMessage
+from foldlog._words.reasons import because
+from foldlog.condensers import (
+    LLMAttentionCondenser,
+    LLMSummarizingCondenser,
+    NoCondensationAvailable,
+    ObservationMaskingCondenser,
+    PipelineCondenser,
+    RollingCondenser,
+    Usage,
+    condenser_from_config,
+    reports_of,
+)
+from foldlog.condensers.models.estimate import Estimate, _count
+from foldlog.eventstore import CondensationAction
+from tests.condensers.made import REQUEST, flat, message, messages, pair
+from tests.condensers.openai_server import (
+    CutOff,
+    Failure,
+    OpenAIServer,
+    Raw,
+    Text,
+    ToolCall,
+    context_length_exceeded,
+)
+from tests.condensers.scripted import Scripted, failed
+
+LIMIT = 3_000
+
+
+def completion(**message):
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}
+    body = {"id": "r", "object": "chat.completion", "created": 1, "choices": [choice]}
+    return Raw(json.dumps(body).encode())
+
+
+WAYS = {
+    "401": (Failure(401, "bad key"), "rejected"),
+    "overflow": (context_length_exceeded(10, 20), "context_window"),
+    "500": (Failure(500), "unavailable"),
+    "429": (Failure(429, "slow down"), "rate_limited"),
+    "cut": (Text("half of a", finish_reason="length"), "bad_reply"),
+    "cut call": (
+        ToolCall("create_state_summary", '{"user_con', finish_reason="length"),
+        "bad_reply",
+    ),
+    "empty": (Text(""), "bad_reply"),
+    "refusal": (Text(None, refusal="I would rather not"), "refused"),
+    "filter": (Text("", finish_reason="content_filter"), "refused"),
+    "HTML": (Raw(b"<html>busy</html>"), "bad_reply"),
+    "closed": (CutOff(Text("a summary " * 50)), "unavailable"),
+    "giant": (Text("word " * 300_000), "bad_reply"),
+    "null": (Raw(b"null"), "bad_reply"),
+}
+OF_THE_OTHER = {("llm", "cut call"), ("structured", "cut")}
+"""Each condenser has a cut reply of its own."""
+AGENTS = sorted({*product(("llm", "structured"), WAYS)} - OF_THE_OTHER)
+
+
+class Agent(Estimate):
+    """An agent's model whose tokens are estimated, with a limit."""
+
+    max_input_tokens = LIMIT
+
+
+class Telemetry(logging.Handler):
+    """Keeps the messages of condensations, as ``foldlog.otel`` counts them."""
+
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+
+@pytest.fixture
+def failures_logged():
+    logger = logging.getLogger("foldlog.condensation.failed")
+    telemetry = Telemetry()
+    logger.addHandler(telemetry)
+    yield telemetry.records
+    logger.removeHandler(telemetry)
+
+
+def append_step(history, number):
+    """Append the agent's turn: a call with a long result, and sometimes a message of the user."""
+    if number % 9 == 8:
+        history.append_reply({"role": "assistant", "content": f"I looked at folder {number}."})
+        history.append(Message(source="user", content=f"Go on with folder {number + 1}."))
+        return
+    function = {"name": "ls", "arguments": json.dumps({"path": f"/d{number}"})}
+    call = {"id": f"c{number}", "type": "function", "function": function}
+    history.append_reply({"role": "assistant", "content": None, "tool_calls": [call]})
+    for open_call in history.open_calls():
+        text = " ".join(f"file{number * 7 + place}.py" for place in range(25))
+        history.append_tool_result(open_call, text)
+
+
+def summarizer_at(server, kind, **settings):
+    model = {
+        "model": "openai/gpt-4o-mini",
+        "base_url": server.url,
+        "api_key": "key",
+        "retries": 0,
+        "function_calling": True,
+    }
+    return condenser_from_config({"type": kind, "llm_config": model, **settings})
+
+
+def condensations(history):
+    return [event for event in history.events() if isinstance(event, CondensationAction)]
+
+
+def run_agent(server, kind, steps):
+    """Return the history of an agent whose View fitted at each of its steps."""
+    agent = Agent(_count)
+    histories = foldlog.open("memory:", condenser=summarizer_at(server, kind), agent_llm=agent)
+    history = histories["c1"]
+    history.append(SystemMessage(content="You are a helpful agent."))
+    history.append(Message(source="user", content="Which file is largest?"))
+    for number in range(steps):
+        view = history.prepare()
+        assert agent.token_sums(view)[-1] <= LIMIT
+        assert view.to_messages()
+        append_step(history, number)
+    return history
+
+
+def check_agent(kind, way, steps, failures_logged):
+    answer, failure = WAYS[way]
+    failures_logged.clear()
+    with OpenAIServer(answer) as server:
+        history = run_agent(server, kind, steps)
+    made = condensations(history)
+    assert made
+    kinds = {(event.metadata["condenser"], event.metadata["outcome"]) for event in made}
+    assert kinds == {("digest", "condensed")}
+    assert all(event.summary.startswith("# Digest of") for event in made)
+    failed = [event for event in made if any("failure" in report for report in reports_of(event))]
+    assert failed[0] is made[0]
+    for event in made:
+        assert event.metadata["instead_of"] == condenser_from_config({"type": kind}).type
+        assert because(event).count("the model failed") == (event in failed)
+        assert because(event).count("a digest took the place") == 1
+    reports = [report for event in failed for report in reports_of(event)]
+    assert {report["failure"] for report in reports} == {failure}
+    calls = Usage.of(reports).attempts
+    assert len(failures_logged) == len(reports)
+    assert {record.failure for record in failures_logged} == {failure}
+    assert calls == len(server.requests) < len(made) + 10
+    return made, failed
+
+
+@pytest.mark.parametrize("kind, way", [("llm", "401"), ("structured", "null"), ("llm", "cut")])
+def test_an_agent_beside_a_failing_model_goes_on_with_digests(kind, way, failures_logged):
+    made, failed = check_agent(kind, way, 40, failures_logged)
+    assert len(failed) < len(made), "the model was not asked each time"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind, way", AGENTS)
+def test_an_agent_of_400_steps_never_stops(kind, way, failures_logged):
+    check_agent(kind, way, 400, failures_logged)
+
+
+# --- one step ---
+
+
+def stepped(condenser, *events, agent=None):
+    """Return what a handler made of these events, and the store."""
+    history = foldlog.open("memory:", condenser=condenser, agent_llm=agent)["c1"]
+    history.append(flat(*events))
+    return history, history.prepare()
+
+
+def test_the_same_events_are_forgotten_and_their_digest_is_their_summary():
+    asked = [*messages(30), REQUEST]
+    spans = []
+    for reply in ("a summary", failed("unavailable")):
+        history, _ = stepped(LLMSummarizingCondenser(Scripted(reply), max_size=20), *asked)
+        (made,) = condensations(history)
+        spans.append((list(made.forgotten[0]), made.summary_offset))
+    assert spans[0] == spans[1]
+    assert made.summary.startswith("# Digest of")
+    assert because(made) == (
+        "View of 30 events exceeded 20, asked for; the model failed: boom; a digest took the place"
+        " of the summary by llm"
+    )
+
+
+def test_without_a_fallback_a_failing_model_stops_the_step():
+    condenser = LLMSummarizingCondenser(Scripted(failed()), max_size=20, fallback=False)
+    for used in (condenser, PipelineCondenser([condenser])):
+        with pytest.raises(NoCondensationAvailable, match="hard context reset failed in 5"):
+            stepped(used, *messages(30), REQUEST)
+
+
+def test_a_condensation_that_can_wait_leaves_the_view():
+    history, view = stepped(LLMSummarizingCondenser(Scripted(failed()), max_size=20), messages(30))
+    assert (len(view), condensations(history)) == (30, [])
+
+
+class Choosing(RollingCondenser):
+    """A strategy of one's own, which asks a model that fails."""
+
+    type = "choosing"
+    asks_a_model = True
+
+    def __init__(self):
+        self.calls = 0
+
+    def get_condensation(self, view):
+        self.calls += 1
+        raise NoCondensationAvailable("no choice", (failed().report,))
+
+
+@pytest.mark.parametrize(
+    "condenser",
+    [
+        LLMAttentionCondenser(Scripted(failed()), max_size=20),
+        Choosing(),
+        PipelineCondenser([ObservationMaskingCondenser(2), Choosing()]),
+        PipelineCondenser([LLMSummarizingCondenser(Scripted(failed()), max_size=20)]),
+    ],
+    ids=["attention", "own", "a pipeline with its own", "a pipeline"],
+)
+def test_a_digest_stands_in_for_each_strategy_that_asks_a_model(condenser):
+    history, _ = stepped(condenser, pair(1), messages(40), REQUEST)
+    (made,) = condensations(history)
+    assert made.metadata["condenser"] == "digest"
+    assert made.summary.startswith("# Digest of")
+    assert [report["failure"] for report in reports_of(made) if "failure" in report] == ["refused"]
+    assert history.view().unhandled_condensation_request is False
+
+
+def test_a_giant_result_is_shortened_where_a_digest_is_not_enough():
+    agent = Agent(_count)
+    condenser = LLMSummarizingCondenser(Scripted(failed()), max_size=20)
+    long = "word " * 20_000
+    for giant in (pair(1, content=long), pair(1, text=long, path="a.py"), message(long)):
+        _, view = stepped(condenser, messages(30), giant, agent=agent)
+        assert agent.token_sums(view)[-1] <= LIMIT
+        assert "characters and more left out; the log has all" in str(view.to_messages())
+
+
+def test_a_model_that_failed_is_spared_also_by_condensations_that_cannot_wait():
+    model = Scripted(failed())
+    agent = Agent(_count)
+    condenser = LLMSummarizingCondenser(model)
+    history = foldlog.open("memory:", condenser=condenser, agent_llm=agent)["c1"]
+    history.append(Message(source="user", content="Which file is largest?"))
+    versions = []
+    for number in range(120):
+        calls = len(model.calls)
+        history.prepare()
+        if len(model.calls) > calls:
+            versions.append(len(history))
+        append_step(history, number)
+    assert len(condensations(history)) > len(versions)
+    waits = [later - earlier for earlier, later in pairwise(versions)]
+    assert all(wait >= least for wait, least in zip(waits, (10, 20, 40, 80), strict=False))
+    history.request_condensation()
+    history.prepare()
+    assert len(model.calls) == len(versions) + 1, "a request does not wait"
