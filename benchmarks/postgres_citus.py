@@ -1,10 +1,14 @@
-"""Test a store on Citus under load: ``python -m benchmarks.postgres_citus``.
+"""Test a store on Citus: ``python -m benchmarks.postgres_citus moves``, or ``… cpu``.
 
-The program starts a coordinator and two workers with Citus, and a store in four schemas
+``moves`` starts a coordinator and two workers with Citus, and a store in four schemas
 (``?stores=4``). Writers append without a pause through the coordinator, and a follower reads, while
 each schema is moved between the workers twice, and a worker is killed (SIGKILL to all its
 processes) and started again after every second move. The checks are the checks of
 ``benchmarks.postgres_faults``.
+
+``cpu`` measures the CPU time of an append, of the client and of all servers: on a server without
+Citus, and on Citus through the coordinator, through the worker that has the store, and through the
+other worker.
 
 Citus must be installed for the PostgreSQL that ``$FOLDLOG_POSTGRES_BIN`` names.
 """
@@ -13,9 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import random
+import shutil
+import statistics
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +31,9 @@ import typer
 
 from benchmarks.postgres_clusters import Fault
 from benchmarks.postgres_faults import run
-from tests.postgres.servers import Server
+from foldlog.eventstore import ANY_VERSION, open_store
+from tests.postgres.servers import Server, new_primary
+from tests.said import say
 
 STORES = 4
 MOVES = 2 * STORES
@@ -59,16 +69,20 @@ class Citus:
     def url(self) -> str:
         return self.coordinator.url(stores=str(STORES))
 
+    def place(self, schema: str = "foldlog") -> Server:
+        """Return the worker that has the tables of a schema."""
+        port = self.coordinator.sql(
+            f"SELECT nodeport FROM citus_shards WHERE table_name::text = '{schema}.events'"
+        )
+        [worker] = [worker for worker in self.workers if worker.port == int(port)]
+        return worker
+
     def move(self, schema: str) -> None:
         """Move a schema to the other worker, while it is used. Writers wait: some tables have no
         primary key, so Citus cannot replicate their changes in the meantime.
         """
-        port = int(
-            self.coordinator.sql(
-                f"SELECT nodeport FROM citus_shards WHERE table_name::text = '{schema}.events'"
-            )
-        )
-        [target] = [worker for worker in self.workers if worker.port != port]
+        place = self.place(schema)
+        [target] = [worker for worker in self.workers if worker is not place]
         self.coordinator.sql(
             f"SELECT citus_schema_move('{schema}', '127.0.0.1', {target.port}, 'block_writes')"
         )
@@ -99,7 +113,7 @@ def moving(folder: Path) -> Iterator[tuple[str, Fault]]:
         citus.stop()
 
 
-def main(
+def moves(
     events: Annotated[
         int, typer.Option(help="Run until this number of events is acknowledged.")
     ] = 10_000,
@@ -112,5 +126,63 @@ def main(
         raise typer.Exit(1)
 
 
+def cpu(
+    appends: Annotated[int, typer.Option(help="The appends of each turn.")] = 300,
+    turns: Annotated[int, typer.Option(help="The turns of each address.")] = 5,
+) -> None:
+    """Print the median CPU time and round trip of an append."""
+    folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
+    folder.chmod(0o755)
+    try:
+        plain = new_primary(folder / "plain")
+        citus = Citus(folder)
+        servers = [plain, citus.coordinator, *citus.workers]
+        with open_store(citus.coordinator.url()):
+            [here, other] = sorted(citus.workers, key=lambda worker: worker is not citus.place())
+        addresses = {
+            "PostgreSQL": plain,
+            "coordinator": citus.coordinator,
+            "worker with the store": here,
+            "other worker": other,
+        }
+        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in addresses}
+        for turn, (name, server) in itertools.product(range(turns), addresses.items()):
+            taken[name].append(_append(server.url(), f"c{turn}", appends, servers))
+        for name, pairs in taken.items():
+            cpu_s, wall_s = (statistics.median(column) for column in zip(*pairs, strict=True))
+            print(f"{name:22} {cpu_s * 1e3:6.2f} ms of CPU, {wall_s * 1e3:6.2f} ms")
+        citus.stop()
+        plain.stop("immediate")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _append(
+    url: str, conversation: str, appends: int, servers: Sequence[Server]
+) -> tuple[float, float]:
+    """Return the CPU time and the time of an append, in seconds."""
+    with open_store(url) as store:
+        say(store, conversation, "0", expected_version=ANY_VERSION)
+        began, cpu_before = time.perf_counter(), _cpu_s(servers)
+        for number in range(appends):
+            say(store, conversation, f"{number} {'x' * 500}", expected_version=ANY_VERSION)
+        return (_cpu_s(servers) - cpu_before) / appends, (time.perf_counter() - began) / appends
+
+
+def _cpu_s(servers: Sequence[Server]) -> float:
+    """Return the CPU time of this process and of all processes of servers since their start."""
+    ticks = 0
+    for server in servers:
+        for pid in [server.pid, *server.children]:
+            with contextlib.suppress(FileNotFoundError):  # the server has counted it
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15] if pid == server.pid else fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
+
+
+app = typer.Typer()
+app.command()(moves)
+app.command()(cpu)
+
 if __name__ == "__main__":
-    typer.run(main)
+    app()

@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -232,9 +233,15 @@ def postgres_front(postgres_server: Server) -> Iterator[Server | Pooler | Addres
 
 @pytest.fixture(scope="session")
 def postgres_stores(postgres_server: Server) -> Iterator[EmptyStores]:
-    address = os.environ.get("FOLDLOG_CITUS_URL") or postgres_server.url()
-    with psycopg.connect(address, autocommit=True) as connection:
-        yield EmptyStores(connection, int(os.environ.get("FOLDLOG_POSTGRES_STORES", "1")))
+    stores = int(os.environ.get("FOLDLOG_POSTGRES_STORES", "1"))
+    if "FOLDLOG_CITUS_URL" not in os.environ:
+        with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+            yield EmptyStores(connection, stores)
+        return
+    with psycopg.connect(os.environ["FOLDLOG_CITUS_URL"], autocommit=True) as connection:
+        empty_stores = EmptyStores(connection, stores, prefix=f"tests_{time.time_ns()}")
+        yield empty_stores
+        empty_stores.drop()
 
 
 @pytest.fixture

@@ -19,15 +19,25 @@ _TABLES = set(
 
 
 class EmptyStores:
-    """The names of schemas of one database. ``used`` are those whose tests have ended."""
+    """The names of schemas of one database. ``used`` are those whose tests have ended. A server that
+    somebody else runs has schemas of earlier runs too, so each run has a ``prefix``.
+    """
 
-    def __init__(self, connection: psycopg.Connection[Any], stores: int = 1) -> None:
+    def __init__(
+        self, connection: psycopg.Connection[Any], stores: int = 1, *, prefix: str = "store"
+    ) -> None:
         self.used: list[str] = []
-        self._connection, self._stores = connection, stores
+        self._connection, self._stores, self._prefix = connection, stores, prefix
         self._numbers = itertools.count()
 
     def new(self) -> str:
-        return f"store_{next(self._numbers)}"
+        return f"{self._prefix}_{next(self._numbers)}"
+
+    def drop(self) -> None:
+        """Drop all schemas of this run."""
+        query = "SELECT nspname::text FROM pg_namespace WHERE starts_with(nspname, %s)"
+        for (schema,) in self._connection.execute(query, [f"{self._prefix}_"]).fetchall():
+            self._connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
 
     def take(self) -> str:
         while self.used:

@@ -160,20 +160,25 @@ class Server:
         """SIGKILL to the server and to each of its processes: nothing is told to the clients,
         nothing is cleaned up.
         """
-        for process in [self.pid, *_children(self.pid)]:
+        for process in [self.pid, *self.children]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         self._end()
 
     def signal(self, number: signal.Signals) -> None:
         """A signal to every process of the server: SIGSTOP freezes it, SIGCONT lets it go on."""
-        for process in [self.pid, *_children(self.pid)]:
+        for process in [self.pid, *self.children]:
             with contextlib.suppress(ProcessLookupError):  # sessions end all the time
                 os.kill(process, number)
 
     @property
     def pid(self) -> int:
         return int((self.data / "postmaster.pid").read_text().splitlines()[0])
+
+    @property
+    def children(self) -> Sequence[int]:
+        """The ids of the processes that the server has started and that still run."""
+        return _children(self.pid)
 
     def run(self, program: str, *arguments: str | Path) -> str:
         """Run a client program, such as pg_dump, against this server; returns what it printed."""

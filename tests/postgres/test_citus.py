@@ -18,7 +18,7 @@ from foldlog.eventstore.recorders.postgres.recorder import ON_CITUS
 from foldlog.eventstore.recorders.postgres.setup import in_schema
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, of_driver
 from foldlog.eventstore.recorders.statements import statements
-from tests.said import say
+from tests.said import said, say, texts
 
 from .servers import Address
 from .test_statements import REFUSED_BY_CITUS
@@ -115,6 +115,16 @@ def test_an_erasure_asks_the_worker_that_has_the_rows_what_may_still_read_them(c
             with pytest.raises(StoreUnavailable, match=r"session \d+ of 'report'"):
                 store._recorder.compact(0)
         assert not vacuum(store).bytes_pending
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_events_without_a_position_are_stored(citus, rows):
+    """Where null makes a whole value null, Citus sees no table in a statement, and inserts
+    nothing.
+    """
+    with open_store(citus.url(schema=f"staged_{time.time_ns()}")) as store:
+        store.ingest("c1", map(said, "abc"[:rows]))
+        assert texts(store, "c1") == [*"abc"[:rows]]
 
 
 @pytest.mark.parametrize("state", ["XX000", "58030"])

@@ -525,15 +525,17 @@ WHERE key = (SELECT replaces FROM {schema}.conversations WHERE key = $1::bigint)
     AND visible AND erased_at IS NOT NULL
 
 -- Here, the server adds the transaction's number to the places of events, so that an append need not wait for its number.
--- On Citus, this part adds 0 and the number is read first, because Citus would use the number of the server to which the
--- client is connected. The 0 is read from a table of the store, so that Citus sends the whole statement to the server that
--- has the tables. Otherwise it would copy the rows there, and commit in two phases.
+-- On Citus, this part is 0 and the number is read first, because Citus would use the number of the server to which the
+-- client is connected. The statements still read a table of the store, so that Citus sends them to the server that has the
+-- tables. Otherwise it would copy the rows there, and commit in two phases. A null place stands inside the subquery: Citus
+-- would take null + (SELECT …) for null, see no table, and insert nothing.
 -- part: first_place
-(SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch)
+((pg_current_xact_id()::text::bigint + epoch) << 20)
 
 -- name: insert_events
 INSERT INTO {schema}.events (conversation, id, kind, shown, structural, meta, body, position)
-SELECT $1::bigint, r.id, r.kind, r.shown, r.structural, r.meta, r.body, r.place + {first_place}
+SELECT $1::bigint, r.id, r.kind, r.shown, r.structural, r.meta, r.body,
+       r.place + (SELECT {first_place} FROM {schema}.epoch)
 FROM unnest($2::bigint[], $3::bytea[], $4::boolean[], $5::boolean[], $6::bytea[], $7::bytea[], $8::bigint[])
     r (id, kind, shown, structural, meta, body, place)
 
@@ -547,7 +549,8 @@ DELETE FROM {schema}.events WHERE conversation = $1::bigint AND id < $2::bigint
 
 -- name: insert_event
 INSERT INTO {schema}.events (conversation, id, kind, shown, structural, meta, body, position)
-SELECT $1::bigint, $2::bigint, $3::bytea, $4::boolean, $5::boolean, $6::bytea, $7::bytea, $8::bigint + {first_place}
+SELECT $1::bigint, $2::bigint, $3::bytea, $4::boolean, $5::boolean, $6::bytea, $7::bytea,
+       (SELECT $8::bigint + {first_place} FROM {schema}.epoch)
 
 -- name: publish
 UPDATE {schema}.conversations SET visible = true WHERE key = $1::bigint
