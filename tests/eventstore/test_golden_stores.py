@@ -8,10 +8,10 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import foldlog
-from foldlog._cli.application import build
+from foldlog._cli.application import application
 from foldlog.eventstore import StoreUnusable, open_store
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.eventstore.recorders.statements import migrations
@@ -79,7 +79,9 @@ def test_no_command_calls_a_store_of_a_development_version_damaged(command, tmp_
     unpacked(DEVELOPMENT, tmp_path)
     path = tmp_path / "development.db"
     words = command.format(path).split()
-    result = CliRunner().invoke(build(), words if "{}" in command else [*words, "--db", str(path)])
+    result = CliRunner().invoke(
+        application, words if "{}" in command else [*words, "--db", str(path)]
+    )
     assert result.exit_code != 0
     assert "was written by a development version" in str(result.exception)
     assert path.read_bytes() == gzip.decompress(DEVELOPMENT.read_bytes())
