@@ -167,17 +167,12 @@ class Maintenance:
         with note_file(self._store, "backup", path):
             return backup.back_up(self._store, path, on_progress)
 
-    def vacuum(
-        self,
-        on_progress: Callable[[int, int], object] = lambda done, of: None,
-        *,
-        copied_objects: bool = False,
-    ) -> Vacuumed:
+    def vacuum(self, *, copied_objects: bool = False) -> Vacuumed:
         """Reclaim disk space: remove the bytes of erased events, and the remains of interrupted
         operations. ``copied_objects`` also deletes objects of erased events that another copy of
         the store may need. Cost: the whole store is rewritten. See ``maintenance.backup.vacuum``.
         """
-        return backup.vacuum(self._store, on_progress, copied_objects=copied_objects)
+        return backup.vacuum(self._store, copied_objects=copied_objects)
 
     def archive(
         self,

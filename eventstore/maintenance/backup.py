@@ -303,11 +303,7 @@ def _name_for_former(path: str) -> str:
 
 
 def vacuum(
-    store: Store,
-    on_progress: Callable[[int, int], object] = lambda done, of: None,
-    patience_s: float = PATIENCE_S,
-    *,
-    copied_objects: bool = False,
+    store: Store, patience_s: float = PATIENCE_S, *, copied_objects: bool = False
 ) -> Vacuumed:
     """Complete interrupted erasures, and remove the leftovers of killed imports, of killed backups,
     and of interrupted copies of events into forks. Return the space of deleted rows to the file
@@ -330,7 +326,7 @@ def vacuum(
     discarded, objects_left = _finish_operations(database, copied_objects=copied_objects)
     pending = path is None or database.bytes_pending
     try:
-        space_returned = recorder.compact(patience_s if pending else 0, on_progress)
+        space_returned = recorder.compact(patience_s if pending else 0)
     except StoreUnavailable as error:
         if error.kind != "read":
             raise

@@ -110,28 +110,20 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
     or if this role may not vacuum the tables, ``bytes_pending`` stays true, as for a SQLite file. A
     later vacuum or erasure then removes the bytes.
     """
-    if not (recorder.on_server and _is_due(recorder)):
+    if not recorder.on_server:
         return
-    _note_purge(recorder, 1)
-    stores: list[int] = []
+    # A vacuum reads whole tables, so it must not follow every erasure.
+    purges = _purges.setdefault(recorder, deque(maxlen=_PURGES_MAX))
+    if len(purges) == _PURGES_MAX and time.monotonic() - purges[0] < _PURGES_S:
+        return
+    purges.append(time.monotonic())
     try:
-        recorder.compact(PURGE_PATIENCE_S, lambda done, of: stores.append(done))
+        recorder.compact(PURGE_PATIENCE_S)
     except FAILURES as error:
         if error.kind != "read":
             raise mark_unfinished(
                 f"{what_is_done}, but the deleted bytes are still in the files", error
             ) from error
-    _note_purge(recorder, len(stores) - 1)
-
-
-def _is_due(recorder: Recorder) -> bool:
-    # A vacuum reads whole tables, so it must not follow every erasure.
-    purges = _purges.setdefault(recorder, deque(maxlen=_PURGES_MAX))
-    return len(purges) < _PURGES_MAX or time.monotonic() - purges[0] >= _PURGES_S
-
-
-def _note_purge(recorder: Recorder, stores: int) -> None:
-    _purges[recorder].extend([time.monotonic()] * stores)
 
 
 def mark_unfinished(sentence: str, error: Failure) -> Failure:

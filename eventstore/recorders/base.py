@@ -890,17 +890,14 @@ class Recorder(ABC):
         return None
 
     @abstractmethod
-    def compact(
-        self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
-    ) -> bool:
+    def compact(self, patience_s: float) -> bool:
         """Remove the bytes of deleted and replaced rows. If rows are deleted while ``compact``
         runs, their bytes may stay in the files until the next call. A store in a file is rewritten
         completely. On a server, the tables are vacuumed once, and numbers of the server prove that
         the rows are gone. Return False if only the owner of the tables can remove the bytes.
         Raises ``StoreUnavailable`` (``read``) if a reader that began earlier still needs the bytes
         after ``patience_s`` seconds. After this error, the bytes stay pending, and a file does not
-        shrink. ``on_progress`` gets the number of finished tables and the number of all tables. For
-        a file, ``on_progress`` is not called, because the file is rewritten in one step.
+        shrink.
 
         Events keep their positions in a rewritten file. Readers continue during ``compact``, but
         the writers of a file wait. Rewriting a file needs as much free disk space as the file.

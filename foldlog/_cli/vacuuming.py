@@ -26,13 +26,8 @@ def bytes_pending_words(store: Store, of: str) -> str:
 def vacuum(
     store: Store, patience_s: float = PATIENCE_S, *, copied_objects: bool = False
 ) -> Vacuumed:
-    with terminal.working("vacuuming") as update:
-        return backup.vacuum(
-            store,
-            lambda done, of: update(completed=done, total=of),
-            patience_s,
-            copied_objects=copied_objects,
-        )
+    with terminal.working("vacuuming"):
+        return backup.vacuum(store, patience_s, copied_objects=copied_objects)
 
 
 def bytes_stay_pending(store: Store, sentence: str, *, no_vacuum: bool) -> bool:

@@ -10,8 +10,10 @@ from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.eventstore.recorders.postgres.deleted_rows import Horizon
 from tests.said import say
+
+from .servers import Server, new_primary
+from .waiting import until
 
 
 @pytest.fixture
@@ -132,20 +134,27 @@ def test_without_the_counters_of_the_server_each_table_is_frozen(url, store, vac
     assert [sent.startswith(b"VACUUM (FREEZE)") for sent in vacuums] == [False, True]
 
 
-@pytest.mark.parametrize(
-    "holder, said",
-    [
-        (
-            Horizon(7, "session", 12, "app"),
-            "session 12 of 'app' (pg_terminate_backend(12) ends it)",
-        ),
-        (
-            Horizon(7, "slot", name="east"),
-            "the replication slot 'east' (let its standby catch up, or drop it)",
-        ),
-        (Horizon(7, "transaction"), "a transaction that began earlier"),
-    ],
-    ids=["of another role", "of a standby", "not listed"],
-)
-def test_what_holds_deleted_rows_is_named(holder, said):
-    assert str(holder) == said
+@pytest.mark.long
+def test_the_slot_of_a_lost_standby_is_named(folder):
+    """Its standby had a reader, and sent that as feedback, before it was lost."""
+    primary = new_primary(folder / "primary", {"wal_level": "replica"})
+    standby = Server(folder / "standby")
+    try:
+        with open_store(primary.url()) as store:
+            say(store, "c1", "0")
+            primary.sql("SELECT pg_create_physical_replication_slot('east')")
+            standby.follow(primary, "east")
+            standby.configure({"primary_slot_name": "east", "hot_standby_feedback": "on"})
+            standby.start()
+            reader = reading(standby.url())
+            until(lambda: primary.sql("SELECT xmin FROM pg_replication_slots"))
+            standby.kill()
+            reader.close()
+            until(lambda: not primary.sql("SELECT pid FROM pg_stat_replication"))
+            assert erase(store, "c1", reason="asked for").bytes_pending
+            with pytest.raises(StoreUnavailable, match="replication slot 'east' may still read"):
+                store._recorder.compact(0)
+            primary.sql("SELECT pg_drop_replication_slot('east')")
+            assert not vacuum(store).bytes_pending
+    finally:
+        primary.remove()

@@ -101,9 +101,9 @@ class Seam:
             raise Killed
         return self.inner.value(name)
 
-    def compact(self, patience_s, *on_progress):
+    def compact(self, patience_s):
         self._begin()
-        return self.inner.compact(patience_s, *on_progress)
+        return self.inner.compact(patience_s)
 
     @property
     def on_copy(self):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
@@ -40,32 +40,20 @@ class Deletion(NamedTuple):
 
 
 class Horizon(Struct, frozen=True):
-    """What holds the horizon at the transaction ``number``: a ``session``, a ``prepared``
-    transaction, a replication ``slot``, or a ``transaction`` that has just ended. ``name`` is the
-    application, or the name of the prepared transaction or slot. ``state`` and ``seconds`` are None
-    if this role may not see them.
+    """What holds the horizon at the transaction ``number``. ``kind`` is ``session``, ``prepared
+    transaction``, ``replication slot`` or ``transaction``, and ``name`` says which. ``state`` and
+    ``seconds`` are None if this role may not see them.
     """
 
     number: int
     kind: str
-    pid: int | None = None
-    name: str | None = None
+    name: str
     state: str | None = None
-    seconds: float | None = None
+    seconds: float = 0
 
     def __str__(self) -> str:
-        match self.kind:
-            case "session":
-                since = "" if self.seconds is None else f", {self.state} for {self.seconds:.0f} s"
-                return (
-                    f"session {self.pid} of {self.name!r}{since}"
-                    f" (pg_terminate_backend({self.pid}) ends it)"
-                )
-            case "prepared":
-                return f"the prepared transaction {self.name!r} (commit it or roll it back)"
-            case "slot":
-                return f"the replication slot {self.name!r} (let its standby catch up, or drop it)"
-        return "a transaction that began earlier"
+        since = "" if self.state is None else f", {self.state} for {self.seconds:.0f} s"
+        return f"{self.kind} {self.name}{since}"
 
 
 class Relation(Struct, frozen=True):
@@ -145,12 +133,7 @@ class Tables:
         return json.decode(document, type=kind)
 
 
-def remove(
-    tables: Tables,
-    waiting: Iterator[bool],
-    patience_s: float,
-    on_progress: Callable[[int, int], object],
-) -> str | None:
+def remove(tables: Tables, waiting: Iterator[bool], patience_s: float) -> str | None:
     """Vacuum all tables once, and delete each mark whose rows are proven to be gone. ``waiting``
     pauses until the patience ends; it is used while older transactions can still read the rows.
     Return what the remaining rows wait for, or an empty text if no mark remains. Return None if
@@ -174,7 +157,6 @@ def remove(
             tables.freeze(unproven, patience_s)
     except _WAITED_TOO_LONG:
         return "another session has locked a table, or reads a page with deleted rows"
-    on_progress(len(names), len(names))
     if unreadable:
         tables.forget(unreadable)
     if len(unreadable) == len(marks):

@@ -140,6 +140,7 @@ class PostgresRecorder(Recorder):
                 f"{settings} {self._parameters.get('options', '')}".strip()
             )
         self._server = _name(self._parameters, schema)
+        self._make_schema = partial(setup.prepare, writable=self.writable, durable=durable)
         self._statements = self._statements_here()
         if pool is not None:
             self._pool = pool
@@ -236,9 +237,7 @@ class PostgresRecorder(Recorder):
 
         self.transact(take_over)
 
-    def compact(
-        self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
-    ) -> bool:
+    def compact(self, patience_s: float) -> bool:
         """Vacuum the tables to remove deleted rows. Copies of deleted rows stay in the write-ahead
         log until it is recycled, and in archives and backups until the archives and backups are
         deleted. Encrypted copies cannot be read after their key is erased.
@@ -250,7 +249,7 @@ class PostgresRecorder(Recorder):
                 tables = deleted_rows.Tables(
                     connection, self._statements, is_on_citus=self._is_on_citus
                 )
-                return deleted_rows.remove(tables, pauses(patience_s), patience_s, on_progress)
+                return deleted_rows.remove(tables, pauses(patience_s), patience_s)
 
         waits_for = self._retry(attempt)
         if waits_for:
@@ -414,24 +413,7 @@ class PostgresRecorder(Recorder):
                 )
 
     def _prepare_schema(self, connection: psycopg.Connection[Any], *, create: bool) -> None:
-        self.part = self._prepare_one(connection, self.schema, self.part, create=create)
-
-    def _prepare_one(
-        self,
-        connection: psycopg.Connection[Any],
-        schema: str,
-        part: Part | None,
-        *,
-        create: bool,
-    ) -> Part:
-        return setup.prepare(
-            connection,
-            schema,
-            part,
-            create=create,
-            writable=self.writable,
-            durable=self._durable,
-        )
+        self.part = self._make_schema(connection, self.schema, self.part, create=create)
 
     def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> OpenTransaction:
         wire.abandon()

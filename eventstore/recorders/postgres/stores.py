@@ -689,7 +689,7 @@ class Server(PostgresRecorder):
             return
         existing = setup.schemas_there(connection, [*parts])
         for schema in existing:
-            self._prepare_one(connection, schema, parts[schema], create=False)
+            self._make_schema(connection, schema, parts[schema], create=False)
         missing = [schema for schema in parts if schema not in existing]
         if missing and self._were_moved:
             raise setup.lost_stores(missing)
@@ -697,7 +697,7 @@ class Server(PostgresRecorder):
             setup.check_not_lost(connection, missing, self.schema, existing)
         # the first store is made last, so if it exists, all stores exist
         for schema in reversed(missing):
-            self._prepare_one(connection, schema, parts[schema], create=create)
+            self._make_schema(connection, schema, parts[schema], create=create)
 
     def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> OpenTransaction:
         wire.abandon()
@@ -844,16 +844,11 @@ class Stores(Recorder):
             return ""
         return self.query(lambda reader: reader.value(name))
 
-    def compact(
-        self,
-        patience_s: float,
-        on_progress: Callable[[int, int], object] = lambda outcomes, of: None,
-    ) -> bool:
+    def compact(self, patience_s: float) -> bool:
         until = time.monotonic() + patience_s
-        pending = self.query(StoresReader.with_bytes_pending)
         outcomes = []
         still_read: StoreUnavailable | None = None
-        for count, number in enumerate(pending, 1):
+        for number in self.query(StoresReader.with_bytes_pending):
             left_s = max(until - time.monotonic(), 0)
             try:
                 outcomes.append(self.server_of(number)[1].compact(left_s))
@@ -861,7 +856,6 @@ class Stores(Recorder):
                 if error.kind != "read":
                     raise
                 still_read = error  # the other stores may have no such reader
-            on_progress(count, len(pending))
         if still_read is not None:
             raise still_read
         return all(outcomes)

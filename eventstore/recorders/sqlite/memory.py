@@ -113,7 +113,7 @@ class MemoryRecorder(Recorder):
                 return None
             return self._transaction.last_conversation
 
-    def compact(self, patience_s: float, on_progress: object = None) -> bool:
+    def compact(self, patience_s: float) -> bool:
         return True  # no bytes are on a disk
 
     def check(self) -> Iterator[str]:

@@ -286,7 +286,7 @@ class SQLiteRecorder(Recorder):
             SQLiteRecorder(path, create=False).close()  # migrates the copy
         return SQLiteRecorder(path, writable=False)
 
-    def compact(self, patience_s: float, on_progress: object = None) -> bool:
+    def compact(self, patience_s: float) -> bool:
         with translate_errors(f"compact {self._path}"):
             with self._alone() as connection:
                 pending = maintenance.rewrite(connection)

@@ -433,20 +433,20 @@ SELECT result FROM run_command_on_placements((
 -- while it writes, each new snapshot includes its transaction. A running VACUUM needs no rows. Up to PostgreSQL 15, a setting
 -- delays VACUUM by a number of transactions.
 -- name: node_horizon
-WITH held (number, kind, pid, name, state, began) AS (
-    SELECT held, 'session', pid, application_name, state, xact_start
+WITH held (number, kind, name, state, began) AS (
+    SELECT held, 'session', format('%s of %L', pid, application_name), state, xact_start
     FROM pg_stat_activity, unnest(ARRAY[
         backend_xid, CASE WHEN coalesce(datname, current_database()) = current_database() THEN backend_xmin END]) held
     WHERE held IS NOT NULL AND pid <> pg_backend_pid() AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum)
-    UNION ALL SELECT transaction, 'prepared', NULL, gid, NULL, prepared FROM pg_prepared_xacts
-    UNION ALL SELECT xmin, 'slot', NULL, slot_name, NULL, NULL FROM pg_replication_slots WHERE xmin IS NOT NULL
-    UNION ALL SELECT pg_snapshot_xmin(pg_current_snapshot())::xid, 'transaction', NULL, NULL, NULL, NULL
+    UNION ALL SELECT transaction, 'prepared transaction', quote_literal(gid), 'prepared', prepared FROM pg_prepared_xacts
+    UNION ALL SELECT xmin, 'replication slot', quote_literal(slot_name), NULL, NULL FROM pg_replication_slots WHERE xmin IS NOT NULL
+    UNION ALL SELECT pg_snapshot_xmin(pg_current_snapshot())::xid, 'transaction', 'that began earlier', NULL, NULL
 )
 SELECT json_build_object(
     'number', next - (next - number::text::bigint) % 4294967296
         - coalesce(current_setting('vacuum_defer_cleanup_age', true), '0')::bigint,
-    'kind', kind, 'pid', pid, 'name', name, 'state', state,
-    'seconds', extract(epoch FROM clock_timestamp() - began)::float8
+    'kind', kind, 'name', name, 'state', state,
+    'seconds', coalesce(extract(epoch FROM clock_timestamp() - began), 0)::float8
 )::text
 FROM held, (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) now
 ORDER BY (next - number::text::bigint) % 4294967296 DESC, kind = 'transaction' LIMIT 1
