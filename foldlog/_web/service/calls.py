@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
-
 from foldlog._history import effects
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import AppendedEvents, RecordedEvent
-from foldlog._web.service.operations import operation
+from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
@@ -22,21 +20,21 @@ from foldlog.eventstore import Action
 State = Literal["intended", "begun", "done", "failed", "unknown"]
 
 
-class OpenToolCalls(msgspec.Struct, kw_only=True):
+class OpenToolCalls(AnswerDocument):
     """The actions that wait for their result, in order."""
 
     calls: list[dict[str, Any]]
 
 
-class CloseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class CloseBody(RequestDocument):
     reason: str = ""
 
 
-class EffectsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class EffectsQuery(RequestDocument):
     state: State | None = None
 
 
-class EffectState(msgspec.Struct, kw_only=True):
+class EffectState(AnswerDocument):
     """``key`` names the effect in all systems. ``outcome`` is null if the call has none."""
 
     call: dict[str, Any]
@@ -46,11 +44,11 @@ class EffectState(msgspec.Struct, kw_only=True):
     outcome: Any = None
 
 
-class EffectStates(msgspec.Struct, kw_only=True):
+class EffectStates(AnswerDocument):
     effects: list[EffectState]
 
 
-class BeginBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class BeginBody(RequestDocument):
     """``repeat`` says what to do if an earlier worker began the tool and recorded no outcome:
     ``never`` closes the call as unknown, ``same key`` runs the tool again with the same key, and
     ``check`` asks the client to look up the outcome: send the outcome, or begin again with
@@ -63,7 +61,7 @@ class BeginBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class BegunEffect(msgspec.Struct, kw_only=True):
+class BegunEffect(AnswerDocument):
     """``next`` is ``run`` (run the tool with these arguments, and send its outcome), ``check``
     (look up the outcome of the key outside), or ``done`` (the log has an outcome, ``recorded``).
     """
@@ -74,7 +72,7 @@ class BegunEffect(msgspec.Struct, kw_only=True):
     recorded: RecordedEvent | None = None
 
 
-class OutcomeBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class OutcomeBody(RequestDocument):
     outcome: Any
     is_error: bool = False
     by: str | None = None

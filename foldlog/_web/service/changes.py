@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import RecordedEvent
-from foldlog._web.service.operations import operation
+from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
 from foldlog._web.service.tokens import Scope
 
 
-class RetractionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class RetractionBody(RequestDocument):
     """All events after ``version`` are taken back."""
 
     version: int
     reason: str = ""
 
 
-class RedactionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class RedactionBody(RequestDocument):
     events: list[int]
     reason: str
     by: str | None = None
     with_summaries: bool = False
 
 
-class RedactedEvents(msgspec.Struct, kw_only=True):
+class RedactedEvents(AnswerDocument):
     """``summaries`` are the condensations whose summaries may quote the events."""
 
     redacted: list[int]

@@ -6,18 +6,16 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import AppendedEvents, documents_of
-from foldlog._web.service.operations import operation
+from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog.eventstore import ConversationNotFound
 from foldlog.eventstore.documents.listing import RecentConversation
 
 
-class NewConversation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class NewConversation(RequestDocument):
     """``id`` may be any text. Without it, the server makes one. A token with a filter cannot choose
     the id, because a refusal would tell it of conversations that it may not see. Its filter is
     added to the attributes.
@@ -27,7 +25,7 @@ class NewConversation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     attributes: dict[str, Any] = {}
 
 
-class ConversationState(msgspec.Struct, kw_only=True):
+class ConversationState(AnswerDocument):
     """``version`` is the number of events. ``lease`` names the worker that has the lease."""
 
     id: str
@@ -38,7 +36,7 @@ class ConversationState(msgspec.Struct, kw_only=True):
     lease: str | None = None
 
 
-class ListQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ListQuery(RequestDocument):
     """``where`` are attributes as ``name=value``, separated by commas. ``after`` is ``next`` of the
     page before.
     """
@@ -48,36 +46,36 @@ class ListQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     after: str | None = None
 
 
-class ConversationPage(msgspec.Struct, kw_only=True):
+class ConversationPage(AnswerDocument):
     """The conversation with the newest event comes first. ``next`` is null at the end."""
 
     conversations: list[ConversationState]
     next: str | None
 
 
-class ForkBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ForkBody(RequestDocument):
     """``at`` is a version of the conversation, by default the newest. ``id`` names the fork."""
 
     at: int | None = None
     id: str | None = None
 
 
-class Attributes(msgspec.Struct, kw_only=True):
+class Attributes(AnswerDocument):
     attributes: dict[str, Any]
 
 
-class DocumentValues(msgspec.Struct, kw_only=True):
+class DocumentValues(AnswerDocument):
     version: int
     documents: dict[str, Any]
 
 
-class ErasureBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ErasureBody(RequestDocument):
     reason: str
     with_forks: bool = False
     detach_forks: bool = False
 
 
-class ErasedConversation(msgspec.Struct, kw_only=True):
+class ErasedConversation(AnswerDocument):
     """If ``bytes_pending``, erased bytes may still be in the files of the store. ``unconfirmed``
     are places that may still contain the conversation.
     """

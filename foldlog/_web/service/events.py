@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from foldlog._web.service.admitted import AdmittedRequest
-from foldlog._web.service.operations import operation
+from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
@@ -40,7 +40,7 @@ AppendableEvent = (
 )
 
 
-class RecordedEvent(msgspec.Struct, kw_only=True):
+class RecordedEvent(AnswerDocument):
     """``position`` is the place of the event in the whole store, as a text, because it may exceed
     2^53; an answer about one conversation may leave it out. ``event`` is the event as the store
     keeps it, with its ``id`` and its ``kind``.
@@ -63,7 +63,7 @@ class RecordedEvent(msgspec.Struct, kw_only=True):
         )
 
 
-class AppendedEvents(msgspec.Struct, kw_only=True):
+class AppendedEvents(AnswerDocument):
     """``version`` is the version after the append."""
 
     version: int
@@ -75,7 +75,7 @@ class AppendedEvents(msgspec.Struct, kw_only=True):
         return cls(version=events[-1].id + 1 if events else version, recorded=events)
 
 
-class AppendBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class AppendBody(RequestDocument):
     """Either ``events`` or chat ``messages``. ``documents`` are new values of documents, written
     together with the events; null removes a document.
     """
@@ -85,7 +85,7 @@ class AppendBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     documents: dict[str, Any] = {}
 
 
-class ReplyBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ReplyBody(RequestDocument):
     """``reply`` is what the model's server answered: a chat completion or one of its messages, a
     response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
     was sent to the model.
@@ -97,7 +97,7 @@ class ReplyBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     meta: dict[str, Any] = {}
 
 
-class ToolResultBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ToolResultBody(RequestDocument):
     """``call`` is the id of the call that the model gave it."""
 
     call: str
@@ -106,12 +106,12 @@ class ToolResultBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     extras: dict[str, Any] | None = None
 
 
-class EventRange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class EventRange(RequestDocument):
     start: int = 0
     stop: int | None = None
 
 
-class EventPage(msgspec.Struct, kw_only=True):
+class EventPage(AnswerDocument):
     """At most 1,000 events. ``next`` is the start of the next page, or null at the end."""
 
     version: int
@@ -180,19 +180,19 @@ def read_events(request: AdmittedRequest, query: EventRange) -> EventPage:
     return EventPage(version=version, events=events, next=after if after < stop else None)
 
 
-class AppendTogetherBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class AppendTogetherBody(RequestDocument):
     """At least two appends, each to another conversation."""
 
     appends: Annotated[list[OneAppend], msgspec.Meta(min_length=2)]
 
 
-class OneAppend(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class OneAppend(RequestDocument):
     conversation: str
     events: Annotated[list[AppendableEvent], msgspec.Meta(min_length=1)]
     expected_version: int
 
 
-class AppendedTogether(msgspec.Struct, kw_only=True):
+class AppendedTogether(AnswerDocument):
     """The appends in the order of the request."""
 
     appended: list[AppendedEvents]

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from anyio import sleep, to_thread
 
 from foldlog._history.lease import LeaseBlock
 from foldlog._web.service.admitted import AdmittedRequest, Later
-from foldlog._web.service.operations import operation
+from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
 from foldlog._web.service.tokens import Scope
 
 _WAIT_MAX_S: Final = 30.0
 
 
-class LeaseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class LeaseBody(RequestDocument):
     """The lease ends ``ttl_s`` seconds after the last renewal. If another worker has the lease, the
     answer waits up to ``wait_s`` seconds, at most 30.
     """
@@ -28,7 +27,7 @@ class LeaseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     wait_s: float = 0.0
 
 
-class HeldLease(msgspec.Struct, kw_only=True):
+class HeldLease(AnswerDocument):
     """``token`` is for the holder alone."""
 
     token: str
@@ -37,7 +36,7 @@ class HeldLease(msgspec.Struct, kw_only=True):
     ttl_s: float
 
 
-class RenewBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class RenewBody(RequestDocument):
     ttl_s: float = 30.0
 
 

@@ -13,6 +13,8 @@ from importlib import import_module
 from inspect import getdoc, signature
 from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 
+import msgspec
+
 from foldlog._web.service.admitted import Later, Stream
 from foldlog._web.service.tokens import Scope
 
@@ -21,6 +23,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MODULES: Final = ("conversations", "events", "views", "calls", "leases", "changes", "following")
 _OPERATION: Final = "__foldlog_operation__"
+
+
+class RequestDocument(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The base of bodies and of query parameters. Unknown fields are refused."""
+
+
+class AnswerDocument(msgspec.Struct, kw_only=True):
+    """The base of answers."""
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import RecordedEvent
-from foldlog._web.service.operations import operation
+from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
@@ -17,7 +15,7 @@ from foldlog.projections import View
 from foldlog.projections.messages import Dialect
 
 
-class ViewQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ViewQuery(RequestDocument):
     """``at`` is a version, by default the newest. ``dialect`` asks for the messages of the View
     too: openai, openai-reasoning, litellm, anthropic, anthropic-cached or responses. ``sent`` asks
     for the View as a model is sent it, without what a condenser hides.
@@ -28,7 +26,7 @@ class ViewQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     sent: bool = False
 
 
-class ShownView(msgspec.Struct, kw_only=True):
+class ShownView(AnswerDocument):
     """``events`` are shown to a model, in this order. Summaries have ids below -1. ``system`` is
     the system prompt, which messages for Anthropic do not contain.
     """
@@ -41,15 +39,15 @@ class ShownView(msgspec.Struct, kw_only=True):
     tools: list[dict[str, Any]] = []
 
 
-class PrepareBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class PrepareBody(RequestDocument):
     dialect: Dialect = "openai"
 
 
-class ReasonBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ReasonBody(RequestDocument):
     reason: str = ""
 
 
-class Fate(msgspec.Struct, kw_only=True):
+class Fate(AnswerDocument):
     """``fate`` is shown, forgotten, taken back or never shown. ``by`` is the condensation or the
     retraction, ``summary`` the summary that stands for the event now.
     """
@@ -65,33 +63,33 @@ class Fate(msgspec.Struct, kw_only=True):
     summary: dict[str, Any] | None
 
 
-class AtQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class AtQuery(RequestDocument):
     at: int | None = None
 
 
-class BetweenQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class BetweenQuery(RequestDocument):
     before: int
     after: int
 
 
-class ViewDifference(msgspec.Struct, kw_only=True):
+class ViewDifference(AnswerDocument):
     before: int
     after: int
     entered: list[dict[str, Any]]
     left: list[dict[str, Any]]
 
 
-class DroppedQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class DroppedQuery(RequestDocument):
     condensation: int | None = None
 
 
-class LostTerm(msgspec.Struct, kw_only=True):
+class LostTerm(AnswerDocument):
     term: str
     event: int
     needed_in: int | None
 
 
-class DroppedEvents(msgspec.Struct, kw_only=True):
+class DroppedEvents(AnswerDocument):
     """``condensation`` is null if nothing was condensed."""
 
     condensation: int | None
