@@ -11,7 +11,7 @@ from typing import Any, Literal
 from foldlog._history import effects
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import AppendedEvents, RecordedEvent
-from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
+from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
@@ -20,21 +20,21 @@ from foldlog.eventstore import Action
 State = Literal["intended", "begun", "done", "failed", "unknown"]
 
 
-class OpenToolCalls(AnswerDocument):
+class OpenToolCalls(OperationAnswer):
     """The actions that wait for their result, in order."""
 
     calls: list[dict[str, Any]]
 
 
-class CloseBody(RequestDocument):
+class CloseBody(OperationRequest):
     reason: str = ""
 
 
-class EffectsQuery(RequestDocument):
+class EffectsQuery(OperationRequest):
     state: State | None = None
 
 
-class EffectState(AnswerDocument):
+class EffectState(OperationAnswer):
     """``key`` names the effect in all systems. ``outcome`` is null if the call has none."""
 
     call: dict[str, Any]
@@ -44,11 +44,11 @@ class EffectState(AnswerDocument):
     outcome: Any = None
 
 
-class EffectStates(AnswerDocument):
+class EffectStates(OperationAnswer):
     effects: list[EffectState]
 
 
-class BeginBody(RequestDocument):
+class BeginBody(OperationRequest):
     """``repeat`` says what to do if an earlier worker began the tool and recorded no outcome:
     ``never`` closes the call as unknown, ``same key`` runs the tool again with the same key, and
     ``check`` asks the client to look up the outcome: send the outcome, or begin again with
@@ -61,7 +61,7 @@ class BeginBody(RequestDocument):
     reason: str = ""
 
 
-class BegunEffect(AnswerDocument):
+class BegunEffect(OperationAnswer):
     """``next`` is ``run`` (run the tool with these arguments, and send its outcome), ``check``
     (look up the outcome of the key outside), or ``done`` (the log has an outcome, ``recorded``).
     """
@@ -72,7 +72,7 @@ class BegunEffect(AnswerDocument):
     recorded: RecordedEvent | None = None
 
 
-class OutcomeBody(RequestDocument):
+class OutcomeBody(OperationRequest):
     outcome: Any
     is_error: bool = False
     by: str | None = None

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import RecordedEvent
-from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
+from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
 from foldlog._web.service.tokens import Scope
 
 
-class RetractionBody(RequestDocument):
+class RetractionBody(OperationRequest):
     """All events after ``version`` are taken back."""
 
     version: int
     reason: str = ""
 
 
-class RedactionBody(RequestDocument):
+class RedactionBody(OperationRequest):
     events: list[int]
     reason: str
     by: str | None = None
     with_summaries: bool = False
 
 
-class RedactedEvents(AnswerDocument):
+class RedactedEvents(OperationAnswer):
     """``summaries`` are the condensations whose summaries may quote the events."""
 
     redacted: list[int]

@@ -8,14 +8,14 @@ from typing import Any
 
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import AppendedEvents, documents_of
-from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
+from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog.eventstore import ConversationNotFound
 from foldlog.eventstore.documents.listing import RecentConversation
 
 
-class NewConversation(RequestDocument):
+class NewConversation(OperationRequest):
     """``id`` may be any text. Without it, the server makes one. A token with a filter cannot choose
     the id, because a refusal would tell it of conversations that it may not see. Its filter is
     added to the attributes.
@@ -25,7 +25,7 @@ class NewConversation(RequestDocument):
     attributes: dict[str, Any] = {}
 
 
-class ConversationState(AnswerDocument):
+class ConversationState(OperationAnswer):
     """``version`` is the number of events. ``lease`` names the worker that has the lease."""
 
     id: str
@@ -36,7 +36,7 @@ class ConversationState(AnswerDocument):
     lease: str | None = None
 
 
-class ListQuery(RequestDocument):
+class ListQuery(OperationRequest):
     """``where`` are attributes as ``name=value``, separated by commas. ``after`` is ``next`` of the
     page before.
     """
@@ -46,36 +46,36 @@ class ListQuery(RequestDocument):
     after: str | None = None
 
 
-class ConversationPage(AnswerDocument):
+class ConversationPage(OperationAnswer):
     """The conversation with the newest event comes first. ``next`` is null at the end."""
 
     conversations: list[ConversationState]
     next: str | None
 
 
-class ForkBody(RequestDocument):
+class ForkBody(OperationRequest):
     """``at`` is a version of the conversation, by default the newest. ``id`` names the fork."""
 
     at: int | None = None
     id: str | None = None
 
 
-class Attributes(AnswerDocument):
+class Attributes(OperationAnswer):
     attributes: dict[str, Any]
 
 
-class DocumentValues(AnswerDocument):
+class DocumentValues(OperationAnswer):
     version: int
     documents: dict[str, Any]
 
 
-class ErasureBody(RequestDocument):
+class ErasureBody(OperationRequest):
     reason: str
     with_forks: bool = False
     detach_forks: bool = False
 
 
-class ErasedConversation(AnswerDocument):
+class ErasedConversation(OperationAnswer):
     """If ``bytes_pending``, erased bytes may still be in the files of the store. ``unconfirmed``
     are places that may still contain the conversation.
     """

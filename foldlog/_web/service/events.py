@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from foldlog._web.service.admitted import AdmittedRequest
-from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
+from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
@@ -40,7 +40,7 @@ AppendableEvent = (
 )
 
 
-class RecordedEvent(AnswerDocument):
+class RecordedEvent(OperationAnswer):
     """``position`` is the place of the event in the whole store, as a text, because it may exceed
     2^53; an answer about one conversation may leave it out. ``event`` is the event as the store
     keeps it, with its ``id`` and its ``kind``.
@@ -63,7 +63,7 @@ class RecordedEvent(AnswerDocument):
         )
 
 
-class AppendedEvents(AnswerDocument):
+class AppendedEvents(OperationAnswer):
     """``version`` is the version after the append."""
 
     version: int
@@ -75,7 +75,7 @@ class AppendedEvents(AnswerDocument):
         return cls(version=events[-1].id + 1 if events else version, recorded=events)
 
 
-class AppendBody(RequestDocument):
+class AppendBody(OperationRequest):
     """Either ``events`` or chat ``messages``. ``documents`` are new values of documents, written
     together with the events; null removes a document.
     """
@@ -85,7 +85,7 @@ class AppendBody(RequestDocument):
     documents: dict[str, Any] = {}
 
 
-class ReplyBody(RequestDocument):
+class ReplyBody(OperationRequest):
     """``reply`` is what the model's server answered: a chat completion or one of its messages, a
     response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
     was sent to the model.
@@ -97,7 +97,7 @@ class ReplyBody(RequestDocument):
     meta: dict[str, Any] = {}
 
 
-class ToolResultBody(RequestDocument):
+class ToolResultBody(OperationRequest):
     """``call`` is the id of the call that the model gave it."""
 
     call: str
@@ -106,12 +106,12 @@ class ToolResultBody(RequestDocument):
     extras: dict[str, Any] | None = None
 
 
-class EventRange(RequestDocument):
+class EventRange(OperationRequest):
     start: int = 0
     stop: int | None = None
 
 
-class EventPage(AnswerDocument):
+class EventPage(OperationAnswer):
     """At most 1,000 events. ``next`` is the start of the next page, or null at the end."""
 
     version: int
@@ -180,19 +180,19 @@ def read_events(request: AdmittedRequest, query: EventRange) -> EventPage:
     return EventPage(version=version, events=events, next=after if after < stop else None)
 
 
-class AppendTogetherBody(RequestDocument):
+class AppendTogetherBody(OperationRequest):
     """At least two appends, each to another conversation."""
 
     appends: Annotated[list[OneAppend], msgspec.Meta(min_length=2)]
 
 
-class OneAppend(RequestDocument):
+class OneAppend(OperationRequest):
     conversation: str
     events: Annotated[list[AppendableEvent], msgspec.Meta(min_length=1)]
     expected_version: int
 
 
-class AppendedTogether(AnswerDocument):
+class AppendedTogether(OperationAnswer):
     """The appends in the order of the request."""
 
     appended: list[AppendedEvents]

@@ -18,7 +18,7 @@ from anyio import to_thread
 from foldlog._web.service import problems
 from foldlog._web.service.admitted import AdmittedRequest, Later, Stream
 from foldlog._web.service.events import RecordedEvent
-from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
+from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
@@ -34,7 +34,7 @@ _POLL_MAX_S: Final = 30.0
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class FollowQuery(RequestDocument):
+class FollowQuery(OperationRequest):
     """``after`` of the answer before, at first 0. ``wait_s`` is the number of seconds that a poll
     waits for a new event, at most 30.
     """
@@ -44,7 +44,7 @@ class FollowQuery(RequestDocument):
     limit: int = _PAGE
 
 
-class FollowedEvents(AnswerDocument):
+class FollowedEvents(OperationAnswer):
     """The next events, in their order. With ``after``, the next request continues behind them."""
 
     events: list[RecordedEvent]

@@ -11,13 +11,13 @@ from anyio import sleep, to_thread
 
 from foldlog._history.lease import LeaseBlock
 from foldlog._web.service.admitted import AdmittedRequest, Later
-from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
+from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
 from foldlog._web.service.tokens import Scope
 
 _WAIT_MAX_S: Final = 30.0
 
 
-class LeaseBody(RequestDocument):
+class LeaseBody(OperationRequest):
     """The lease ends ``ttl_s`` seconds after the last renewal. If another worker has the lease, the
     answer waits up to ``wait_s`` seconds, at most 30.
     """
@@ -27,7 +27,7 @@ class LeaseBody(RequestDocument):
     wait_s: float = 0.0
 
 
-class HeldLease(AnswerDocument):
+class HeldLease(OperationAnswer):
     """``token`` is for the holder alone."""
 
     token: str
@@ -36,7 +36,7 @@ class HeldLease(AnswerDocument):
     ttl_s: float
 
 
-class RenewBody(RequestDocument):
+class RenewBody(OperationRequest):
     ttl_s: float = 30.0
 
 

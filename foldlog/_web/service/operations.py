@@ -25,11 +25,11 @@ _MODULES: Final = ("conversations", "events", "views", "calls", "leases", "chang
 _OPERATION: Final = "__foldlog_operation__"
 
 
-class RequestDocument(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class OperationRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The base of bodies and of query parameters. Unknown fields are refused."""
 
 
-class AnswerDocument(msgspec.Struct, kw_only=True):
+class OperationAnswer(msgspec.Struct, kw_only=True):
     """The base of answers."""
 
 

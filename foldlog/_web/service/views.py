@@ -6,7 +6,7 @@ from typing import Any
 
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import RecordedEvent
-from foldlog._web.service.operations import AnswerDocument, RequestDocument, operation
+from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
@@ -15,7 +15,7 @@ from foldlog.projections import View
 from foldlog.projections.messages import Dialect
 
 
-class ViewQuery(RequestDocument):
+class ViewQuery(OperationRequest):
     """``at`` is a version, by default the newest. ``dialect`` asks for the messages of the View
     too: openai, openai-reasoning, litellm, anthropic, anthropic-cached or responses. ``sent`` asks
     for the View as a model is sent it, without what a condenser hides.
@@ -26,7 +26,7 @@ class ViewQuery(RequestDocument):
     sent: bool = False
 
 
-class ShownView(AnswerDocument):
+class ShownView(OperationAnswer):
     """``events`` are shown to a model, in this order. Summaries have ids below -1. ``system`` is
     the system prompt, which messages for Anthropic do not contain.
     """
@@ -39,15 +39,15 @@ class ShownView(AnswerDocument):
     tools: list[dict[str, Any]] = []
 
 
-class PrepareBody(RequestDocument):
+class PrepareBody(OperationRequest):
     dialect: Dialect = "openai"
 
 
-class ReasonBody(RequestDocument):
+class ReasonBody(OperationRequest):
     reason: str = ""
 
 
-class Fate(AnswerDocument):
+class Fate(OperationAnswer):
     """``fate`` is shown, forgotten, taken back or never shown. ``by`` is the condensation or the
     retraction, ``summary`` the summary that stands for the event now.
     """
@@ -63,33 +63,33 @@ class Fate(AnswerDocument):
     summary: dict[str, Any] | None
 
 
-class AtQuery(RequestDocument):
+class AtQuery(OperationRequest):
     at: int | None = None
 
 
-class BetweenQuery(RequestDocument):
+class BetweenQuery(OperationRequest):
     before: int
     after: int
 
 
-class ViewDifference(AnswerDocument):
+class ViewDifference(OperationAnswer):
     before: int
     after: int
     entered: list[dict[str, Any]]
     left: list[dict[str, Any]]
 
 
-class DroppedQuery(RequestDocument):
+class DroppedQuery(OperationRequest):
     condensation: int | None = None
 
 
-class LostTerm(AnswerDocument):
+class LostTerm(OperationAnswer):
     term: str
     event: int
     needed_in: int | None
 
 
-class DroppedEvents(AnswerDocument):
+class DroppedEvents(OperationAnswer):
     """``condensation`` is null if nothing was condensed."""
 
     condensation: int | None
