@@ -1,0 +1,169 @@
+"""The loop of an agent, as docs/PYTHON.md has it, with litellm and a small real model behind a real
+server. The model is slow, so prompts are short.
+"""
+
+import threading
+
+import litellm
+import pytest
+
+import foldlog
+from foldlog.eventstore import InvalidArgument
+
+# litellm uses what pydantic calls deprecated
+pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_.*fields'")
+
+
+def ask(server, messages, *, max_tokens=6, **options):
+    return litellm.completion(
+        model="openai/smollm2",
+        api_base=server.base_url,
+        api_key="none",
+        messages=messages,
+        max_tokens=max_tokens,
+        max_retries=0,
+        timeout=300,
+        **options,
+    )
+
+
+def reply_to(history, server):
+    """Return the reply, and how often the server said that the prompt was too long."""
+    refusals = 0
+    while True:
+        try:
+            return ask(server, history.prepare().to_messages()), refusals
+        except litellm.exceptions.BadRequestError as error:
+            if not foldlog.is_context_window_error(error):
+                raise
+            refusals += 1
+        history.condense("the prompt was too long")
+
+
+def fill(history):
+    """Append turns whose tokens are nearly all in one report, so that the View is short without it."""
+    report = "The train to Rome is late, because a tree fell on the track near Milan. " * 150
+    for text in ("Hello.", report, "Thank you.", "Is it cold?", "Is it far?"):
+        history.append({"role": "user", "content": text})
+        history.append_reply({"role": "assistant", "content": "I see."})
+    history.append({"role": "user", "content": "Say: yes."})
+
+
+def summarizer(server, **options):
+    return {
+        "model": "openai/smollm2",
+        "base_url": server.base_url,
+        "api_key": "none",
+        "max_input_tokens": 1_400,
+        "max_output_tokens": 24,
+        "timeout_s": 300,
+        "retries": 0,
+        **options,
+    }
+
+
+def condensations(history):
+    return [event for event in history.events() if isinstance(event, foldlog.CondensationAction)]
+
+
+def test_a_prompt_that_the_server_refuses_is_condensed_and_asked_again(server):
+    with foldlog.open("memory:", condenser="digest") as histories:
+        history = histories["talk"]
+        fill(history)
+        before = [*history.events()]
+        reply, refusals = reply_to(history, server)
+        history.append_reply(reply)
+        assert refusals == len(condensations(history)) >= 1
+        assert [*history.events()][: len(before)] == before
+        assert len(history.view()) < len(before)
+
+
+def test_a_reply_that_is_cut_is_recorded_and_the_next_prompt_has_it(server):
+    with foldlog.open("memory:") as histories:
+        history = histories["talk"]
+        history.append({"role": "user", "content": "Count: one, two, three"})
+        reply = ask(server, history.prepare().to_messages(), max_tokens=3)
+        [recorded] = history.append_reply(reply)
+        assert recorded.event.meta["finish_reason"] == "length"
+        assert recorded.event.meta["usage"]["completion_tokens"] == 3
+        history.append({"role": "user", "content": "Go on."})
+        messages = history.prepare().to_messages()
+        assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+        history.append_reply(ask(server, messages, max_tokens=3))
+        assert len(history) == 4
+
+
+def test_a_stream_is_collected_and_a_chunk_is_refused(server):
+    with foldlog.open("memory:") as histories:
+        history = histories["talk"]
+        history.append({"role": "user", "content": "Say: yes."})
+        messages = history.prepare().to_messages()
+        chunks = [*ask(server, messages, stream=True, stream_options={"include_usage": True})]
+        with pytest.raises(InvalidArgument, match="chunk of a stream"):
+            history.append_reply(chunks[0])
+        assert len(history) == 1
+        [recorded] = history.append_reply(litellm.stream_chunk_builder(chunks, messages=messages))
+        assert recorded.event.meta["usage"]["completion_tokens"] > 0
+        assert history.view().to_messages()[-1]["role"] == "assistant"
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_server_that_is_killed_in_a_call_costs_only_the_call(server, start_server, is_streamed):
+    doomed = start_server()
+    with foldlog.open("memory:") as histories:
+        history = histories["talk"]
+        history.append({"role": "user", "content": "Tell a long story."})
+        messages = history.prepare().to_messages()
+        if is_streamed:
+            chunks = ask(doomed, messages, max_tokens=500, stream=True)
+            next(chunks)
+            doomed.kill()
+            with pytest.raises(Exception, match=r"(?i)connection|peer|incomplete|closed"):
+                list(chunks)
+        else:
+            killer = threading.Timer(1, doomed.kill)
+            killer.start()
+            with pytest.raises(litellm.exceptions.InternalServerError) as caught:
+                ask(doomed, messages, max_tokens=500)
+            killer.join()
+            assert not foldlog.is_context_window_error(caught.value)
+        assert len(history) == 1
+        history.append_reply(ask(server, history.prepare().to_messages()))
+        assert [message["role"] for message in history.view().to_messages()] == [
+            "user",
+            "assistant",
+        ]
+
+
+def test_a_small_model_writes_a_summary(server):
+    condenser = {"type": "llm", "max_size": 6, "keep_first": 1, "llm_config": summarizer(server)}
+    with foldlog.open("memory:", condenser=condenser) as histories:
+        history = histories["talk"]
+        for number in range(4):
+            history.append({"role": "user", "content": f"Train {number} to Rome is late."})
+            history.append_reply({"role": "assistant", "content": "I see."})
+        view = history.prepare()
+        [condensation] = condensations(history)
+        assert condensation.summary
+        assert condensation.metadata["condenser"] == "llm"
+        assert len(view) <= 6
+        history.append_reply(ask(server, view.to_messages()))
+
+
+def test_an_agent_goes_on_without_its_summarizer(server, start_server):
+    gone = start_server()
+    gone.kill()
+    condenser = {"type": "llm", "max_size": 6, "keep_first": 1, "llm_config": summarizer(gone)}
+    with foldlog.open("memory:", condenser=condenser) as histories:
+        history = histories["talk"]
+        for number in range(4):
+            # a digest replaces only what is longer
+            history.append({"role": "user", "content": f"Train {number} to Rome is late. " * 9})
+            history.append_reply({"role": "assistant", "content": "I see."})
+        history.request_condensation("the task is done")
+        view = history.prepare()
+        [condensation] = condensations(history)
+        assert condensation.summary.startswith("# Digest of")
+        assert condensation.metadata["instead_of"] == "llm"
+        assert len(view) <= 6
+        history.append_reply(ask(server, view.to_messages()))
