@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from foldlog._values import parse
@@ -103,4 +104,9 @@ def readable(value: Any) -> str:
 
 
 def unescape(text: str) -> str:
-    return _ESCAPES.sub(lambda escapes: str(json.loads(f'"{escapes[0]}"')), text)
+    return _ESCAPES.sub(lambda escapes: _characters(escapes[0]), text)
+
+
+@lru_cache(1_000)  # most escapes are line breaks and quotation marks
+def _characters(escapes: str) -> str:
+    return str(json.loads(f'"{escapes}"'))

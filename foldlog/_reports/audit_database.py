@@ -8,7 +8,7 @@ queries.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from itertools import islice
@@ -52,6 +52,7 @@ from foldlog.projections import as_json
 from foldlog.projections.stored.revision_codec import PROJECTION
 
 _CHUNK = 1_000
+_ROWS_OF_STATEMENT = 100
 _NAME = "audit database "
 _SOME = "some conversations"
 """The scope, in the table ``followed``, of runs that export only named conversations."""
@@ -284,8 +285,8 @@ class AuditTables(Derived[AuditRow]):
 
     def _insert(self, rows: Sequence[AuditRow]) -> None:
         condensations = [row.condensation for row in rows if row.condensation is not None]
-        table_of(self._database, "events").insert_all([row.event for row in rows], replace=True)
-        table_of(self._database, "condensations").insert_all(condensations, replace=True)
+        _insert_rows(self._database, "events", [row.event for row in rows])
+        _insert_rows(self._database, "condensations", condensations)
         for row in rows:
             name = row.recorded.conversation
             event = row.recorded.event
@@ -373,7 +374,7 @@ class AuditTables(Derived[AuditRow]):
                 {"conversation": name, "version": r.version, "code": r.code, "bytes": len(r.body)}
                 for r in stored_revisions
             ]
-            table_of(self._database, "revisions").insert_all(revisions, replace=True)
+            _insert_rows(self._database, "revisions", revisions)
         described = {
             "id": name,
             "version": row.version,
@@ -495,3 +496,22 @@ def _number(value: Any) -> int | float | str | None:
     if isinstance(value, float) or (isinstance(value, int) and value.bit_length() < _SQLITE_BITS):
         return value
     return _plain(value)
+
+
+def _insert_rows(database: Database, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows that all have the columns of the first row. ``insert_all`` of sqlite-utils takes
+    five times as long.
+    """
+    if not rows:
+        return
+    names = [*rows[0]]
+    columns = ", ".join(f'"{name}"' for name in names)
+    placeholders = f"({', '.join('?' * len(names))})"
+    # One statement for each row would take twice as long, because of the index of texts.
+    for start in range(0, len(rows), _ROWS_OF_STATEMENT):
+        page = rows[start : start + _ROWS_OF_STATEMENT]
+        database.execute(
+            f'INSERT OR REPLACE INTO "{table}" ({columns})'
+            f" VALUES {', '.join([placeholders] * len(page))}",
+            [row[name] for row in page for name in names],
+        )
