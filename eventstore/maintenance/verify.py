@@ -29,7 +29,7 @@ from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP
 from foldlog.eventstore.log.past import past_of
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
-from foldlog.eventstore.log.row import first_head, is_redacted, link_of, stored_event_of
+from foldlog.eventstore.log.row import commitment_of, first_head, is_redacted, link, stored_event_of
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.sqlite.replacing import is_abandoned
@@ -445,7 +445,8 @@ class Check:
         }
 
     def _take(self, row: Row, *, is_misfit: bool = False) -> None:
-        _, _, before, turns, _, _, shown, structural, encoding, _ = unpacked(row.meta)
+        meta = row.meta
+        _, _, before, turns, recorded_at, schema, shown, structural, encoding, _ = unpacked(meta)
         event_id = row.id
         kind = row.kind
         proof = row.proof
@@ -461,7 +462,10 @@ class Check:
         head = proof[:HEAD_BYTES]
         if self.published and self.published.get(event_id + 1) == head:
             del self.published[event_id + 1]
-        if self._head is not None and link_of(self._head, self._salt, row) != head:
+        columns = event_id, kind, schema, shown, structural, recorded_at
+        if self._head is not None and head != link(
+            self._head, self._salt, columns, commitment_of(proof, row.body)
+        ):
             self._find(event_id, _STRAY)
         elif is_misfit:
             self._find(event_id, _MISFIT, sound=True)
