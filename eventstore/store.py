@@ -255,7 +255,7 @@ class Store:
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
         """Yield the same events as ``events``, with the times at which the store recorded them."""
         return chain.from_iterable(
-            pages(self.database, conversation, *_range(start, stop), _iter_logged)
+            pages(self.database, conversation, *_range(start, stop), iter_logged)
         )
 
     def version(self, conversation: str) -> int:
@@ -336,7 +336,7 @@ class Store:
             if recalled is None or recalled.position is None:
                 return ()
             position = recalled.position
-            logged = _iter_logged(reading, recalled.first_id, recalled.first_id + recalled.events)
+            logged = iter_logged(reading, recalled.first_id, recalled.first_id + recalled.events)
             return tuple(
                 Recorded(position + index, conversation, recorded_at, event)
                 for index, (recorded_at, event) in enumerate(logged)
@@ -523,7 +523,7 @@ def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
         yield event
 
 
-def _iter_logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:
+def iter_logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:
     rows = reading.rows(start, stop, stop - start)
     events = dense_events(reading.conversation, rows, start, stop)
     return (

@@ -8,7 +8,8 @@ zone. ``scripts/json-schema`` writes ``docs/json-schema.json`` from these classe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -26,10 +27,20 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         """Return a document whose fields come from ``others``, or else from the attributes of
         ``source``.
         """
-        names = (
-            name for name in cls.__struct_fields__ if name not in others and hasattr(source, name)
-        )
-        return cls(**{name: getattr(source, name) for name in names}, **others)
+        if isinstance(source, tuple | msgspec.Struct):
+            names = _shared_names(cls, type(source))
+        else:
+            names = _names_in(cls, source)
+        values = {name: getattr(source, name) for name in names if name not in others}
+        return cls(**values, **others)
+
+
+def _names_in(document: type[Document], source: object) -> Sequence[str]:
+    return [name for name in document.__struct_fields__ if hasattr(source, name)]
+
+
+# A list makes a document of each row. Every struct and named tuple of a class has the same names.
+_shared_names = cache(_names_in)
 
 
 class OfConversation(Document, frozen=True, kw_only=True):

@@ -24,57 +24,8 @@ if __name__ != "foldlog.projections":
         "there is no package 'projections'; import 'foldlog.projections'", name=__name__
     )
 
-from types import ModuleType as _ModuleType
+from foldlog import _lazy
 
-from foldlog.projections.audit import Audit as Audit, Finding as Finding, audit as audit
-from foldlog.projections.effects import Effect as Effect, EffectState as EffectState
-from foldlog.projections.errors import NoSuchEvent as NoSuchEvent, NoSuchVersion as NoSuchVersion
-from foldlog.projections.explain import (
-    Difference as Difference,
-    Summarized as Summarized,
-    Why as Why,
-)
-from foldlog.projections.fold import (
-    Folded as Folded,
-    PastLog as PastLog,
-    summary_event as summary_event,
-)
-from foldlog.projections.intervals import (
-    Intervals as Intervals,
-    contains as contains,
-    normalize as normalize,
-)
-from foldlog.projections.lifetimes import (
-    Lifetime as Lifetime,
-    Lifetimes as Lifetimes,
-    Moment as Moment,
-    Span as Span,
-)
-from foldlog.projections.lifetimes.fold import LifetimesFold as LifetimesFold
-from foldlog.projections.messages import (
-    Dialect as Dialect,
-    Rendered as Rendered,
-    render_events as render_events,
-    says_something as says_something,
-)
-from foldlog.projections.messages.content import (
-    as_json as as_json,
-    content_texts as content_texts,
-    with_texts as with_texts,
-    words_of as words_of,
-)
-from foldlog.projections.messages.turns import arguments_of as arguments_of
-from foldlog.projections.retractions import intervals_kept as intervals_kept
-from foldlog.projections.tool_results import (
-    append_tool_result as append_tool_result,
-    close_open_calls as close_open_calls,
-)
-from foldlog.projections.units import begins_reply as begins_reply
-from foldlog.projections.view import View as View, well_formed as well_formed
-from foldlog.projections.views import Views as Views
-
-__all__ = [
-    name
-    for name, value in globals().items()
-    if name[0] != "_" and not isinstance(value, _ModuleType)
-]
+_HOMES = _lazy.homes_of(__path__[0])
+__all__ = [*_HOMES]
+__getattr__ = _lazy.lazy_getattr(__name__, _HOMES)

@@ -170,7 +170,7 @@ class Database:
         if self.last_conversation is not None and self.last_conversation.state.id == conversation:
             state = self._compare(reader, self.last_conversation)
         else:
-            state = self._opened(reader.conversation(conversation))
+            state = self.with_salt(reader.conversation(conversation))
         if state is not None and state.pending > 0 and not pending:
             raise EventsNotMade(conversation, state.pending)
         return state
@@ -189,7 +189,7 @@ class Database:
         """Return the conversation with this key (a number) or id (a text). The returned
         conversation may be staged, and its source may have records without events.
         """
-        return self._opened(reader.conversation(key))
+        return self.with_salt(reader.conversation(key))
 
     # -- codecs
 
@@ -234,11 +234,11 @@ class Database:
         state = reader.conversation(expected.id, None if self._is_contended else expected)
         self._is_contended = state != expected
         if self._is_contended:
-            return self._opened(state)
+            return self.with_salt(state)
         self._opened_last = last.state, last.codec
         return last.state
 
-    def _opened(self, conversation: Conversation | None) -> Conversation | None:
+    def with_salt(self, conversation: Conversation | None) -> Conversation | None:
         # Without the key, the salt stays encrypted: the conversation can be found, but not read.
         if conversation is None or conversation.sealed_key is None:
             return conversation

@@ -25,7 +25,6 @@ from foldlog._history.lease import to_resume
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationRow, Store
 from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
-from foldlog.projections import Views
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -159,6 +158,8 @@ def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[Conver
     if filters.after is not None:
         rows = _active_since(store, rows, filters.after)
     if filters.to_be_resumed:
+        from foldlog.projections import Views
+
         rows = to_resume(
             store, Views(store), rows, lambda **of: terminal.unread(terminal.about(*of.values()))
         )

@@ -115,8 +115,13 @@ def _console() -> Console:
     return Quiet(highlight=False, markup=False, emoji=False, width=None if has_edge() else 120)
 
 
+def _is_plain() -> bool:
+    """Return whether stdout shows neither colours nor a width, so rich is not needed."""
+    return not has_edge() and not {"FORCE_COLOR", "TTY_COMPATIBLE"} & os.environ.keys()
+
+
 def columns() -> int:
-    return _console().width
+    return 120 if _is_plain() else _console().width
 
 
 def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
@@ -141,10 +146,12 @@ def say(*spans: Span, wraps: bool = False) -> None:
     copied. With ``wraps``, the line is wrapped between words on a terminal.
     """
     wraps = wraps and has_edge()
-    if wraps or not all(isinstance(span, str) for span in spans):
+    if wraps or (not _is_plain() and not all(isinstance(span, str) for span in spans)):
         _console().print(_text(spans), soft_wrap=not wraps)
     else:  # the import of rich takes as long as a short command
-        sys.stdout.write("".join([*(printable(str(span), one_line=True) for span in spans), "\n"]))
+        texts = [span if isinstance(span, str) else span[0] for span in spans]
+        line = "".join([printable(text, one_line=True) for text in texts])
+        sys.stdout.write(f"{line}\n")
 
 
 def answer(document: Document, text: str | Sequence[str] | Callable[[], object]) -> None:
@@ -208,6 +215,10 @@ class PrintedLines:
     """
 
     def __init__(self) -> None:
+        self.width = UNLIMITED
+        self._colours = None
+        if _is_plain():  # rich is imported for colours and widths only
+            return
         from rich.console import COLOR_SYSTEMS
 
         self._console = _console()
@@ -218,8 +229,6 @@ class PrintedLines:
             self._colours = COLOR_SYSTEMS[self._console.color_system]
 
     def write(self, *spans: Span, is_cut: bool = True) -> None:
-        from rich.style import Style
-
         parts = [(span, "") if isinstance(span, str) else span for span in spans]
         parts = [(printable(text, one_line=True), style) for text, style in parts]
         text = "".join([text for text, _ in parts])
@@ -227,6 +236,8 @@ class PrintedLines:
         if len(text) > room or (room != UNLIMITED and not text.isascii()):
             text = cut(text, room)
         if self._colours is not None:
+            from rich.style import Style
+
             shown = text
             text = ""
             for span, style in parts:

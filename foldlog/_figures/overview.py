@@ -5,10 +5,9 @@ events. Lists of conversations show the values of this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-from foldlog._figures.places import place_of
-from foldlog._figures.sizes import view_tokens
 from foldlog._formats.record import UNREAD
 from foldlog._formats.replacing import is_replacing, standing_in
 from foldlog._formats.usage import is_copy
@@ -34,6 +33,11 @@ from foldlog.eventstore import (
     Store,
 )
 from foldlog.eventstore.inside import is_structural, newest_value
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.finding import find_existing
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.store import iter_logged
 from foldlog.projections import contains
 from foldlog.projections.units import is_unseen
 
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
     from foldlog.projections import Views
 
 NATIVE = "foldlog"
+_Log = Callable[[int, int], Iterable[Logged]]
+"""Returns the events from one id to another, with their times."""
 
 _ABOUT_THE_HISTORY = {ATTRIBUTES, IMPORTED, UNREAD}
 _WITHIN = 30
@@ -85,6 +91,8 @@ def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
     Cost: the function reads some events at both ends of the conversation, the events of its View,
     and its structural events.
     """
+    from foldlog._figures.sizes import view_tokens
+
     overview = Overview()
     try:
         overview = near_the_ends(store, row)
@@ -108,25 +116,47 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
     Cost: the function reads some events at both ends of the conversation, and the structural
     events. If an import took events back, the function reads every event.
     """
-    set_attributes = store.query(
-        row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={})
-    )
-    # A history in memory has no id, and its attributes are not stored.
-    attributes = {**place_of(store, row.id), **set_attributes} if row.id else set_attributes
-    changes = store.query(
-        row.id, lambda reading: changes_of_counts(reading.structural_events(0, row.version))
-    )
-    counts_event = counted_in(changes, row.version)
-    count = row.version - sum(map(copies_before, changes))
+
+    def read(reader: Reader) -> Overview:
+        return read_ends(store.database, reader, find_existing(store.database, reader, row.id))
+
+    if row.id:
+        return store.database.recorder.query(read)
+    # A history in memory has no id and no database.
+    return store.query(row.id, lambda reading: _ends_in(reading, {}, partial(store.log, row.id)))
+
+
+def read_ends(
+    database: Database, reader: Reader, state: Conversation, *, has_sources: bool = True
+) -> Overview:
+    """Read the overview of a conversation in the transaction of ``reader``. ``has_sources`` says
+    whether the store contains imported sources.
+    """
+    place: dict[str, str] = {}
+    if has_sources:
+        from foldlog._figures.places import place_in
+
+        place = place_in(database, reader, state)
+    reading = ReadTransaction(reader, state, database)
+    return _ends_in(reading, place, partial(iter_logged, reading))
+
+
+def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> Overview:
+    version = reading.version
+    set_attributes = newest_value(reading, ATTRIBUTES, version, default={})
+    attributes = {**place, **set_attributes}
+    changes = changes_of_counts(reading.structural_events(0, version))
+    counts_event = counted_in(changes, version)
+    count = version - sum(map(copies_before, changes))
     if any(map(is_replacing, changes)):
-        count = sum(counts_event(event) for _, event in store.log(row.id, 0, row.version))
+        count = sum(map(counts_event, reading.events(0, version)))
     title: str | None = None
     format: str | None = None
     last_event_at: str | None = None
     is_state = False
     request = ""
     first_words = ""
-    for recorded_at, event in _ends(store, row, counts_event):
+    for recorded_at, event in _ends(version, log, counts_event):
         title = _title_in(event.meta) or title
         if not request and isinstance(event, Message) and event.source == "user" and event.shown:
             request, words = _request_in(event)
@@ -160,17 +190,15 @@ def _title_in(values: Mapping[str, Any]) -> str | None:
     return title if isinstance(title, str) and title.strip() else None
 
 
-def _ends(
-    store: Store, row: ConversationRow, counts_event: Callable[[Event], bool]
-) -> list[Logged]:
-    first_page = [*store.log(row.id, 0, _WITHIN)]
+def _ends(version: int, log: _Log, counts_event: Callable[[Event], bool]) -> list[Logged]:
+    first_page = [*log(0, min(_WITHIN, version))]
     last_page = list[Logged]()
-    stop = row.version
+    stop = version
     while stop > _WITHIN and not any(
         is_activity(event) and counts_event(event) for _, event in last_page
     ):
         start = max(_WITHIN, stop - _WITHIN)
-        stop, last_page = start, [*store.log(row.id, start, stop)]
+        stop, last_page = start, [*log(start, stop)]
     return first_page + last_page
 
 

@@ -15,7 +15,9 @@ from foldlog._companions import companion_of
 from foldlog._formats.files.frames import TITLE, WHERE
 from foldlog._formats.format import Format
 from foldlog.eventstore import Store
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Sources
 
@@ -39,18 +41,25 @@ def where_written(
 def place_of(store: Store, conversation: str) -> dict[str, str]:
 
     def read(reader: Reader) -> dict[str, str]:
-        source = Sources(store.database, reader).of(conversation)
-        if source is None:
-            return {}
-        from foldlog._formats.registry import format_named  # This import loads all formats.
-
-        format = format_named(source.format)
-        about_source = about(source)
-        return where_written(
-            format, about_source, about_source.get(TITLE) or _title_counted(format, source.sums)
-        )
+        database = store.database
+        return place_in(database, reader, database.find(reader, conversation, pending=True))
 
     return store.database.recorder.query(read)
+
+
+def place_in(
+    database: Database, reader: Reader, conversation: Conversation | None
+) -> dict[str, str]:
+    source = Sources(database, reader).of_state(conversation)
+    if source is None:
+        return {}
+    from foldlog._formats.registry import format_named  # This import loads all formats.
+
+    format = format_named(source.format)
+    about_source = about(source)
+    return where_written(
+        format, about_source, about_source.get(TITLE) or _title_counted(format, source.sums)
+    )
 
 
 def _title_counted(format: Format, sums: bytes) -> str | None:

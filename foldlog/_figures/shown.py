@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from foldlog._documents import ConversationDocument, ModelDocument
 from foldlog._figures.context import ContextLimit, ContextUse, limit_of_models
 from foldlog._figures.prices import Prices
-from foldlog._figures.sizes import event_tokens
 from foldlog._figures.spending import price_calls, spent_by, sum_up
 from foldlog._figures.stats import Stats
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import StoredFigures, Where
 from foldlog._unreadable import sound
 from foldlog.eventstore import ConversationRow, EventStoreError, Store
-from foldlog.projections import Views
+
+if TYPE_CHECKING:
+    from foldlog.projections import Views
 
 
 def document_of(
@@ -104,6 +105,8 @@ def _add_sizes(
         stats.peak_prompt_version, stats.peak_prompt_tokens = largest
     _set_limit(stats, use.limit())
     try:
+        from foldlog._figures.sizes import event_tokens
+
         stats.view_tokens = views.lifetimes(row.id, event_tokens).sizes
     except EventStoreError as error:
         problem = f"conversation {row.id!r}: the sizes of its View are not counted: {error}"

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._documents import SavingsDocument
-from foldlog._figures.overview import Overview, near_the_ends
+from foldlog._figures.overview import Overview, near_the_ends, read_ends
 from foldlog._figures.prices import Prices
 from foldlog._figures.spending import price_calls
 from foldlog._figures.stats import TOTALS, Stats
@@ -28,8 +28,13 @@ from foldlog.eventstore import (
     KeyUnavailable,
     Store,
 )
+from foldlog.eventstore.log.results import row_of
+from foldlog.eventstore.log.row import begun
+from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import as_text, utf8
-from foldlog.projections import Views
+
+if TYPE_CHECKING:
+    from foldlog.projections import Views
 
 Row = tuple[ConversationRow, StoredFigures]
 
@@ -148,12 +153,48 @@ class FiguresOfStore:
             with_calls = {}
             if whole:
                 with_calls = self._tables.of_keys([figures.key for figures in present.values()])
+            ends = {} if whole else self._ends_of_page(missing)
             for row in page:
                 figures = present.get(row.id)
                 if figures is not None:
                     yield row, with_calls.get(figures.key, figures)
+                elif row.id in ends:
+                    yield row, StoredFigures(0, row.id, row.version, ends[row.id])
                 else:
                     yield self._ends_of(row)
+
+    def _ends_of_page(self, rows: Sequence[ConversationRow]) -> dict[str, Overview]:
+        """Read the ends of conversations in one transaction. A conversation that is not plain (it
+        is a fork, erased, damaged, changed since it was listed, or its events are not made) is
+        left out.
+        """
+        database = self._store.database
+        listed = {row.id: row for row in rows if row.parent is None and row.archived == 0}
+        if len(listed) < 2:
+            return {}
+
+        def read(reader: Reader) -> dict[str, Overview]:
+            ends = {}
+            has_sources = bool(reader.ask_sources("any_source"))
+            after = min(listed, key=utf8)
+            for state in reader.conversations(after, len(rows)):
+                row = listed.get(state.id)
+                if row is None or state.pending or state.erasure or state.parent is not None:
+                    continue
+                try:
+                    conversation = database.with_salt(begun(state))
+                    if conversation is not None and conversation.version == row.version:
+                        ends[row.id] = read_ends(
+                            database, reader, conversation, has_sources=has_sources
+                        )
+                except EventStoreError:
+                    continue  # ``_ends_of`` reads it alone, and reports the problem
+            return ends
+
+        try:
+            return database.recorder.query(read)
+        except EventStoreError:  # the conversations are then read one by one
+            return {}
 
     def _present_figures(self, page: Sequence[ConversationRow]) -> dict[str, StoredFigures]:
         ids = sorted((row.id for row in page), key=utf8)
@@ -208,8 +249,32 @@ class FiguresOfStore:
 
     def _rows_of(self, keys: Sequence[int]) -> list[Row]:
         figures = self._tables.of_keys(keys)
-        rows = [(self._row(figures[key]), figures[key]) for key in keys if key in figures]
+        found = [figures[key] for key in keys if key in figures]
+        plain = self._plain_rows(found)
+        rows = [(plain.get(each.id) or self._row(each), each) for each in found]
         return [(row, row_figures) for row, row_figures in rows if row is not None]
+
+    def _plain_rows(self, figures: Sequence[StoredFigures]) -> dict[str, ConversationRow]:
+        """Read conversations in one transaction. A conversation that was erased, or whose id was
+        used before, is left out.
+        """
+        database = self._store.database
+
+        def read(reader: Reader) -> dict[str, ConversationRow]:
+            rows = {}
+            for each in figures:
+                try:
+                    state = database.find(reader, each.id, pending=True)
+                except EventStoreError:
+                    continue
+                if state is not None and state.erasure is None and state.replaces is None:
+                    rows[each.id] = row_of(state)
+            return rows
+
+        try:
+            return database.recorder.query(read) if figures else {}
+        except EventStoreError:  # the conversations are then read one by one
+            return {}
 
     def ids_in_order(
         self, sort: str, *, reverse: bool, among: Collection[str]

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from foldlog._figures.counting import Figures
 from foldlog._figures.orders import SORTS as SORTS
 from foldlog._figures.overview import Overview
 from foldlog._figures.writing import (
@@ -35,6 +34,9 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Columns, Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, as_text, utf8
+
+if TYPE_CHECKING:
+    from foldlog._figures.counting import Figures
 
 WITHOUT_KEY: Final = "(encrypted)"
 STATES: Final = ("error", "open_call", "result", "request", "answer")

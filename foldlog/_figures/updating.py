@@ -12,13 +12,13 @@ import json
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
 from foldlog._cached_values import cached_records, value_of
-from foldlog._figures.counting import Figures, figures_of
 from foldlog._figures.overview import Overview
 from foldlog._figures.repeated import RepeatedReplies
 from foldlog._figures.tables import FigureTables
@@ -35,7 +35,10 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import Record, WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, utf8
-from foldlog.projections import Views
+
+if TYPE_CHECKING:
+    from foldlog._figures.counting import Figures
+    from foldlog.projections import Views
 
 _PROJECTION = "figures"
 _TOGETHER = 200
@@ -58,13 +61,19 @@ class FigureCounter:
     ) -> None:
         self._store = store
         self._tables = tables
-        self._views = views or Views(store)
+        self._given_views = views
         self._on_events = on_events
         self._repeated = RepeatedReplies(tables)
         self._lock = threading.RLock()
         self._seen: int | None = None
         self.missing = 0
         self.aside: dict[str, tuple[ConversationRow, Figures]] = {}
+
+    @cached_property
+    def _views(self) -> Views:
+        from foldlog.projections import Views  # only counting needs Views
+
+        return self._given_views or Views(self._store)
 
     def refresh(self, most: int | None = None) -> int:
         """Count up to ``most`` conversations that have changed, and return the number of
@@ -156,6 +165,8 @@ class FigureCounter:
             if row.pending:
                 usage = replies_of_source(self._store, conversation.id, hashes)
             else:
+                from foldlog._figures.counting import Figures
+
                 usage = (self._count_one(row) or Figures()).replies
             data_key = database.codec_of(conversation).data_key
         except EventStoreError:  # A list of conversations shows this problem.
@@ -175,6 +186,8 @@ class FigureCounter:
         """Return the present figures of a conversation, or None if it was erased after it was
         listed.
         """
+        from foldlog._figures.counting import Figures, figures_of
+
         try:
             if row.pending:
                 # This import loads all formats.

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import astuple
 
 from foldlog._companions import companion_of
 from foldlog._documents import CondensationsDocument
-from foldlog._figures.counting import Figures
 from foldlog._figures.counts import Counts
 from foldlog._formats.record import INCOMPLETE
 from foldlog._formats.summed_calls import USAGE, Calls
@@ -23,6 +22,9 @@ from foldlog.eventstore.inside import EventTime, event_microseconds
 from foldlog.eventstore.log.keys import DataKey, KeyRing
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
+
+if TYPE_CHECKING:
+    from foldlog._figures.counting import Figures
 
 CODE: Final = 1
 """The version of the code that makes figures. Figures of another version are counted again."""

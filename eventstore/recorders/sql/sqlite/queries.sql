@@ -487,6 +487,9 @@ SELECT {source_as_it_is} {appended} WHERE s.conversation = ?
 -- name: family
 SELECT conversation FROM sources WHERE root = ? ORDER BY conversation
 
+-- name: any_source
+SELECT 1 FROM sources LIMIT 1
+
 -- name: sources
 SELECT {source_as_it_is} {appended} WHERE s.conversation > ? ORDER BY s.conversation LIMIT ?
 
