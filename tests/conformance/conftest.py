@@ -2,6 +2,7 @@
 its own for it.
 """
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -40,6 +41,17 @@ def open_recorder(request, tmp_path) -> Iterator[OpenRecorder]:
     yield open_one
     for recorder in opened:
         recorder.close()
+
+
+@pytest.fixture
+def one_order(request) -> None:
+    """Events and keys of all conversations in one order. Several stores on Citus have none, because
+    they are on several servers.
+    """
+    stores = os.environ.get("FOLDLOG_POSTGRES_STORES", "1")
+    on_postgresql = "postgresql" in request.node.callspec.params.values()
+    if on_postgresql and "FOLDLOG_CITUS_URL" in os.environ and stores != "1":
+        pytest.skip("stores on several workers of Citus have no common order")
 
 
 @pytest.fixture(params=[WriteSettings(), ENCRYPTS], ids=["plain", "encrypted"])

@@ -18,6 +18,7 @@ def entries(store, after=0):
     ]
 
 
+@pytest.mark.usefixtures("one_order")
 def test_an_erasure_is_an_entry_between_the_events_before_and_after_it(store):
     say(store, "a", "1", "2")
     (before,) = say(store, "b", "b")

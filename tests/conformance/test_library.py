@@ -110,7 +110,8 @@ def _names(case):
 @pytest.fixture
 def url(request, tmp_path):
     if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_front").url(schema="library_{number}"))
+        schema = f"{request.getfixturevalue('postgres_stores').new()}_{{number}}"
+        return str(request.getfixturevalue("postgres_front").url(schema=schema))
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/{{number}}.db"
 
 

@@ -101,6 +101,7 @@ def stage(recorder, conversation, chunks):
     return key
 
 
+@pytest.mark.usefixtures("one_order")
 def test_a_published_conversation_appears_whole_behind_what_was_there(recorder):
     key = stage(recorder, "import", [[row(0), row(1)], [row(2)]])
     live = begin(recorder, "live", [row(0)])
@@ -120,6 +121,7 @@ def test_a_published_conversation_appears_whole_behind_what_was_there(recorder):
             assert placed(recorder, position, limit) == followed[start : start + limit]
 
 
+@pytest.mark.usefixtures("one_order")
 def test_only_a_staged_conversation_takes_staged_rows_and_is_published_once(recorder):
     published = stage(recorder, "import", [[row(0)]])
     discarded = stage(recorder, "other", [[row(0)]])
@@ -158,6 +160,7 @@ def test_the_data_version_tells_of_commits(recorder):
     assert recorder.value("data_version") != before
 
 
+@pytest.mark.usefixtures("one_order")
 def test_a_follower_never_sees_a_smaller_position_later(recorder):
     keys = [begin(recorder, f"c{n}", [row(0)]) for n in range(4)]
 

@@ -128,6 +128,7 @@ def test_blocks_are_replaced_and_joined(store):
     assert records_of(store, source) == expected
 
 
+@pytest.mark.usefixtures("one_order")
 def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store):
     parent, other = begun(store, "c1"), begun(store, "c2")
     written(store, SourcesToWrite.put_made, parent, {0: (0, 2), 3: (2, 1), 8: (3, 1)})

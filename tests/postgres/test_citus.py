@@ -20,6 +20,7 @@ from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, of_driver
 from foldlog.eventstore.recorders.statements import statements
 from tests.said import said, say, texts
 
+from .every_operation import run
 from .servers import Address
 from .test_statements import REFUSED_BY_CITUS
 
@@ -30,6 +31,17 @@ def citus():
     if not address:
         pytest.skip("FOLDLOG_CITUS_URL names no server with Citus")
     return Address(address)
+
+
+@pytest.fixture
+def schema(citus):
+    """The name of a new schema. It is dropped at the end, and so are the schemas of several stores."""
+    schema = f"citus_{time.time_ns()}"
+    yield schema
+    query = "SELECT nspname::text FROM pg_namespace WHERE starts_with(nspname, %s)"
+    with psycopg.connect(citus.url(), autocommit=True) as connection:
+        for (made,) in connection.execute(query, [schema]).fetchall():
+            connection.execute(f"DROP SCHEMA {made} CASCADE".encode())
 
 
 def worker_of(connection, schema):
@@ -49,8 +61,14 @@ def move(citus, schema):
         connection.execute("SELECT citus_schema_move(%s, %s, %s, 'block_writes')", [schema, *there])
 
 
-def test_a_follower_misses_nothing_after_the_schema_of_a_store_moved(citus):
-    schema = f"moving_{time.time_ns()}"
+def test_every_operation_works(citus, schema):
+    stores = os.environ.get("FOLDLOG_POSTGRES_STORES", "1")
+    options = {"stores": stores} if stores != "1" else {}
+    outcomes = [*run(citus.url(schema=schema, **options))]
+    assert [outcome for outcome in outcomes if outcome.error] == []
+
+
+def test_a_follower_misses_nothing_after_the_schema_of_a_store_moved(citus, schema):
     url = citus.url(schema=schema, patience_s="60")
     with open_store(url) as store:
         say(store, "c1", "before")
@@ -64,9 +82,8 @@ def test_a_follower_misses_nothing_after_the_schema_of_a_store_moved(citus):
         assert [event.id for event in again.events("c1")] == [0, 1, 2]
 
 
-def test_a_schema_moves_only_when_no_transaction_may_write_to_it(citus):
+def test_a_schema_moves_only_when_no_transaction_may_write_to_it(citus, schema):
     """Otherwise a transaction gets its number from one worker and writes its events on another."""
-    schema = f"waits_{time.time_ns()}"
     waiting = """SELECT FROM pg_stat_activity
         WHERE query LIKE 'SELECT citus_schema_move%' AND wait_event_type = 'Lock'"""
     with (
@@ -89,8 +106,7 @@ def test_a_schema_moves_only_when_no_transaction_may_write_to_it(citus):
         say(store, "c1", "after", expected_version=1)
 
 
-def test_an_erasure_asks_the_worker_that_has_the_rows_what_may_still_read_them(citus):
-    schema = f"erased_{time.time_ns()}"
+def test_an_erasure_asks_the_worker_that_has_the_rows_what_may_still_read_them(citus, schema):
     with (
         open_store(citus.url(schema=schema, stores="4")) as store,
         psycopg.connect(citus.url(), autocommit=True) as connection,
@@ -118,11 +134,11 @@ def test_an_erasure_asks_the_worker_that_has_the_rows_what_may_still_read_them(c
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_events_without_a_position_are_stored(citus, rows):
+def test_events_without_a_position_are_stored(citus, schema, rows):
     """Where null makes a whole value null, Citus sees no table in a statement, and inserts
     nothing.
     """
-    with open_store(citus.url(schema=f"staged_{time.time_ns()}")) as store:
+    with open_store(citus.url(schema=schema)) as store:
         store.ingest("c1", map(said, "abc"[:rows]))
         assert texts(store, "c1") == [*"abc"[:rows]]
 
@@ -148,13 +164,11 @@ VALUES = {
 
 
 @pytest.fixture
-def made(citus):
+def made(citus, schema):
     """A connection, and the schema of an empty store."""
-    schema = f"planned_{time.time_ns()}"
     open_store(citus.url(schema=schema)).close()
     with psycopg.connect(citus.url(), autocommit=True) as connection:
         yield connection, schema
-        connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
 
 
 def test_citus_plans_each_statement(made):
