@@ -11,9 +11,9 @@ from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from tests.said import say
+from tests.waiting import until
 
 from .servers import Server, new_primary
-from .waiting import until
 
 
 @pytest.fixture
