@@ -6,8 +6,9 @@ llm_config     the configuration of a model
 replies        asks a model, and checks its reply
 failures       classifies the errors of a call, and removes secrets from them
 deadline       a time limit for the calls of a step
-limits         finds the context window of a model
+limits         finds what litellm's table says about a model
 tokens         counts the tokens of a View
+counting       counts the tokens of a prompt as litellm does
 estimate       estimates the tokens of a View
 agents_model   the agent's model, for condensers that name no model; a tool with which the agent
                requests a condensation

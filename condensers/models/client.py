@@ -1,15 +1,17 @@
 """This module calls language models for condensers, and counts tokens for budgets. Only this module
 imports litellm.
 
-The import of litellm takes two seconds and 160 MB of memory, so litellm is imported at the first
-call of a model. This module turns some features of litellm off: downloads of its price list and of
-tokenizers, loading of a ``.env`` file, and output to stdout.
+The import of litellm takes three seconds and 250 MB of memory, so litellm is imported at the first
+call of a model, or at the first count that ``counting.py`` cannot make. This module turns some
+features of litellm off: downloads of its price list and of tokenizers, loading of a ``.env`` file,
+and output to stdout.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +23,11 @@ from urllib.parse import urlsplit
 from foldlog._telemetry import span
 from foldlog.condensers.base import Reply
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
+from foldlog.condensers.models.counting import (
+    count_at_most,
+    count_prompt,
+    encoding_of,
+)
 from foldlog.condensers.models.deadline import abandoned_after, seconds_left, within_s
 from foldlog.condensers.models.failures import (
     STUMBLES,
@@ -32,6 +39,7 @@ from foldlog.condensers.models.failures import (
     may_pass,
     problem_of,
 )
+from foldlog.condensers.models.limits import lookup
 from foldlog.condensers.models.llm_config import LLMConfig
 from foldlog.condensers.models.replies import (
     check_reply,
@@ -43,7 +51,7 @@ from foldlog.condensers.models.replies import (
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import Usage
 from foldlog.eventstore.inside import install_command
-from foldlog.projections import Dialect
+from foldlog.projections import Dialect, View
 
 _NOT_CALLED = {"metrics": {"attempts": 0}}
 """The metrics of a call that was never sent."""
@@ -106,6 +114,7 @@ class LLM(TokenCounter):
                 f"model: {config.model!r} needs litellm; install it with: {install_command('llm')}"
             )
         super().__init__(self._counted)
+        self._bounds = TokenCounter(count_at_most)
         self.config = config
         self.model = config.model
         self.timeout_s = config.timeout_s
@@ -122,14 +131,16 @@ class LLM(TokenCounter):
     def supports_function_calling(self) -> bool:
         setting = self.config.function_calling
         if setting is None:
-            return bool(_litellm().supports_function_calling(self.model))
+            is_known = (_entry(self.model) or {}).get("supports_function_calling")
+            return is_known is True or bool(_litellm().supports_function_calling(self.model))
         return setting
 
     @property
     def supports_response_schema(self) -> bool:
         setting = self.config.response_schema
         if setting is None:
-            return bool(_litellm().supports_response_schema(self.model))
+            is_known = (_entry(self.model) or {}).get("supports_response_schema")
+            return is_known is True or bool(_litellm().supports_response_schema(self.model))
         return setting
 
     def complete(
@@ -307,11 +318,26 @@ class LLM(TokenCounter):
             )
         return name
 
+    def tokens_at_most(self, view: View) -> int | None:
+        try:
+            return self._bounds.token_sums(view)[-1]
+        except (TokensUnknown, *STUMBLES):
+            return None
+
+    @cached_property
+    def _encoding(self) -> str | None:
+        return encoding_of(self._counted_as)
+
     def _counted(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
         """Return litellm's count of the tokens. Raises ``TokensUnknown`` if litellm cannot count
-        them.
+        them. Cost: litellm is imported only if tiktoken alone cannot count them.
         """
         name = self._counted_as
+        if self._encoding is not None and not _counter_is_disabled():
+            try:
+                return count_prompt(self._encoding, messages, [_countable(tool) for tool in tools])
+            except (TokensUnknown, *STUMBLES):
+                pass  # Litellm counts it, or reports the problem.
         try:
             count = _litellm().token_counter(
                 model=name,
@@ -338,7 +364,15 @@ def _known_limit(model: str, limit: str) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
+def _entry(model: str) -> Mapping[str, Any] | None:
+    known = lookup(model)
+    return None if known is None else known[1]
+
+
 def _model_info(model: str) -> Mapping[str, Any] | None:
+    entry = _entry(model)
+    if entry is not None:
+        return entry or None
     litellm = _litellm()
     try:
         info: Mapping[str, Any] = litellm.get_model_info(model)
@@ -349,6 +383,9 @@ def _model_info(model: str) -> Mapping[str, Any] | None:
 
 def _bare_name(model: str) -> str:
     # Litellm finds a tokenizer by the model's name without its provider.
+    known = lookup(model)
+    if known is not None:
+        return known[0]
     try:
         return str(_litellm().get_llm_provider(model)[0])
     except _litellm().exceptions.BadRequestError:
@@ -372,6 +409,11 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
     images = (part.get("image_url") for part in parts if isinstance(part, Mapping))
     urls = (image.get("url") if isinstance(image, Mapping) else image for image in images)
     return any(isinstance(url, str) and url.startswith(("http://", "https://")) for url in urls)
+
+
+def _counter_is_disabled() -> bool:
+    # A program that imported litellm may have disabled its counter.
+    return bool(getattr(sys.modules.get("litellm"), "disable_token_counter", False))
 
 
 @cache

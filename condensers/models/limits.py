@@ -1,4 +1,4 @@
-"""This module finds the context window of a model in litellm's table, without importing litellm."""
+"""This module finds what litellm's table says about a model, without importing litellm."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -40,6 +40,42 @@ def litellms_table() -> Mapping[str, msgspec.Raw]:
     if table and table.exists():
         return msgspec.json.decode(table.read_bytes(), type=dict[str, msgspec.Raw])
     return {}
+
+
+def litellms_entry(name: str) -> Mapping[str, Any]:
+    """Return the entry of litellm's table with exactly this name. An unknown name has an empty
+    entry.
+    """
+    entry = litellms_table().get(name)
+    return {} if entry is None else msgspec.json.decode(entry, type=dict[str, Any])
+
+
+_LOOKED_UP = frozenset({"deepseek", "gemini", "groq", "mistral", "openrouter", "vertex_ai", "xai"})
+"""For these providers, litellm takes a model that is in its table from the table. For some other
+providers, litellm asks a server.
+"""
+
+
+def lookup(model: str) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the name of a model without its provider, and its entry in litellm's table. A model on
+    a server of your own has an empty entry. Returns None if only litellm itself can say which model
+    it is.
+    """
+    if model.endswith("latest"):  # Newer versions of litellm have other names in its place.
+        return None
+    provider, slash, name = model.partition("/")
+    entry = litellms_entry(model)
+    if not slash:
+        has_one_provider = entry.get("litellm_provider") in ("anthropic", "openai")
+        return (model, entry) if has_one_provider and ":" not in model else None
+    own = litellms_entry(name)
+    if own.get("litellm_provider") != provider:
+        own = {}
+    if provider == "openai" and "/" not in name and ":" not in name:
+        return name, entry or own
+    if provider == "anthropic" and own:
+        return name, own
+    return (name, entry) if provider in _LOOKED_UP and entry else None
 
 
 def names_of(model: str) -> list[str]:

@@ -62,6 +62,12 @@ class TokenCounter:
             map(self._count_messages, messages)
         )
 
+    def tokens_at_most(self, view: View) -> int | None:
+        """Return a number that the tokens of a View do not exceed, if it is known without a
+        tokenizer.
+        """
+        return None
+
     def _count_messages(self, *messages: Mapping[str, Any]) -> int:
         return self._once(
             tuple(map(_key, messages)),

@@ -18,6 +18,7 @@ from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, R
 from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.estimate import ESTIMATE, token_sums_of, tokens_of
 from foldlog.condensers.models.limits import Window
+from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from foldlog.condensers.selection import (
@@ -280,6 +281,10 @@ def limit_of(
 def overrun_of(view: View, agent_llm: AgentModel | None, limit: int | None) -> Overrun | None:
     if agent_llm is None or limit is None:
         return None
+    if isinstance(agent_llm, TokenCounter):
+        most = agent_llm.tokens_at_most(view)
+        if most is not None and most <= limit:
+            return None  # Most prompts are far below the limit, and need no tokenizer.
     sums = token_sums_of(view, agent_llm)
     counter: AgentModel = agent_llm
     if sums is None:

@@ -1,6 +1,10 @@
 """Counts are litellm's own, and no message is counted twice."""
 
+import importlib
 import json
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -16,6 +20,9 @@ from foldlog.condensers import (
     TokensUnknown,
 )
 from foldlog.condensers.base import Overrun
+from foldlog.condensers.models.client import _DOWNLOADED_TOKENIZERS
+from foldlog.condensers.models.counting import count_at_most, encoding_of
+from foldlog.condensers.models.limits import litellms_table, lookup
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
 from foldlog.condensers.strategies.summarizing import limit_of
 from foldlog.eventstore import Action, SystemMessage
@@ -146,18 +153,108 @@ prompts = st.lists(
 )
 
 
-@pytest.mark.parametrize("name", ["gpt-4o-mini", "claude-sonnet-4-5"])
+words = st.sampled_from(["path", "what to run", "naïve", "a_b", "x" * 30])
+schemas = st.recursive(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["string", "integer", "number", "boolean", "null", ["string"]])},
+        optional={"description": words},
+    )
+    | st.builds(lambda values: {"type": "string", "enum": values}, st.lists(words, min_size=1))
+    | st.builds(lambda values: {"type": "number", "enum": values}, st.lists(st.integers(0, 9))),
+    lambda inner: (
+        st.builds(lambda item: {"type": "array", "items": item}, inner)
+        | st.builds(
+            lambda fields, required: {"type": "object", "properties": fields, "required": required},
+            st.dictionaries(words, inner, max_size=3),
+            st.lists(words, max_size=2),
+        )
+    ),
+    max_leaves=6,
+)
+tools_of_any_shape = st.lists(
+    st.builds(
+        lambda about, fields: {
+            "type": "function",
+            "function": {
+                "name": "run",
+                **about,
+                "parameters": {"type": "object", "properties": fields},
+            },
+        },
+        st.fixed_dictionaries({}, optional={"description": words}),
+        st.dictionaries(words, schemas, max_size=3),
+    ),
+    max_size=2,
+)
+
+
+@pytest.mark.parametrize("name", ["gpt-4o-mini", "gpt-4", "o1", "claude-sonnet-4-5"])
 def test_counts_are_litellms_for_any_prompt(litellm, name):
     llm = model(name)
 
     @examples(100)
-    @given(prompts, st.sampled_from([[], TOOLS]))
+    @given(prompts, st.just(TOOLS) | tools_of_any_shape)
     def check(prompt, tools):
-        assert llm.count_tokens(prompt, tools) == litellm.token_counter(
-            model=name, messages=prompt, tools=tools or None
-        )
+        count = litellm.token_counter(model=name, messages=prompt, tools=tools or None)
+        assert llm.count_tokens(prompt, tools) == count
+        with suppress(TokensUnknown):
+            assert count_at_most(prompt, tools) >= count
 
     check()
+
+
+@pytest.mark.parametrize(
+    "name, text, modules",
+    [
+        ("openai/gpt-4o-mini", "hello", set()),
+        ("anthropic/claude-sonnet-4-5", "hello", set()),
+        ("openai/a-model-of-ones-own", "hello", set()),
+        ("gemini/gemini-2.5-pro", "hello", set()),
+        ("gpt-4", "hello " * 9_000, {"tiktoken"}),
+    ],
+)
+def test_a_worker_opens_and_prepares_without_litellm(name, text, modules):
+    program = f"""
+import json, sys, foldlog
+from foldlog import LLM, LLMConfig, Message
+agent = LLM(LLMConfig(model={name!r}, api_key="k"))
+with foldlog.open("memory:", condenser="digest", agent_llm=agent) as histories:
+    history = histories["c1"]
+    history.append(Message(source="user", content={text!r}))
+    history.prepare()
+print(json.dumps([module for module in ("litellm", "tiktoken") if module in sys.modules]))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert set(json.loads(ran.stdout)) == modules
+
+
+def limits_in(entry):
+    limits = [entry.get(f"max_{which}_tokens") for which in ("input", "output")]
+    return [limit if isinstance(limit, int) and limit > 0 else None for limit in limits]
+
+
+def test_what_is_known_of_a_model_without_litellm_is_what_litellm_knows(litellm):
+    utils = importlib.import_module("litellm.utils")
+    counter = importlib.import_module("litellm.litellm_core_utils.token_counter")
+    listed = [*litellms_table()]
+    names = [*listed, *(f"openai/{name}" for name in listed), "openai/own", "anthropic/own", "own"]
+    known = {name: found for name in names if (found := lookup(name)) is not None}
+    assert len(known) > 900
+    for name in some(known, 60):
+        bare, entry = known[name]
+        assert bare == litellm.get_llm_provider(name)[0]
+        try:
+            info = litellm.get_model_info(name)
+        except Exception:  # noqa: BLE001  what litellm raises for an unknown model
+            info = {}
+        assert limits_in(entry) == limits_in(info), name
+        encoding = encoding_of(bare)
+        is_downloaded = any(part in bare.lower() for part in _DOWNLOADED_TOKENIZERS)
+        if encoding is not None and not is_downloaded:
+            assert utils.huggingface_tokenizer_kind(bare) is None, name
+            assert encoding == counter.openai_tokenizer_encoding_name(bare), name
 
 
 def test_a_tool_whose_array_does_not_say_what_it_holds_is_counted_as_one_that_holds_anything():
