@@ -1,0 +1,105 @@
+/** The errors of the client. Each mirrors a problem document (RFC 9457) of the service. */
+
+import type { components } from "./openapi.js";
+
+/** A problem document. `error` is the name of the error in the library; its values are members. */
+export type Problem = components["schemas"]["ProblemDetails"] & Record<string, unknown>;
+
+/** The service refused a request, or did not answer. The message has the words of the service. */
+export class FoldlogError extends Error {
+  readonly problem: Problem;
+
+  constructor(problem: Problem, options?: ErrorOptions) {
+    super(problem.detail, options);
+    this.name = new.target.name;
+    this.problem = problem;
+  }
+
+  get status(): number {
+    return this.problem.status;
+  }
+}
+
+/** The conversation has another version than the request expected. Nothing was appended. */
+export class VersionConflict extends FoldlogError {
+  get expected(): number {
+    return Number(this.problem["expected"]);
+  }
+
+  get actual(): number {
+    return Number(this.problem["actual"]);
+  }
+}
+
+/** The idempotency key was used for another request. */
+export class IdempotencyConflict extends FoldlogError {}
+
+/** There is no such conversation, or the token may not see it. */
+export class ConversationNotFound extends FoldlogError {}
+
+/** The conversation was erased for good. */
+export class ConversationErased extends FoldlogError {}
+
+/** Another worker has the lease. */
+export class LeaseTaken extends FoldlogError {
+  get worker(): string | undefined {
+    return this.problem["worker"] as string | undefined;
+  }
+
+  get until(): string | undefined {
+    return this.problem["until"] as string | undefined;
+  }
+}
+
+/** The lease of this worker has ended. Nothing was written. End this work, and take it again. */
+export class LeaseLost extends FoldlogError {}
+
+/** The request is wrong, or an event breaks a rule. */
+export class InvalidRequest extends FoldlogError {}
+
+/** There is no token, or the token does not allow this. */
+export class NotAllowed extends FoldlogError {}
+
+/**
+ * The service did not answer, or could not answer, also after the repetitions. The request may have
+ * been carried out: repeat an append with the same key.
+ */
+export class Unavailable extends FoldlogError {}
+
+type ErrorClass = new (problem: Problem, options?: ErrorOptions) => FoldlogError;
+
+const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
+  400: InvalidRequest,
+  401: NotAllowed,
+  403: NotAllowed,
+  404: ConversationNotFound,
+  410: ConversationErased,
+  412: LeaseLost,
+  413: InvalidRequest,
+  415: InvalidRequest,
+  422: InvalidRequest,
+  423: LeaseTaken,
+  429: Unavailable,
+  502: Unavailable,
+  503: Unavailable,
+  504: Unavailable,
+};
+
+const BY_NAME: Readonly<Record<string, ErrorClass>> = { VersionConflict, IdempotencyConflict };
+
+export function errorOf(problem: Problem): FoldlogError {
+  const known = BY_NAME[problem.error ?? ""] ?? BY_STATUS[problem.status] ?? FoldlogError;
+  return new known(problem);
+}
+
+export function unavailable(detail: string, cause: unknown): Unavailable {
+  const problem = { type: "about:blank", title: "no answer", status: 503, detail };
+  return new Unavailable(problem, { cause });
+}
+
+export function leaseLost(conversation: string, cause?: unknown): LeaseLost {
+  const detail =
+    `conversation ${JSON.stringify(conversation)}: the lease could not be renewed in time;` +
+    " nothing more is written under it; take the lease again";
+  return new LeaseLost({ type: "about:blank", title: "the lease has ended", status: 412, detail }, { cause });
+}

@@ -1,0 +1,111 @@
+/** Follows new events over server-sent events, and continues after each break where it stopped. */
+
+import { errorOf, type Problem, Unavailable } from "./errors.js";
+import type { components } from "./openapi.js";
+import { pause, pauseMs, type Transport } from "./transport.js";
+
+export type RecordedEvent = components["schemas"]["RecordedEvent"];
+
+export interface FollowOptions {
+  /** Follow behind this place; by default from the beginning. */
+  after?: string | number;
+  /** Ends the loop without an error. */
+  signal?: AbortSignal;
+  /** Connect again after this time without an event or a heartbeat; the server sends one in 15 s. */
+  silenceMs?: number;
+}
+
+/** A followed event. To continue after it in another process, store `after`. */
+export interface FollowedEvent extends RecordedEvent {
+  after: string;
+}
+
+interface ServerSentEvent {
+  id: string;
+  name: string;
+  data: string;
+}
+
+export async function* follow(
+  transport: Transport,
+  path: string[],
+  { after: start = "0", signal, silenceMs = 45_000 }: FollowOptions,
+): AsyncGenerator<FollowedEvent, void, undefined> {
+  let after = String(start);
+  for (let attempt = 0; !signal?.aborted; attempt += 1) {
+    const silence = new AbortController();
+    const watched = signal === undefined ? silence.signal : AbortSignal.any([signal, silence.signal]);
+    const watch = setTimer(() => silence.abort(), silenceMs);
+    try {
+      const body = await transport.open(path, {}, { "last-event-id": after }, watched);
+      for await (const event of serverSentEvents(body, watch.restart)) {
+        attempt = 0;
+        if (event.name === "problem") throw errorOf(JSON.parse(event.data) as Problem);
+        after = event.id || after;
+        watch.stop(); // while the caller works on an event, silence is not the server's
+        if (event.name === "event") yield { ...(JSON.parse(event.data) as RecordedEvent), after };
+        watch.restart();
+      }
+    } catch (error) {
+      if (signal?.aborted) return;
+      if (!(error instanceof Unavailable) && !isBroken(error)) throw error;
+    } finally {
+      watch.stop();
+      silence.abort();
+    }
+    await pause(pauseMs(attempt), signal).catch(() => undefined); // an abort ends the loop
+  }
+}
+
+/** Whether the connection failed: `fetch` reports this as a TypeError, an abort by its name. */
+function isBroken(error: unknown): boolean {
+  return error instanceof TypeError || (error instanceof Error && error.name === "AbortError");
+}
+
+function setTimer(act: () => void, ms: number): { restart: () => void; stop: () => void } {
+  let timer = setTimeout(act, ms);
+  const stop = (): void => clearTimeout(timer);
+  const restart = (): void => {
+    stop();
+    timer = setTimeout(act, ms);
+  };
+  return { restart, stop };
+}
+
+/** Parse a stream of server-sent events. An event that is cut off by the end is left out. */
+export async function* serverSentEvents(
+  body: ReadableStream<Uint8Array>,
+  onBytes: () => void = () => undefined,
+): AsyncGenerator<ServerSentEvent, void, undefined> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      onBytes();
+      text += decoder.decode(value, { stream: true });
+      const blocks = text.split("\n\n");
+      text = blocks.pop() ?? "";
+      for (const block of blocks) {
+        const event = parseEvent(block);
+        if (event.data !== "") yield event;
+      }
+    }
+  } finally {
+    await reader.cancel().catch(() => undefined); // the connection is gone already
+  }
+}
+
+function parseEvent(block: string): ServerSentEvent {
+  const fields: Record<string, string> = { id: "", event: "message", data: "" };
+  for (const line of block.split("\n")) {
+    const colon = line.indexOf(":");
+    if (colon <= 0) continue; // a comment
+    const name = line.slice(0, colon);
+    const value = line.slice(colon + 1).replace(/^ /, "");
+    fields[name] = name === "data" && fields["data"] ? `${fields["data"]}\n${value}` : value;
+  }
+  return { id: fields["id"] ?? "", name: fields["event"] ?? "", data: fields["data"] ?? "" };
+}

@@ -1,0 +1,76 @@
+/** The client of the foldlog service. It needs `fetch` and web streams, and nothing else. */
+
+import { follow, type FollowedEvent, type FollowOptions } from "./follow.js";
+import { type Appended, History } from "./history.js";
+import { type Answer, type Body, type FoldlogOptions, type Query, Transport } from "./transport.js";
+
+export type { components, operations, paths } from "./openapi.js";
+export * from "./errors.js";
+export type { FollowedEvent, FollowOptions } from "./follow.js";
+export * from "./history.js";
+export type { LeaseOptions } from "./lease.js";
+export type { FoldlogOptions } from "./transport.js";
+
+type ConversationState = Answer<"read_conversation">;
+
+/** A foldlog service. */
+export class Foldlog {
+  readonly histories: Histories;
+
+  constructor(options: FoldlogOptions) {
+    this.histories = new Histories(new Transport(options));
+  }
+}
+
+/** The conversations that the token may see. */
+export class Histories {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** A conversation by its id, without a request. It begins with its first append. */
+  open(id: string): History {
+    return new History(this.#transport, id);
+  }
+
+  /** Begin a conversation with attributes. Without an id, the service makes one. */
+  async create(body: Body<"create_conversation"> = {}): Promise<History> {
+    const sending = { body, repeatable: false };
+    const made = await this.#transport.send<"create_conversation">("POST", ["conversations"], sending);
+    return this.open(made.id);
+  }
+
+  /** The conversations with some attributes, the one with the newest event first. */
+  async *list(where: Record<string, string> = {}): AsyncGenerator<ConversationState, void, undefined> {
+    const query: Query<"list_conversations"> = {
+      where: Object.entries(where)
+        .map((pair) => pair.join("="))
+        .join(","),
+    };
+    let after: string | null | undefined;
+    do {
+      if (after) query.after = after;
+      const sending = { query, repeatable: true };
+      const page = await this.#transport.send<"list_conversations">("GET", ["conversations"], sending);
+      yield* page.conversations;
+      after = page.next;
+    } while (after);
+  }
+
+  /** Append to several conversations: all events are appended, or none. */
+  async appendTogether(
+    appends: Body<"append_together">["appends"],
+    idempotencyKey: string = crypto.randomUUID(),
+  ): Promise<Appended[]> {
+    const headers = { "idempotency-key": idempotencyKey };
+    const sending = { body: { appends }, headers, repeatable: true };
+    return (await this.#transport.send<"append_together">("POST", ["appends"], sending)).appended;
+  }
+
+  /** The new events of all conversations that the token may see. */
+  follow(options: FollowOptions = {}): AsyncGenerator<FollowedEvent, void, undefined> {
+    return follow(this.#transport, ["follow"], options);
+  }
+}

@@ -1,0 +1,337 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import {
+  ConversationErased,
+  ConversationNotFound,
+  Foldlog,
+  type HeldHistory,
+  type History,
+  IdempotencyConflict,
+  InvalidRequest,
+  LeaseLost,
+  LeaseTaken,
+  NotAllowed,
+  type StoredEvent,
+  Unavailable,
+  VersionConflict,
+} from "foldlog";
+import { type Fault, Proxy, type Service, startService, TOKEN } from "./service.js";
+
+let service: Service;
+let foldlog: Foldlog;
+let fresh = 0;
+
+before(async () => {
+  service = await startService();
+  foldlog = new Foldlog({ url: service.url, token: TOKEN });
+});
+after(() => service.stop());
+
+const newHistory = (): History => foldlog.histories.open(`conversation ${(fresh += 1)}`);
+const user = (content: string) => ({ role: "user", content });
+const CALL = { id: "k1", type: "function", function: { name: "pay", arguments: '{"to": "Ann"}' } };
+const REPLY = { role: "assistant", content: null, tool_calls: [CALL] };
+
+/** A history behind a proxy. `faults` are the faults of the first requests. */
+async function behindProxy(faults: Fault[], work: (history: History, proxy: Proxy) => Promise<void>): Promise<void> {
+  const proxy = await new Proxy(() => service.url, () => faults.shift() ?? "none").start();
+  try {
+    const client = new Foldlog({ url: proxy.url, token: TOKEN });
+    await work(client.histories.open(newHistory().id), proxy);
+  } finally {
+    await proxy.stop();
+  }
+}
+
+async function contents(history: History): Promise<unknown[]> {
+  const texts: unknown[] = [];
+  for await (const event of history.events()) texts.push(event["content"]);
+  return texts;
+}
+
+/** A conversation with an open call of the tool "pay". */
+async function withOpenCall(history: History): Promise<StoredEvent> {
+  await history.appendMessages([user("pay Ann")]);
+  await history.appendReply(REPLY);
+  const [call] = await history.openCalls();
+  assert(call !== undefined);
+  return call;
+}
+
+test("an append is read back", async () => {
+  const history = newHistory();
+  const appended = await history.append({ kind: "message", source: "user", content: "hi" });
+  assert.equal(appended.version, 1);
+  await history.appendMessages([user("and more")], { expectedVersion: 1 });
+  assert.deepEqual(await contents(history), ["hi", "and more"]);
+  assert.equal((await history.state()).version, 2);
+});
+
+for (const id of ["a/b c", "äö", "%2F", "x?y#z", "+", ".x.", "𝄞"]) {
+  test(`a conversation may be called ${id}`, async () => {
+    const history = foldlog.histories.open(id);
+    await history.appendMessages([user("hi")]);
+    assert.equal((await history.state()).id, id);
+  });
+}
+
+test("more events than a page has are read one by one", async () => {
+  const history = newHistory();
+  await history.appendMessages(Array.from({ length: 1_001 }, (_, number) => user(String(number))));
+  const texts = await contents(history);
+  assert.deepEqual([texts.length, texts[1_000]], [1_001, "1000"]);
+});
+
+test("a refusal is an error of the library, with its values", async () => {
+  const history = newHistory();
+  await history.appendMessages([user("hi")], { idempotencyKey: "k" });
+  await assert.rejects(history.appendMessages([user("x")], { expectedVersion: 0 }), (error) => {
+    assert(error instanceof VersionConflict);
+    assert.deepEqual([error.expected, error.actual, error.status], [0, 1, 409]);
+    return true;
+  });
+  await assert.rejects(history.appendMessages([user("other")], { idempotencyKey: "k" }), IdempotencyConflict);
+  await assert.rejects(newHistory().state(), ConversationNotFound);
+  await assert.rejects(history.append({ kind: "message" } as never), InvalidRequest);
+  const stranger = new Foldlog({ url: service.url, token: "wrong" }).histories.open(history.id);
+  await assert.rejects(stranger.state(), NotAllowed);
+  await history.erase({ reason: "asked" });
+  await assert.rejects(history.state(), ConversationErased);
+});
+
+test("conversations are made, listed, forked and appended to together", async () => {
+  const ann = new Foldlog({ url: service.url, token: "token-of-ann" });
+  const history = await ann.histories.create({ attributes: { title: "mine" } });
+  const listed: string[] = [];
+  for await (const state of ann.histories.list({ user: "ann" })) listed.push(state.id);
+  assert.deepEqual(listed, [history.id]);
+  assert.equal((await history.setAttributes({ title: "ours" })).attributes["title"], "ours");
+  assert.equal((await history.attributes()).attributes["user"], "ann");
+
+  const [first, second] = [newHistory(), newHistory()];
+  const append = { events: [{ kind: "message", source: "user", content: "hi" } as const], expected_version: 0 };
+  await foldlog.histories.appendTogether([
+    { conversation: first.id, ...append },
+    { conversation: second.id, ...append },
+  ]);
+  const fork = await second.fork({ at: 1 });
+  assert.deepEqual(await contents(fork), ["hi"]);
+});
+
+test("views, reasons and changes", async () => {
+  const history = newHistory();
+  for (const text of ["one", "two"]) await history.appendMessages([user(text)]);
+  assert.deepEqual(await history.messages(), [user("one\n\ntwo")]);
+  assert.equal((await history.why(1)).fate, "shown");
+  await history.retract(1, "wrong", { expectedVersion: 2 });
+  assert.deepEqual((await history.prepare()).messages, [user("one")]);
+  assert.deepEqual(await history.messages("anthropic", 1), [
+    { role: "user", content: [{ type: "text", text: "one" }] },
+  ]);
+  assert.deepEqual((await history.difference(2, 3)).left.map((event) => event["id"]), [1]);
+  assert.deepEqual((await history.redact({ events: [1], reason: "asked" })).redacted, [1]);
+  await history.setDocuments({ plan: [1] });
+  assert.deepEqual((await history.documents()).documents, { plan: [1] });
+  await history.requestCondensation("long");
+  assert.equal((await history.view()).unhandled_condensation_request, true);
+  assert.equal((await history.dropped()).condensation, null);
+});
+
+for (const fault of ["drop", "cut", "cut in the body", "repeat", "delay", "busy"] as const) {
+  test(`an append is carried out once behind a proxy with the fault "${fault}"`, async () => {
+    await behindProxy([fault, fault], async (history, proxy) => {
+      assert.equal((await history.appendMessages([user("hi")], { expectedVersion: 0 })).version, 1);
+      assert.deepEqual(await contents(history), ["hi"]);
+      const keys = proxy.seen.filter(({ method }) => method === "POST").map(({ key }) => key);
+      assert.equal(new Set(keys).size, 1, "each repetition has the same key");
+    });
+  });
+}
+
+test("a request that is not safe to repeat is not repeated", async () => {
+  await behindProxy(["none", "none", "cut"], async (history, proxy) => {
+    for (const text of ["one", "two"]) await history.appendMessages([user(text)]);
+    await assert.rejects(history.retract(1), Unavailable);
+    assert.equal(proxy.seen.length, 3);
+    assert.equal((await history.view()).events.length, 1, "the first attempt was carried out");
+  });
+});
+
+test("a server that is away ends in an error that names the reason", async () => {
+  const nowhere = new Foldlog({ url: "http://127.0.0.1:9", token: TOKEN, retries: 1 });
+  await assert.rejects(nowhere.histories.open("c").state(), (error) => {
+    assert(error instanceof Unavailable);
+    assert.match(error.message, /GET http:\/\/127\.0\.0\.1:9\/v1\/conversations\/c: no answer: /);
+    return true;
+  });
+});
+
+test("Retry-After is the shortest pause", async () => {
+  const pauses: number[] = [];
+  let answeredAt = 0;
+  const answers = [new Response("", { status: 429, headers: { "retry-after": "0.2" } }), new Response("{}")];
+  const client = new Foldlog({
+    url: "http://service",
+    token: TOKEN,
+    fetch: () => {
+      pauses.push(performance.now() - answeredAt);
+      answeredAt = performance.now();
+      return Promise.resolve(answers.shift() as Response);
+    },
+  });
+  await client.histories.open("c").state();
+  assert((pauses[1] ?? 0) >= 190);
+});
+
+test("the tool of a call runs once, and its outcome is in the log", async () => {
+  const history = newHistory();
+  const call = await withOpenCall(history);
+  const paid: unknown[] = [];
+  const recorded = await history.lease({ worker: "w1" }, (held) =>
+    held.run(call, (input, { key }) => {
+      paid.push(input["to"], typeof key);
+      return "paid";
+    }),
+  );
+  assert.deepEqual(paid, ["Ann", "string"]);
+  assert.equal(recorded.event["content"], "paid");
+  const [effect] = await history.effects();
+  assert.deepEqual([effect?.state, effect?.outcome, effect?.attempts], ["done", "paid", 1]);
+  assert.deepEqual(await history.openCalls(), []);
+});
+
+test("an error of a tool is its outcome", async () => {
+  const history = newHistory();
+  const call = await withOpenCall(history);
+  const fail = () => {
+    throw new RangeError("no money");
+  };
+  const recorded = await history.lease({ worker: "w1" }, (held) => held.run(call, fail));
+  assert.deepEqual([recorded.event["content"], recorded.event["is_error"]], ["RangeError: no money", true]);
+});
+
+test("a tool that an earlier worker began runs again only if its rule allows it", async () => {
+  const runs: string[] = [];
+  const tool = (_: unknown, { key }: { key: string }): string => {
+    runs.push(key);
+    return "paid";
+  };
+  const resume = async (options: Parameters<HeldHistory["run"]>[2]): Promise<unknown> => {
+    const history = newHistory();
+    const call = await withOpenCall(history);
+    await beginAndDie(history, call);
+    const lease = { worker: "w2", waitS: 5 };
+    return (await history.lease(lease, (held) => held.run(call, tool, options))).event["content"];
+  };
+  assert.match(String(await resume({})), /may have run/);
+  assert.equal(await resume({ check: () => Promise.resolve({ outcome: "found" }) }), "found");
+  assert.deepEqual(runs, []);
+  assert.equal(await resume({ repeat: "same key" }), "paid");
+  assert.equal(await resume({ check: () => Promise.resolve(undefined) }), "paid");
+  assert.equal(runs.length, 2);
+});
+
+/** Begin the tool of a call as a worker that then ends without an outcome. */
+async function beginAndDie(history: History, call: StoredEvent): Promise<void> {
+  const url = `${service.url}/v1/conversations/${encodeURIComponent(history.id)}`;
+  const headers: Record<string, string> = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+  const body = JSON.stringify({ worker: "w1" });
+  const lease = await fetch(`${url}/lease`, { method: "POST", headers, body });
+  headers["foldlog-lease"] = ((await lease.json()) as { token: string }).token;
+  const begun = await fetch(`${url}/effects/${call.id}/begin`, { method: "POST", headers, body: "{}" });
+  assert.equal(((await begun.json()) as { next: string }).next, "run");
+  await fetch(`${url}/lease`, { method: "DELETE", headers });
+}
+
+test("one worker has the lease, and the others learn its name", async () => {
+  const history = newHistory();
+  await history.lease({ worker: "w1" }, async (held) => {
+    await held.appendMessages([user("under the lease")]);
+    await assert.rejects(
+      history.lease({ worker: "w2" }, () => Promise.resolve()),
+      (error) => error instanceof LeaseTaken && error.worker === "w1" && typeof error.until === "string",
+    );
+    assert.equal((await history.state()).lease, "w1");
+  });
+  assert.equal(await history.lease({ worker: "w2" }, () => Promise.resolve("free")), "free");
+});
+
+test("a lease renews itself", async () => {
+  await behindProxy([], async (history, proxy) => {
+    await history.lease({ worker: "w1", ttlS: 3 }, async (held) => {
+      while (proxy.seen.filter(({ method }) => method === "PUT").length < 1) {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      await held.appendMessages([user("renewed")]);
+    });
+    assert.deepEqual(await contents(history), ["renewed"]);
+  });
+});
+
+test("a holder whose lease has ended is stopped, and writes nothing", async () => {
+  const isRenewal = ({ method }: { method?: string | undefined }): boolean => method === "PUT";
+  const proxy = await new Proxy(() => service.url, (request) => (isRenewal(request) ? "drop" : "none")).start();
+  const history = newHistory();
+  const throughProxy = new Foldlog({ url: proxy.url, token: TOKEN }).histories.open(history.id);
+  const call = await withOpenCall(history);
+  let runs = 0;
+  await assert.rejects(
+    throughProxy.lease({ worker: "w1", ttlS: 0.3 }, async (held) => {
+      await new Promise((resolve) => held.signal.addEventListener("abort", resolve));
+      await assert.rejects(held.appendMessages([user("late")]), LeaseLost);
+      await held.run(call, () => (runs += 1));
+    }),
+    LeaseLost,
+  );
+  await proxy.stop();
+  assert.equal(runs, 0);
+  assert.deepEqual(await contents(history), ["pay Ann", undefined]);
+});
+
+test("a follower gets each event once, over breaks of the connection", async () => {
+  await behindProxy(["none", "drop", "none", "cut in the body"], async (history, proxy) => {
+    await history.appendMessages([user("0")]);
+    const followed: unknown[] = [];
+    for await (const event of history.follow()) {
+      followed.push(event.event["content"]);
+      if (followed.length === 6) break;
+      if (followed.length % 2 === 0) proxy.cut();
+      await newConnection(history).appendMessages([user(String(followed.length))]);
+    }
+    assert.deepEqual(followed, ["0", "1", "2", "3", "4", "5"]);
+  });
+});
+
+const newConnection = (history: History): History => foldlog.histories.open(history.id);
+
+test("a follower continues behind the last event that it has, and ends with its signal", async () => {
+  const history = newHistory();
+  for (const text of ["a", "b"]) await history.appendMessages([user(text)]);
+  const first = await history.follow().next();
+  const ending = new AbortController();
+  const rest: unknown[] = [];
+  for await (const event of history.follow({ after: first.value?.after ?? "", signal: ending.signal })) {
+    rest.push(event.event["content"]);
+    ending.abort();
+  }
+  assert.deepEqual(rest, ["b"]);
+});
+
+test("a follower of the store gets the events of all conversations", async () => {
+  const [one, two] = [newHistory(), newHistory()];
+  for (const history of [one, two]) await history.appendMessages([user("hi")]);
+  const ids = new Set<string>();
+  for await (const event of foldlog.histories.follow()) {
+    ids.add(event.conversation);
+    if (ids.has(two.id)) break;
+  }
+  assert(ids.has(one.id));
+});
+
+test("a follower of an erased conversation learns that it was erased", async () => {
+  const history = newHistory();
+  await history.appendMessages([user("hi")]);
+  await assert.rejects(async () => {
+    for await (const _ of history.follow()) await history.erase({ reason: "asked" });
+  }, ConversationErased);
+});
