@@ -50,7 +50,6 @@ from foldlog.eventstore.inside import (
     has_content,
     time_before,
 )
-from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.projections import (
     Difference,
     NoSuchEvent,
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from foldlog._reports.dropped import Dropped
     from foldlog.condensers import AgentModel, Condensation
     from foldlog.eventstore import ReadTransaction
+    from foldlog.eventstore.maintenance.redact import RedactionReceipt
     from foldlog.projections import Effect, Lifetimes, Views
 
 T = TypeVar("T")
