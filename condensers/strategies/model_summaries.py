@@ -228,7 +228,11 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         metadata = _with_costs(made_by(written.reply, prompt), written.reports)
         if written.is_cut:
             metadata["cut"] = True
-        text = fit_to_replace(written.reply, written.text, events)
+        try:
+            text = fit_to_replace(written.reply, written.text, events)
+        except ModelCallFailed as error:
+            error.reports = (*written.reports[:-1], *error.reports)
+            raise
         return Summary(text, metadata, written.reports)
 
 
@@ -274,7 +278,7 @@ class LLMSummarizingCondenser(ModelSummaryCondenser):
                 further = without_failure(further)
             sentences = _WHOLE_SENTENCES.match(text)
             if sentences is None:
-                error.reports = (*cut.reports, *error.reports)
+                error.reports = (without_failure(cut.report), *error.reports)
                 raise
             reports = (without_failure(cut.report), further)
             return _Written(sentences[0].strip(), partial, reports, is_cut=True)

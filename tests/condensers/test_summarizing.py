@@ -16,6 +16,7 @@ from foldlog.condensers import (
     NoCondensationAvailable,
     Reason,
     Requirement,
+    Usage,
     reports_of,
 )
 from foldlog.condensers.prompts import load_prompt
@@ -235,8 +236,17 @@ def test_a_summary_that_stays_cut_off_is_used_up_to_its_last_whole_sentence():
         assert action.metadata["cut"] is True
         assert "cut off" in because(action)
         assert len(condenser.llm.calls) == 2
-    reply = said("no whole sentence", **CUT)
-    assert llm(reply, max_size=10).condense(view) is view
+    result, reports = llm(said("no whole sentence", **CUT), max_size=10).step(view)
+    assert result is view
+    assert ["failure" in report for report in reports] == [False, True], "one failure, two calls"
+
+
+def test_each_call_of_a_continued_summary_that_is_too_long_is_paid_for():
+    condenser = llm(said("word " * 9_000, **CUT), "word " * 9_000, max_size=10)
+    result, reports = condenser.step(viewed(messages(11)))
+    assert isinstance(result, View)
+    assert ["failure" in report for report in reports] == [False, True]
+    assert Usage.of(reports).cost == 0.02
 
 
 @pytest.mark.parametrize(

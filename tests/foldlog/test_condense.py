@@ -111,11 +111,29 @@ OUT_OF_REACH = {
 
 
 @pytest.mark.parametrize("answer", some(OUT_OF_REACH.values(), 3))
-def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(
+def test_a_digest_takes_the_place_of_a_summary_that_a_model_does_not_give(
     foldlog, work, config, tmp_path, answer
 ):
     with OpenAIServer(answer or Text("")) as server:
         file = config(asking(server if answer else "http://127.0.0.1:9/v1"))
+        ran = foldlog("condense c1 --config", file, "--json")
+    assert ran.status == 0
+    assert (ran.document["outcome"], ran.document["model"]["failed"]) == ("condensed", 1)
+    assert "made a digest instead" in ran.err
+    assert KEY not in ran.out + ran.err
+    assert KEY.encode() not in stored_bytes(tmp_path)
+    made = events_of()[-1]
+    assert (made.metadata["condenser"], made.metadata["instead_of"]) == ("digest", "llm")
+    assert "the model failed" in foldlog("why c1 5").out
+
+
+@pytest.mark.parametrize("answer", some(OUT_OF_REACH.values(), 3))
+def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(
+    foldlog, work, config, tmp_path, answer
+):
+    with OpenAIServer(answer or Text("")) as server:
+        address = server if answer else "http://127.0.0.1:9/v1"
+        file = config(asking(address, "fallback = false"))
         ran = foldlog("condense c1 --config", file, "--json")
     assert ran.status == 1
     *notes, error = ran.err.splitlines()
@@ -127,7 +145,7 @@ def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(
     *others, _, declined = events_of()
     assert len(others) == 42
     assert (declined.metadata["outcome"], declined.forgotten.intervals) == ("declined", ())
-    assert "failure" in declined.metadata["condenser_meta"][0]
+    assert "failure" in declined.metadata["condenser_meta"][-1]
     assert foldlog("view c1 --json").document["ids"] == list(range(42))
     assert foldlog("condense c1").status == 0, (
         "the request was answered, and the history can be condensed again"
