@@ -81,21 +81,50 @@ def mutants_of(path: Path) -> list[Mutant]:
     return sorted(set(mutants))
 
 
-def _changes(statement: ast.stmt) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
-    for node in ast.walk(statement):
-        match node:
-            case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Raise() | ast.Delete():
-                yield node, "pass"
-            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
-                yield test, f"(not ({ast.unparse(test)}))"
-            case ast.Compare(left=left, ops=[operator], comparators=[right]):
-                opposite = ast.Compare(left, [OPPOSITES[type(operator)]()], [right])
-                yield node, f"({ast.unparse(opposite)})"
-            case ast.BoolOp(op=operator, values=values):
-                other = ast.Or() if isinstance(operator, ast.And) else ast.And()
-                yield node, f"({ast.unparse(ast.BoolOp(other, values))})"
-            case _:
-                pass
+def _changes(statement: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
+    if isinstance(statement, ast.JoinedStr):
+        return  # before Python 3.12, what is in it has no place of its own
+    yield from _changes_of(statement)
+    for node in ast.iter_child_nodes(statement):
+        yield from _changes(node)
+
+
+def _changes_of(node: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
+    match node:
+        case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Raise() | ast.Delete():
+            yield node, "pass"
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+            yield test, f"(not ({ast.unparse(test)}))"
+        case ast.Compare(left=left, ops=[operator], comparators=[right]):
+            opposite = ast.Compare(left, [OPPOSITES[type(operator)]()], [right])
+            yield node, f"({ast.unparse(opposite)})"
+        case ast.BoolOp(op=operator, values=values):
+            other = ast.Or() if isinstance(operator, ast.And) else ast.And()
+            yield node, f"({ast.unparse(ast.BoolOp(other, values))})"
+            yield node, f"({ast.unparse(values[0])})"
+            yield node, f"({ast.unparse(values[-1])})"
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
+            yield node, "return None"
+        case ast.Break():
+            yield node, "continue"
+        case ast.Continue():
+            yield node, "break"
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield node, f"({ast.unparse(operand)})"
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as operator, right=right):
+            other_sign = ast.Sub() if isinstance(operator, ast.Add) else ast.Add()
+            yield node, f"({ast.unparse(ast.BinOp(left, other_sign, right))})"
+        case ast.Constant(value=bool() as value):
+            yield node, str(not value)
+        case ast.Constant(value=int() as value):
+            yield node, str(value + 1)
+        case ast.Subscript(value=value, slice=ast.Slice()):
+            yield node, f"({ast.unparse(value)})"
+        case ast.Call(func=ast.Name("min" | "max" as name)) if isinstance(node, ast.Call):
+            other_name = ast.Name("max" if name == "min" else "min")
+            yield node, ast.unparse(ast.Call(other_name, node.args, node.keywords))
+        case ast.Call(func=function, args=arguments, keywords=[*first, ast.keyword()]):
+            yield node, ast.unparse(ast.Call(function, arguments, first))
 
 
 def _mutants_of_sql(path: Path) -> Iterator[Mutant]:
@@ -108,7 +137,9 @@ def _mutants_of_sql(path: Path) -> Iterator[Mutant]:
 
 
 def draw_mutants(seed: int, count: int, parts: Sequence[str] = ()) -> list[Mutant]:
-    """Draw mutants: first a file, a long one more often, then one of its changes."""
+    """Draw mutants: first a file, a long one more often, then one of its changes. Their order is
+    drawn too, so that a run that ends early has seen a sample.
+    """
     paths = [*modules(), *sorted((ROOT / "eventstore").rglob("*.sql"))]
     names = {path: path.relative_to(ROOT).as_posix() for path in paths}
     candidates = [
@@ -124,26 +155,29 @@ def draw_mutants(seed: int, count: int, parts: Sequence[str] = ()) -> list[Mutan
         changes = mutants_of(path)
         if changes and len(mutants) < count:
             mutants.add(rng.choice(changes))
-    return sorted(mutants)
+    return rng.sample(sorted(mutants), len(mutants))
 
 
-def failing_test(mutant: Mutant, project: Path) -> str | None:
-    """Return the first test that fails, or how the run ended; None if every test passes."""
+def failing_test(mutant: Mutant, project: Path, *, related: bool = False) -> str | None:
+    """Return the first test that fails, or how the run ended; None if every test passes. With
+    ``related``, only the tests of the module run.
+    """
     likely = SQL_TESTS if mutant.path.suffix == ".sql" else covering(str(mutant.path))
     changed = project / mutant.path.relative_to(ROOT)
     changed.write_text(mutant.text())
     try:
         failed = _run_tests(likely, project) if likely else None
-        return failed or _run_tests([], project)
+        return failed or (None if related else _run_tests([], project))
     finally:
         shutil.copyfile(mutant.path, changed)
 
 
 def _run_tests(tests: Sequence[str], project: Path) -> str | None:
-    """Run these tests, or all if none are named; return the first failure."""
+    """Run these tests in one process, or all if none are named; return the first failure."""
+    which = tests or ["-n2"]
     try:
         pytest = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n2", *tests],
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *which],
             cwd=project,
             env={**os.environ, "PYTHONPATH": str(project)},
             capture_output=True,
@@ -163,10 +197,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=int(time.time()) // 86_400)
     parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--related", action="store_true", help="run the tests of the module only")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after this time")
     parser.add_argument("part", nargs="*", help="how the path of a module begins")
     options = parser.parse_args()
     mutants = draw_mutants(options.seed, options.count, options.part)
-    survivors = 0
+    survivors = count = 0
+    until = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory(prefix="foldlog-mutants-") as folder:
         project = Path(folder) / "project"
         shutil.copytree(ROOT, project, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
@@ -176,11 +213,14 @@ def main() -> int:
         if problem := _run_tests(["--collect-only"], project):
             parser.exit(2, f"the tests of the unchanged copy cannot be collected: {problem}\n")
         for mutant in mutants:
-            failed = failing_test(mutant, project)
+            if time.monotonic() > until:
+                break
+            count += 1
+            failed = failing_test(mutant, project, related=options.related)
             survivors += failed is None
             print(f"{mutant}\n    {failed or 'SURVIVED'}", flush=True)
-    print(f"seed {options.seed}: {survivors} of {len(mutants)} mutants survived")
-    return int(survivors > SURVIVORS_MAX * len(mutants))
+    print(f"seed {options.seed}: {survivors} of {count} mutants survived")
+    return int(survivors > SURVIVORS_MAX * count)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import ast
 
+import pytest
+
 from tests import mutants
 from tests.mutants import draw_mutants, failing_test, mutants_of
 
@@ -25,11 +27,32 @@ def test_each_change_is_of_one_place(tmp_path):
     assert sorted(codes(tmp_path, "numbers.py", SOURCE)) == [
         "(not (number > 0 and seen is not None))",
         "(number > 0 or seen is not None)",
+        "(number > 0)",
         "(number >= 0)",
         "(number >= 0)",
         "(seen is None)",
+        "(seen is not None)",
+        "1",
+        "1",
         "pass",
+        "return None",
     ]
+
+
+@pytest.mark.parametrize(
+    "line, changes",
+    [
+        ("return not x", ["(x)", "return None"]),
+        ("y = x + 1", ["(x - 1)", "2"]),
+        ("y = x[:-1]", ["(x)", "2"]),
+        ("y = min(x, key=len)", ["max(x, key=len)"]),
+        ("y = sorted(x, reverse=True)", ["False", "sorted(x)"]),
+        ("while f(x): break", ["(not (f(x)))", "continue"]),
+        ('y = f"{x[0]}"', []),
+    ],
+)
+def test_each_kind_of_change(tmp_path, line, changes):
+    assert sorted(codes(tmp_path, "lines.py", f"def act(x):\n    {line}\n")) == changes
 
 
 def test_a_condition_of_a_query_is_left_out(tmp_path):

@@ -2,13 +2,15 @@
 and of a command.
 """
 
+import json
 from pathlib import Path
 
 import pytest
 
+from tests.calls import choose
 from tests.golden.rows import rows
 from tests.how_many import some
-from tests.which import covering, modules
+from tests.which import CALLS, FEW, covering, modules
 
 
 @pytest.mark.parametrize("name, among, not_among", rows("settings.json", "tests of a file"))
@@ -36,6 +38,20 @@ def test_every_module_of_the_product_has_tests(path):
 )
 def test_a_private_module_has_tests(path):
     assert covering(path)
+
+
+def test_a_module_that_few_tests_name_has_the_tests_that_call_it():
+    name = "eventstore/recorders/base.py"
+    calling = json.loads(CALLS.read_text())[name]
+    assert len(calling) == FEW
+    assert {*calling} < {*covering(name)}
+
+
+def test_the_chosen_tests_call_most_functions():
+    functions = {"a": {"f", "g"}, "b": {"f"}, "c": {"h"}, "d": {"f", "g"}}
+    assert choose(functions, 2) == ["a", "c"]
+    assert choose(functions, 3) == ["a", "c", "d"]
+    assert choose({"a": {"f"}}, 3) == ["a"]
 
 
 @pytest.mark.parametrize("name", ["nonsense", "README.md", "foldlog"])

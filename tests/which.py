@@ -2,12 +2,14 @@
 ``scripts/test list``.
 
 The tests of a module are the files that import it, or import a name that it defines from a package,
-and the file that has its name; for a format also the golden rows that have its name. If there are
-none, they are the tests of the modules that import it, and then the tests of adapters, which
+and the file that has its name; for a format also the golden rows that have its name. If these are
+few, the files are added that call most of its functions, as ``tests.calls`` has measured. If there
+are none, they are the tests of the modules that import it, and then the tests of adapters, which
 ``scripts/test-adapters`` runs. The tests that name a command are also the tests of its module.
 """
 
 import ast
+import json
 import re
 import sys
 from functools import cache
@@ -16,6 +18,9 @@ from pathlib import Path
 from foldlog._cli.catalog import COMMANDS, module_of
 
 ROOT = Path(__file__).parents[1]
+CALLS = ROOT / "tests/golden/calls.json"
+FEW = 3
+"""A module with fewer files of tests gets the files that call its functions, so many at most."""
 _SESSION = "tests/foldlog/test_sessions.py::test_commands_print_what_their_session_has"
 _OF_FORMATS = {
     "tests/fuzz/corpus": "tests/foldlog/formats/test_every_format.py",
@@ -37,8 +42,16 @@ def covering(name: str) -> list[str]:
         return []
     if path.relative_to(ROOT).parts[0] == "tests":
         return [name]
-    tests = {*_nearest(path, _files()), *_of_format(path)}
-    return sorted(tests) or _nearest(path, _files_of_adapters())
+    tests = naming(path) or {*_nearest(path, _files_of_adapters())}
+    if len({test.partition("::")[0] for test in tests}) < FEW:
+        measured = json.loads(CALLS.read_text()).get(path.relative_to(ROOT).as_posix(), ())
+        tests |= {test for test in measured if (ROOT / test).is_file()}
+    return sorted(tests)
+
+
+def naming(path: Path) -> set[str]:
+    """Return the tests that import or name a module, or the nearest modules that import it."""
+    return {*_nearest(path, _files()), *_of_format(path)}
 
 
 def _nearest(path: Path, files: list[tuple[str, str]]) -> list[str]:

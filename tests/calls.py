@@ -1,0 +1,102 @@
+"""Which functions of the product the files of tests call: ``python -m tests.calls`` runs all tests
+in one process, some ten minutes, and writes ``tests/golden/calls.json`` for ``tests.which``.
+
+The file has each module that few tests import or name, with the few files of tests that together
+call most of its functions. Write it anew when modules have moved: a file of tests that is gone is
+passed over, and a module that is not in the file has the tests that import or name it.
+"""
+
+import json
+import sys
+import threading
+from collections import defaultdict
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+from tests.which import CALLS, FEW, ROOT, modules, naming
+
+_FOLDERS = ("conformance", "condensers", "eventstore", "foldlog", "ledger", "projections")
+"""Folders of the tests that run in the environment of foldlog and in less than a minute each."""
+
+Calls = dict[str, dict[str, set[str]]]
+"""Maps a module to the files of tests that call functions of it, and to these functions."""
+
+
+class Recorder:
+    """A plugin of pytest that records which functions each file of tests calls."""
+
+    def __init__(self) -> None:
+        self._codes = defaultdict[str, set[CodeType]](set)
+        self._present = set[CodeType]()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
+        self._present = self._codes[item.nodeid.partition("::")[0]]
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+        try:
+            return (yield)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)  # type: ignore[arg-type]
+
+    def _note(self, frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            self._present.add(frame.f_code)
+
+    def calls(self) -> Calls:
+        names = {str(path.resolve()): _name(path) for path in modules()}
+        calls = defaultdict[str, dict[str, set[str]]](dict)
+        for tests, codes in self._codes.items():
+            for code in codes:
+                name = names.get(str(Path(code.co_filename).resolve()))
+                if name is not None:
+                    function = f"{code.co_firstlineno} {code.co_name}"
+                    calls[name].setdefault(tests, set()).add(function)
+        return calls
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def choose(functions_of_tests: dict[str, set[str]], count: int) -> list[str]:
+    """Choose so many files: each time the one that adds most functions, and once all functions are
+    called, the one that calls most of them again.
+    """
+    chosen = list[str]()
+    every = set[str]().union(*functions_of_tests.values())
+    missing = every
+    while len(chosen) < min(count, len(functions_of_tests)):
+        added = {
+            tests: len(called & missing)
+            for tests, called in functions_of_tests.items()
+            if tests not in chosen
+        }
+        best = max(sorted(added), key=added.__getitem__)
+        chosen.append(best)
+        missing = missing - functions_of_tests[best] or every
+    return sorted(chosen)
+
+
+def write_table(calls: Calls) -> None:
+    """Write the table: modules that some files of tests name, but few, and as many other files."""
+    rows = dict[str, list[str]]()
+    for name in sorted(calls):
+        naming_it = {test.partition("::")[0] for test in naming(ROOT / name)}
+        others = {tests: called for tests, called in calls[name].items() if tests not in naming_it}
+        if 0 < len(naming_it) < FEW and others:
+            rows[name] = choose(others, FEW)
+    CALLS.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    recorder = Recorder()
+    status = pytest.main(
+        ["-q", "-p", "no:cacheprovider", *(f"tests/{folder}" for folder in _FOLDERS)], [recorder]
+    )
+    write_table(recorder.calls())
+    sys.exit(status)
