@@ -261,8 +261,8 @@ def postgres_url(
             postgres_stores.used += schemas
             schemas.clear()
         schemas.append(postgres_stores.new() if of_schemas else postgres_stores.take())
-        stores = os.environ.get("FOLDLOG_POSTGRES_STORES")
-        options = {"stores": stores} if stores else {}
+        stores = os.environ.get("FOLDLOG_POSTGRES_STORES", "1")
+        options = {"stores": stores} if stores != "1" else {}
         return postgres_front.url(schema=schemas[-1], patience_s="10", **options)
 
     yield url

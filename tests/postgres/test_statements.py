@@ -82,6 +82,12 @@ def test_each_statement_asks_for_one_conversation_or_is_named_here():
     assert names == {*UNBOUND}
 
 
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_each_table_is_named_in_the_schema_of_its_store(name):
+    names = "|".join(table for table, _ in TABLES)
+    assert not re.search(rf"\b(?:FROM|JOIN|INTO|UPDATE) (?:{names})\b", STATEMENTS[name])
+
+
 # -- what Citus asks of them
 # ------------------------------------------------------------------------------------------
 

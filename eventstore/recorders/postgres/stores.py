@@ -97,6 +97,7 @@ _OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
     **dict.fromkeys(
         (
             "all_visible",
+            "any_source",
             "first_refused",
             "refused_among",
             "key_ids",

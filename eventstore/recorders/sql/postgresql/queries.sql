@@ -815,7 +815,7 @@ SELECT {source_as_it_is} {appended} WHERE s.conversation = $1::bigint
 SELECT conversation FROM {schema}.sources WHERE root = $1::bigint ORDER BY conversation
 
 -- name: any_source
-SELECT 1 FROM sources LIMIT 1
+SELECT 1 FROM {schema}.sources LIMIT 1
 
 -- name: sources
 SELECT {source_as_it_is} {appended} WHERE s.conversation > $1::bigint ORDER BY s.conversation LIMIT $2::bigint
