@@ -182,7 +182,8 @@ class Summarizer(Protocol):
         """Return the model's answer to ``messages`` in OpenAI's chat format. The model's
         configuration sets how often a failed call is retried.
 
-        With ``tool_choice``, the model must call the tool of this name. With ``response_schema``,
+        With ``tool_choice``, the model must call the tool of this name, or no tool if the name is
+        ``none``. With ``response_schema``,
         the answer must follow this JSON schema. If the model does not answer, raises
         ``ModelCallFailed`` and no other error. Some models also raise ``ModelCallFailed`` if the
         answer is truncated, filtered or empty.

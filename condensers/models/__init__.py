@@ -7,6 +7,7 @@ replies        asks a model, and checks its reply
 failures       classifies the errors of a call, and removes secrets from them
 deadline       a time limit for the calls of a step
 limits         finds what litellm's table says about a model
+caches         the rules of the providers' prompt caches
 tokens         counts the tokens of a View
 counting       counts the tokens of a prompt as litellm does
 estimate       estimates the tokens of a View

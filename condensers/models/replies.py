@@ -173,7 +173,9 @@ def request_for(
         request["tools"] = list(tools)
         # Without this setting, litellm requires the package mcp for any call with tools.
         request["_skip_mcp_handler"] = True
-    if tool_choice is not None:
+    if tool_choice == "none":
+        request["tool_choice"] = tool_choice
+    elif tool_choice is not None:
         request["tool_choice"] = {"type": "function", "function": {"name": tool_choice}}
     if response_schema is not None:
         schema = {"name": response_schema.get("title", "reply"), "schema": response_schema}

@@ -9,6 +9,7 @@ forgetting         strategies that forget without a summary: amortized_forgettin
                    conversation_window
 summarizing        the base class of all strategies with a summary
 model_summaries    strategies with a summary by a model: llm, structured_summary
+next_prompt        asks for a summary with the agent's next prompt
 parts              divides events that a model cannot read at once
 digest/            the strategy digest: a summary without a model
 pipeline           the strategy pipeline: several condensers in order

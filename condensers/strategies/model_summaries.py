@@ -8,15 +8,28 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from msgspec import NODEFAULT, defstruct
 from msgspec.structs import asdict
 
-from foldlog.condensers.base import AgentModel, Condensation, Reply, Report, ToolCall, setting
-from foldlog.condensers.errors import OUT_OF_REACH, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.base import (
+    AgentModel,
+    Condensation,
+    Condenser,
+    Reply,
+    Report,
+    ToolCall,
+    setting,
+)
+from foldlog.condensers.errors import (
+    OUT_OF_REACH,
+    InvalidCondenser,
+    ModelCallFailed,
+    NoCondensationAvailable,
+)
 from foldlog.condensers.models.agents_model import AskingCondenser
-from foldlog.condensers.models.estimate import estimate
+from foldlog.condensers.models.estimate import ESTIMATE, estimate
 from foldlog.condensers.models.limits import Window
 from foldlog.condensers.models.replies import (
     ask,
@@ -36,12 +49,11 @@ from foldlog.condensers.prompts.rendering import (
 from foldlog.condensers.reports import Usage, without_failure
 from foldlog.condensers.rolling import ModelUse, model_use
 from foldlog.condensers.strategies.digest import summary_of
+from foldlog.condensers.strategies.next_prompt import Request, next_prompt
 from foldlog.condensers.strategies.parts import next_part, size_of
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
 from foldlog.eventstore import CondensationSummary, Event
 from foldlog.projections import View
-
-Messages = Sequence[Mapping[str, Any]]
 
 
 class _Written(NamedTuple):
@@ -59,11 +71,19 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
     in parts, each with the summary of the parts before it.
     """
 
-    prompt: ClassVar[str]
-    """The name of the file with the prompt."""
+    prompt_file: ClassVar[str]
+    """The name of the file with the prompt that quotes the forgotten events."""
+
+    next_prompt_file: ClassVar[str]
+    """The name of the file with the message that is added to the agent's next prompt."""
 
     max_event_length: int | None = setting(
         10_000, "how many characters of an event the summarizer sees; a negative number means all"
+    )
+    prompt: Literal["events", "continue"] = setting(
+        "events",
+        "what the model is asked: a prompt with the forgotten events, or (`continue`) the agent's"
+        " next prompt, most of which the server has cached",
     )
     max_parts: int = setting(
         8,
@@ -80,16 +100,57 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         lt=1,
     )
 
-    @abstractmethod
-    def _ask(self, messages: Messages) -> Reply:
-        """Return the model's reply. Raises the errors of ``ask``."""
+    def check_sizes(self) -> None:
+        super().check_sizes()
+        if self.prompt not in ("events", "continue"):
+            raise InvalidCondenser(f"prompt ({self.prompt!r}) must be 'events' or 'continue'")
+
+    def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
+        asked = None if self.llm is None else self.llm.model
+        agents = asked if agent_llm is None or agent_llm is ESTIMATE else agent_llm.model
+        if self.prompt == "continue" and asked not in (None, agents):
+            raise InvalidCondenser(
+                f"prompt = 'continue' reads the cache of the agent's model {agents!r}, but the"
+                f" condenser {self.type!r} asks {asked!r}; name no model, or set prompt = 'events'"
+            )
+        return super().for_agent(agent_llm)
+
+    def _request(self, events: Sequence[Event], length: int | None) -> Request:
+        prompt = load_prompt(self.prompt_file)
+        messages = prompt.messages(
+            tool=TOOL_NAME,
+            previous_summary=previous_summary(events, length),
+            events=event_blocks(events, length),
+        )
+        return Request(prompt, messages, self._options())
+
+    def _options(self) -> Mapping[str, Any]:
+        """Return further arguments of ``Summarizer.complete`` for a prompt with events."""
+        return {}
+
+    def _ask(self, request: Request, *further: Mapping[str, Any]) -> Reply:
+        """Return the model's reply to the request and to ``further`` messages. Raises the errors of
+        ``ask``. Also raises ``ModelCallFailed`` if the model calls a tool of the agent.
+        """
+        try:
+            reply = ask(self.llm, [*request.messages, *further], **request.options)
+        except ModelCallFailed as error:
+            if request.continues and error.partial is not None and error.partial.tool_calls:
+                error.partial = None
+            raise
+        if request.continues and reply.tool_calls:
+            called_names = ", ".join(call.name for call in reply.tool_calls)
+            raise useless(
+                reply, f"the model should have written a summary, but called {called_names}"
+            )
+        return reply
 
     @abstractmethod
     def _text(self, reply: Reply) -> str:
         """Return the summary in a reply. Raises ``ModelCallFailed`` if the reply has none."""
 
     @abstractmethod
-    def _complete(self, messages: Messages, partial: Reply, cut: ModelCallFailed) -> _Written:
+    def _complete(self, request: Request, partial: Reply, cut: ModelCallFailed) -> _Written:
         """Return the summary in the reply ``partial``, which was cut off. Raises
         ``ModelCallFailed`` if the reply cannot be used.
         """
@@ -102,7 +163,26 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         if self._is_spared:
             instead = {"condenser": "digest", "instead_of": self.type}
             return replace(summary_of(view, span), metadata=instead)
+        if self.prompt == "continue":
+            return self._continue(view, span)
         return self._summarize(view[span], self.max_event_length)
+
+    def _continue(self, view: View, span: slice) -> Summary:
+        """Return the model's reply to the agent's next prompt. If this prompt is too long for the
+        model, return a summary of the events alone.
+        """
+        prompt = load_prompt(self.next_prompt_file)
+        fields = "\n".join(f"{name}: {meaning}" for name, meaning in FIELDS.items())
+        request = next_prompt(
+            view, span, self.llm, prompt, required=", ".join(REQUIRED), fields=fields
+        )
+        try:
+            return self._write(request, view[span])
+        except ModelCallFailed as error:
+            if error.failure != "context_window":
+                raise
+            summary = self._summarize(view[span], self.max_event_length)
+            return replace(summary, reports=(*error.reports, *summary.reports))
 
     def condense_without_model(
         self, view: View, agent_llm: AgentModel | None = None
@@ -155,7 +235,7 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
 
     def _summarize(self, events: Sequence[Event], length: int | None) -> Summary:
         try:
-            return self._write(events, length)
+            return self._write(self._request(events, length), events)
         except ModelCallFailed as error:
             room = self._room(events, length)
             if error.failure != "context_window" or room is None:
@@ -172,7 +252,7 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         model: object = self.llm
         window = limit_of(model) if isinstance(model, Window) else None
         if window is not None:
-            return min(smaller, window - estimate(load_prompt(self.prompt).text))
+            return min(smaller, window - estimate(load_prompt(self.prompt_file).text))
         return smaller if len(events) > 1 else None
 
     def _summarize_parts(
@@ -192,7 +272,8 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
                 overflow.reports = reports
                 raise overflow
             try:
-                summary = self._write((*previous, *rest[:stop]), part_length)
+                part = (*previous, *rest[:stop])
+                summary = self._write(self._request(part, part_length), part)
             except ModelCallFailed as error:
                 reports += error.reports
                 if error.failure != "context_window":
@@ -211,21 +292,15 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         metadata = {**_with_costs(parts[-1].metadata, reports), "parts": len(parts)}
         return replace(parts[-1], metadata=metadata, reports=reports)
 
-    def _write(self, events: Sequence[Event], length: int | None) -> Summary:
-        prompt = load_prompt(self.prompt)
-        messages = prompt.messages(
-            tool=TOOL_NAME,
-            previous_summary=previous_summary(events, length),
-            events=event_blocks(events, length),
-        )
+    def _write(self, request: Request, events: Sequence[Event]) -> Summary:
         try:
-            reply = self._ask(messages)
+            reply = self._ask(request)
             written = _Written(self._text(reply), reply, (report_on(reply),))
         except ModelCallFailed as error:
             if error.partial is None:
                 raise
-            written = self._complete(messages, error.partial, error)
-        metadata = _with_costs(made_by(written.reply, prompt), written.reports)
+            written = self._complete(request, error.partial, error)
+        metadata = _with_costs(made_by(written.reply, request.prompt), written.reports)
         if written.is_cut:
             metadata["cut"] = True
         try:
@@ -253,24 +328,22 @@ class LLMSummarizingCondenser(ModelSummaryCondenser):
     """Lets a model summarize the forgotten events together with the previous summary."""
 
     type = "llm"
-    prompt = "summary"
+    prompt_file = "summary"
+    next_prompt_file = "next_summary"
     size_by_default = 240
 
     keep_first: int = setting(2, "how many events at the head stay, except in a hard reset", ge=0)
 
-    def _ask(self, messages: Messages) -> Reply:
-        return ask(self.llm, messages)
-
     def _text(self, reply: Reply) -> str:
         return reply.text or ""
 
-    def _complete(self, messages: Messages, partial: Reply, cut: ModelCallFailed) -> _Written:
+    def _complete(self, request: Request, partial: Reply, cut: ModelCallFailed) -> _Written:
         # The model continues once. If its reply is cut off again, the whole sentences count.
         text = partial.text or ""
         answer = {"role": "assistant", "content": text}
         wish = {"role": "user", "content": load_prompt("continue").text.strip()}
         try:
-            reply = self._ask([*messages, answer, wish])
+            reply = self._ask(request, answer, wish)
         except ModelCallFailed as error:
             further = error.report
             if error.partial is not None:
@@ -347,19 +420,29 @@ class StructuredSummaryCondenser(ModelSummaryCondenser):
     """
 
     type = "structured_summary"
-    prompt = "structured"
+    prompt_file = "structured"
+    next_prompt_file = "next_structured"
     needs = "function_calling"
 
-    def _ask(self, messages: Messages) -> Reply:
-        return ask(self.llm, messages, tools=(state_summary_tool(),), tool_choice=TOOL_NAME)
+    def _options(self) -> Mapping[str, Any]:
+        return {"tools": (state_summary_tool(),), "tool_choice": TOOL_NAME}
 
     def _text(self, reply: Reply) -> str:
-        return _render(_state(reply))
+        return _render(_state(self._with_call(reply)))
 
-    def _complete(self, messages: Messages, partial: Reply, cut: ModelCallFailed) -> _Written:
+    def _with_call(self, reply: Reply) -> Reply:
+        """Return the reply with its text as a call, if the model was asked for a JSON text."""
+        if self.prompt != "continue" or reply.tool_calls or reply.text is None:
+            return reply
+        # Some models put the object into a code fence.
+        text = reply.text[reply.text.find("{") :].strip().removesuffix("```")
+        return replace(reply, tool_calls=(ToolCall(TOOL_NAME, text),))
+
+    def _complete(self, request: Request, partial: Reply, cut: ModelCallFailed) -> _Written:
         # A model cannot continue the arguments of a call, so the fields that it wrote count.
         calls = tuple(
-            ToolCall(call.name, _close_json(call.arguments)) for call in partial.tool_calls
+            ToolCall(call.name, _close_json(call.arguments))
+            for call in self._with_call(partial).tool_calls
         )
         text = self._text(replace(partial, tool_calls=calls))
         return _Written(text, partial, (without_failure(cut.report),), is_cut=True)

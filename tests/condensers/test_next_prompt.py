@@ -1,0 +1,250 @@
+"""``prompt = "continue"``: the request for a summary is the agent's own next prompt, so that the
+server reads it from its cache.
+"""
+
+import json
+
+import pytest
+
+from foldlog._words.reasons import because
+from foldlog.condensers import (
+    LLM,
+    InvalidCondenser,
+    LLMConfig,
+    LLMSummarizingCondenser,
+    StructuredSummaryCondenser,
+    condenser_from_config,
+    reports_of,
+)
+from foldlog.condensers.models.caches import cache_rule
+from foldlog.eventstore import CondensationRequest, SystemMessage
+from foldlog.projections.messages import DIALECTS
+from tests.condensers.made import message, messages, new_history, pair, plan, viewed
+from tests.condensers.openai_server import OpenAIServer, Text
+from tests.condensers.scripted import (
+    FULL_STATE,
+    AskableAgent,
+    Scripted,
+    called,
+    failed,
+    said,
+)
+from tests.condensers.test_dialects import EVENTS, TOOLS
+from tests.projections.chat_rules import anthropic_problems, openai_problems
+
+SYSTEM = SystemMessage(content="Be kind.", tools=TOOLS)
+
+
+def history_of(dialect, *answers, **settings):
+    """An agent whose View of 30 events is due, and its model."""
+    agent = AskableAgent(1_000_000, *answers, dialect=dialect)
+    condenser = LLMSummarizingCondenser(None, prompt="continue", max_size=20, **settings)
+    opened = new_history(condenser, agent_llm=agent)
+    return opened, agent
+
+
+def fill(history):
+    history.append([SYSTEM, message("Find the fault.")])
+    for number in range(14):
+        history.append(pair(number, content=f"result {number}"))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_request_is_the_agents_next_prompt_byte_for_byte_in_each_dialect(dialect):
+    opened, agent = history_of(dialect)
+    with opened as history:
+        fill(history)
+        view = history.view()
+        assert view.dialect == dialect
+        expected = view.to_messages()
+        history.prepare()
+    (sent,) = agent.calls
+    if dialect.startswith("anthropic"):
+        assert sent[0] == {"role": "system", "content": view.system_prompt}
+        sent = sent[1:]
+    assert json.dumps(sent[:-1]) == json.dumps(expected)
+    wish = json.dumps(sent[-1])
+    assert sent[-1]["role"] == "user"
+    assert "leave your context" in wish.replace("\\n", " ")
+    assert "cache_control" not in wish
+    (how,) = agent.asked_how
+    assert list(how["tools"]) == TOOLS
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_prompt_after_the_summary_begins_as_before(dialect):
+    opened, agent = history_of(dialect, keep_first=2)
+    with opened as history:
+        fill(history)
+        before = history.view().to_messages()
+        after = history.prepare().to_messages()
+    head = 1 if dialect.startswith("anthropic") else 2
+    assert "a summary" in str(after)
+    # With the summary, the first message of Anthropic's user has one more block.
+    if dialect.startswith("anthropic"):
+        first = before[0]["content"][0]
+        assert json.dumps(after[0]["content"][0]) == json.dumps(first)
+    else:
+        assert after[: head - 1] == before[: head - 1]
+    assert len(after) < len(before)
+    assert len(agent.calls) == 1
+
+
+def test_servers_accept_the_request():
+    view = viewed(EVENTS, messages(20))
+    for dialect, problems_of in (("openai", openai_problems), ("anthropic", anthropic_problems)):
+        agent = AskableAgent(1_000_000, dialect=dialect)
+        condenser = LLMSummarizingCondenser(agent, prompt="continue", max_size=20)
+        plan(condenser.condense(view))
+        (sent,) = agent.calls
+        chat = sent if dialect == "openai" else sent[1:]
+        problems = problems_of(chat)
+        assert problems == problems_of(view.to_messages(dialect))
+
+
+def test_the_marks_for_anthropics_cache_stay_four():
+    opened, agent = history_of("anthropic-cached")
+    with opened as history:
+        fill(history)
+        history.prepare()
+    (sent,) = agent.calls
+    assert json.dumps(sent).count("cache_control") <= 4
+
+
+def test_a_tool_call_is_no_summary():
+    condenser = LLMSummarizingCondenser(Scripted(called({}, "run")), prompt="continue", max_size=20)
+    with new_history(condenser) as history:
+        history.append([SYSTEM, *messages(30), CondensationRequest()])
+        history.prepare()
+        (condensation,) = history.view().condensations
+    assert condensation.metadata["instead_of"] == "llm"
+    assert "should have written a summary, but called run" in str(reports_of(condensation))
+
+
+def test_a_cut_reply_with_a_tool_call_is_not_continued():
+    cut = said("Let me", tool_calls=called({}, "run").tool_calls, finish_reason="length")
+    condenser = LLMSummarizingCondenser(Scripted(cut), prompt="continue", max_size=20)
+    view = viewed(messages(30))
+    assert condenser.condense(view) is view
+    assert len(condenser.llm.calls) == 1
+
+
+def test_a_cut_reply_is_continued_with_the_same_tools():
+    answers = said("She wants a tr", finish_reason="length"), said("ain.")
+    condenser = LLMSummarizingCondenser(Scripted(*answers), prompt="continue", max_size=20)
+    action = plan(condenser.condense(viewed(SYSTEM, messages(30))))
+    assert action.summary == "She wants a train."
+    first, second = condenser.llm.calls
+    assert second[: len(first)] == first
+    assert condenser.llm.asked_how[0] == condenser.llm.asked_how[1]
+
+
+def test_a_prompt_that_is_too_long_is_replaced_by_the_events_alone():
+    answers = failed("context_window"), "She wants a train."
+    condenser = LLMSummarizingCondenser(Scripted(*answers), prompt="continue", max_size=20)
+    action = plan(condenser.condense(viewed(messages(30))))
+    assert action.summary == "She wants a train."
+    assert "<EVENT id=" in condenser.llm.prompt()
+    assert [report.get("failure") for report in reports_of(action)] == ["context_window", None]
+    assert action.metadata["prompt"] == "summary"
+
+
+@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```"])
+def test_eighteen_fields_are_a_text_because_a_further_tool_would_change_the_prompt(form):
+    text = form.replace("{}", json.dumps(FULL_STATE))
+    condenser = StructuredSummaryCondenser(Scripted(text), prompt="continue", max_size=20)
+    action = plan(condenser.condense(viewed(SYSTEM, messages(30))))
+    assert "**User Context**: user context" in action.summary
+    assert list(condenser.llm.asked_how[0]["tools"]) == TOOLS
+    assert "pending_tasks" in condenser.llm.prompt()
+
+
+def test_fields_that_were_cut_off_are_used():
+    cut = said(json.dumps(FULL_STATE)[:-30], finish_reason="length")
+    condenser = StructuredSummaryCondenser(Scripted(cut), prompt="continue", max_size=20)
+    action = plan(condenser.condense(viewed(messages(30))))
+    assert action.metadata["cut"] is True
+    assert "**User Context**: user context" in action.summary
+    assert "cut off" in because(action)
+
+
+@pytest.mark.parametrize(
+    "model, choice", [("gpt-5.2", "none"), ("claude-sonnet-4-5", None), ("gemini-2.5-pro", None)]
+)
+def test_calls_are_forbidden_where_this_keeps_the_cache(model, choice):
+    llm = Scripted()
+    llm.model = model
+    condenser = LLMSummarizingCondenser(llm, prompt="continue", max_size=20)
+    plan(condenser.condense(viewed(SYSTEM, messages(30))))
+    assert llm.asked_how[0].get("tool_choice") == choice
+
+
+def test_another_model_than_the_agents_has_no_cache_of_its_prompts():
+    agent = AskableAgent(1_000)
+    agent.model = "gpt-5.2"
+    condenser = LLMSummarizingCondenser(Scripted(), prompt="continue")
+    with pytest.raises(InvalidCondenser, match="asks 'scripted'; name no model"):
+        condenser.for_agent(agent)
+    assert condenser.for_agent(None) is condenser
+
+
+def test_the_setting_has_two_values():
+    with pytest.raises(InvalidCondenser, match="must be 'events' or 'continue'"):
+        LLMSummarizingCondenser(Scripted(), prompt="other")
+    with pytest.raises(InvalidCondenser, match="prompt"):
+        condenser_from_config({"type": "llm", "prompt": "other"})
+    assert condenser_from_config({"type": "llm", "prompt": "continue"}).prompt == "continue"
+
+
+def test_the_wish_says_what_stays():
+    condenser = LLMSummarizingCondenser(Scripted(), prompt="continue", max_size=20)
+    view = viewed(messages(30))
+    action = plan(condenser.condense(view))
+    stays = view.events[1 + max(action.forgotten_event_ids)]
+    assert f"It begins with: {stays.source.capitalize()}: {stays.content}" in (
+        condenser.llm.prompt()
+    )
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-4o", "anthropic/claude-sonnet-4-5"])
+def test_litellm_sends_the_same_beginning(model):
+    with OpenAIServer(Text("She wants a train.")) as server:
+        base_url = server.url if model.startswith("openai/") else server.url.removesuffix("/v1")
+        llm = LLM(LLMConfig(model=model, base_url=base_url, api_key="key", retries=0))
+        condenser = LLMSummarizingCondenser(None, prompt="continue", max_size=20)
+        with new_history(condenser, agent_llm=llm) as history:
+            history.append([SYSTEM, *EVENTS[1:], *messages(20)])
+            llm.complete(history.view().to_messages(), tools=TOOLS)
+            history.prepare()
+        agents, own = (request.body for request in server.requests)
+    assert json.dumps(own["tools"]) == json.dumps(agents["tools"])
+    assert own.get("system") == agents.get("system")
+    assert own.get("tool_choice") == ("none" if model.startswith("openai/") else None)
+    agents_blocks, own_blocks = blocks(agents["messages"]), blocks(own["messages"])
+    assert own_blocks[:-1] == agents_blocks
+    assert "write the summary alone" in own_blocks[-1]
+
+
+def blocks(sent):
+    """Each block with the role of its message, because litellm joins messages of the user."""
+    found = []
+    for each in sent:
+        parts = each["content"] if isinstance(each.get("content"), list) else [each]
+        found += [json.dumps([each["role"], part]) for part in parts]
+    return found
+
+
+@pytest.mark.parametrize(
+    "model, tokens, cached",
+    [
+        ("openai/gpt-4o", 1_023, 0),
+        ("openai/gpt-4o", 1_200, 1_152),
+        ("anthropic/claude-sonnet-4-5", 1_200, 1_200),
+        ("claude-opus-4-5", 4_000, 0),
+        ("gemini/gemini-2.5-pro", 2_047, 0),
+        ("gemini/gemini-3-pro-preview", 4_096, 4_096),
+        ("a-private-model", 1_024, 1_024),
+    ],
+)
+def test_a_providers_cache_reads_so_many_of_the_repeated_tokens(model, tokens, cached):
+    assert cache_rule(model).cached(tokens) == cached
