@@ -21,7 +21,7 @@ def development_store(store: str, number: object) -> StoreUnusable:
         f"{store} was written by a development version of foldlog from before 0.1.0 (its schema"
         f" {number}), which this version does not read; the store is not damaged: with the version"
         " that wrote it, run 'foldlog export ID --output ID.jsonl' for each conversation, then run"
-        " 'foldlog import *.jsonl --db NEW.db' with this version",
+        " 'foldlog import *.jsonl --db STORE' with this version, for a new STORE",
         kind="schema",
     )
 

@@ -65,7 +65,7 @@ def test_a_store_of_a_development_version_is_refused_and_stays_as_it_is(mode, tm
         f"{path} was written by a development version of foldlog from before 0.1.0 (its schema 1),"
         " which this version does not read; the store is not damaged: with the version that wrote"
         " it, run 'foldlog export ID --output ID.jsonl' for each conversation, then run 'foldlog"
-        " import *.jsonl --db NEW.db' with this version"
+        " import *.jsonl --db STORE' with this version, for a new STORE"
     )
     assert path.read_bytes() == gzip.decompress(DEVELOPMENT.read_bytes())
 
