@@ -152,3 +152,13 @@ with open_store("sqlite:///{tmp_path}/a.db") as store:
 assert compiled == [], compiled
 """
     _modules_after(code)
+
+
+def test_a_strategy_that_is_chosen_by_its_name_needs_no_pydantic():
+    code = """
+import foldlog
+with foldlog.open("memory:", condenser="digest") as histories:
+    histories["c1"].append(foldlog.Message(source="user", content="hi"))
+    histories["c1"].prepare()
+"""
+    assert "pydantic" not in _modules_after(code)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import string
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 _PARTED = "\n===\n"
@@ -39,5 +39,5 @@ class Prompt(NamedTuple):
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    text = files(__package__).joinpath(f"{name}.txt").read_text(encoding="utf-8")
+    text = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
     return Prompt(name, text, hashlib.sha256(text.encode()).hexdigest())

@@ -13,5 +13,6 @@ next_prompt        asks for a summary with the agent's next prompt
 parts              divides events that a model cannot read at once
 digest/            the strategy digest: a summary without a model
 pipeline           the strategy pipeline: several condensers in order
+by_name            makes a strategy of its name
 user_words         separates the user's words from the text that a runtime added
 """

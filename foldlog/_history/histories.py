@@ -414,15 +414,16 @@ class Histories:
 
 
 def _make_condenser(condenser: ChosenCondenser) -> Condenser:
-    from foldlog.condensers import (
-        Condenser,
-        InvalidCondenser,
-        condenser_from_config,
-        load_condenser,
-    )
+    from foldlog.condensers import Condenser
+    from foldlog.condensers.strategies.by_name import condenser_named
 
     if isinstance(condenser, Condenser):
         return condenser
+    strategy = condenser_named(condenser) if isinstance(condenser, str) else None
+    if strategy is not None:
+        return strategy
+    from foldlog.condensers import InvalidCondenser, condenser_from_config, load_condenser
+
     if isinstance(condenser, os.PathLike) or (
         isinstance(condenser, str) and condenser.endswith(".toml")
     ):

@@ -48,6 +48,7 @@ from foldlog.condensers.config.toml import (
 )
 from foldlog.condensers.models import llm_config
 from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG
+from foldlog.condensers.strategies.by_name import condenser_named
 from tests.condensers.made import messages, new_history, viewed
 from tests.condensers.scripted import AskableAgent, Scripted
 from tests.condensers.strategies import strategy_of
@@ -430,3 +431,13 @@ def test_every_key_of_another_programs_model_is_on_the_page():
 
 if __name__ == "__main__":
     write_anew("configurations", run_case)
+
+
+@pytest.mark.parametrize("config_type", list_strategies(), ids=lambda config: config.__name__)
+def test_a_strategy_of_its_name_is_the_strategy_of_an_empty_table(config_type):
+    name = names_of(config_type)[0]
+    condenser = condenser_named(name)
+    if condenser is None:
+        assert "llm_config" in config_type.model_fields or "condensers" in config_type.model_fields
+    else:
+        assert condenser.config == condenser_from_config({"type": name}).config
