@@ -35,7 +35,7 @@ from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.prompts.rendering import arguments_of, truncate
 from foldlog.condensers.reports import Report, is_standing
 from foldlog.condensers.rolling import ModelUse, model_use
-from foldlog.condensers.strategies.digest import DigestCondenser
+from foldlog.condensers.strategies.digest import default_condenser
 from foldlog.condensers.strategies.showing import MASKED
 from foldlog.condensers.strategies.summarizing import limit_of, overrun_of
 from foldlog.eventstore import (
@@ -106,12 +106,8 @@ def _step_without_model(
         try:
             result, new_reports = _step(condenser, view, agent_llm)
         except NoCondensationAvailable as error:
-            instead = DigestCondenser(
-                max_size=getattr(condenser, "max_size", None),
-                keep_first=getattr(condenser, "keep_first", 1),
-            )
             try:
-                result, new_reports = _step(instead, view, agent_llm)
+                result, new_reports = _step(default_condenser(), view, agent_llm)
             except NoCondensationAvailable:
                 error.reports = (*reports, *error.reports)
                 raise error from failed

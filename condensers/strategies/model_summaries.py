@@ -341,7 +341,7 @@ class LLMSummarizingCondenser(ModelSummaryCondenser):
         # The model continues once. If its reply is cut off again, the whole sentences count.
         text = partial.text or ""
         answer = {"role": "assistant", "content": text}
-        wish = {"role": "user", "content": load_prompt("continue").text.strip()}
+        wish = {"role": "user", "content": load_prompt("finish").text.strip()}
         try:
             reply = self._ask(request, answer, wish)
         except ModelCallFailed as error:

@@ -234,11 +234,12 @@ class Choosing(RollingCondenser):
     "condenser",
     [
         LLMAttentionCondenser(Scripted(failed()), max_size=20),
+        LLMAttentionCondenser(Scripted(failed()), max_size=4, keep_first=1),
         Choosing(),
         PipelineCondenser([ObservationMaskingCondenser(2), Choosing()]),
         PipelineCondenser([LLMSummarizingCondenser(Scripted(failed()), max_size=20)]),
     ],
-    ids=["attention", "own", "a pipeline with its own", "a pipeline"],
+    ids=["attention", "attention to few events", "own", "a pipeline with its own", "a pipeline"],
 )
 def test_a_digest_stands_in_for_each_strategy_that_asks_a_model(condenser):
     history, _ = stepped(condenser, pair(1), messages(40), REQUEST)
