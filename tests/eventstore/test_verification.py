@@ -92,6 +92,15 @@ def test_a_rekey_names_the_first_event_if_its_content_was_changed(path):
         assert [each.damaged for each in rekey(store)] == [(0,), ()]
 
 
+def test_a_past_view_says_which_of_its_events_is_missing(path):
+    execute(path, "DELETE FROM events WHERE conversation = 1 AND id = 3")
+    with (
+        open_histories(f"sqlite:///{path}") as histories,
+        pytest.raises(CorruptEvent, match="event 3"),
+    ):
+        histories["a"].at(8)
+
+
 def test_a_sound_store_has_no_findings_and_says_how_many_events_were_checked(path):
     assert findings_in(path) == {}
     assert [(v.conversation, v.version) for v in verdicts(path).values()] == [

@@ -16,7 +16,7 @@ import pytest
 import foldlog
 from foldlog import CondensationAction, Message
 from foldlog._cached_values import KeptBeside, cached_records
-from foldlog._figures import counting, updating
+from foldlog._figures import counting
 from foldlog._figures.counting import figures_of
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
@@ -57,13 +57,13 @@ def url(tmp_path):
 def read(monkeypatch):
     """The ids of the conversations whose events are read for a list."""
     names = []
-    really = updating.figures_of
+    really = counting.figures_of
 
     def noted(store, views, row, *more, **options):
         names.append(row.id)
         return really(store, views, row, *more, **options)
 
-    monkeypatch.setattr(updating, "figures_of", noted)
+    monkeypatch.setattr(counting, "figures_of", noted)
     return names
 
 

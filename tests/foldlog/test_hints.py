@@ -163,7 +163,7 @@ def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatc
                         "1" if word in ("A", "B", "V", "EVENT") else word for word in arguments
                     ]
                     command_named(name).make_context(name, numbered)
-                    assert {"my store.db", "STORE", "X"} & {*arguments}, f"{path}: {text}"
+                    assert {"my store.db", "NEW.db", "STORE", "X"} & {*arguments}, f"{path}: {text}"
                     checked += 1
     assert checked > 20
 
