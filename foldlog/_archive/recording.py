@@ -27,7 +27,10 @@ from foldlog._formats.registry import format_named
 from foldlog._telemetry import tell
 from foldlog.eventstore import (
     ANY_VERSION,
+    ConversationErased,
+    ConversationNotFound,
     Event,
+    IdempotencyConflict,
     InvalidArgument,
     InvalidEvent,
     Recorded,
@@ -82,31 +85,33 @@ class Recording:
         format: str,
         expected_version: ExpectedVersion,
         dedupe: Literal["origin"] | None,
+        idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
         if not isinstance(records, Iterable):
             raise TypeError(f"records must be a list of the format's records, not {records!r:.60}")
         record_list = list(records)
         rules = format_named(format)
         for attempt in range(_TRIES):
+            # The store would compare events, but a repeated record may decode to other events: the
+            # decoder has read the record before.
+            earlier = _appended_before(history, record_list, idempotency_key)
+            if earlier:
+                return earlier
             recorder = self.recorder(history, rules)
             version = recorder.version
             # The decoder gives its events the ids from this version on, so no other event may be
             # appended before them.
             expected = version if expected_version is ANY_VERSION else expected_version
-            # Most programs append only new records. So stored records are searched for here only in
-            # histories with repeated records. In other histories, the append itself finds a
-            # repeated record.
-            if dedupe is None or history.id not in self._repeating:
-                new_records = record_list
-            else:
-                new_records = _unknown_records(history, record_list, rules)
+            new_records = self._new_records(history, record_list, rules, dedupe)
             events = recorder.decode_all(new_records)
             # The append empties ``recorder.findings``, so copy them first.
             findings = tuple(recorder.findings)
             recorded: tuple[Recorded, ...] = ()
             try:
                 if events:
-                    recorded = history._append_recorded(events, recorder, expected, dedupe=dedupe)
+                    recorded = history._append_recorded(
+                        events, recorder, expected, dedupe=dedupe, idempotency_key=idempotency_key
+                    )
                 else:
                     self.keep(history, recorder)
             except PartlyKnown:
@@ -114,9 +119,13 @@ class Recording:
                     raise
                 self._note_repeating(history)
                 continue
-            except VersionConflict:
-                # Another writer was first, or the decoder in memory is of an older version.
-                if expected_version is not ANY_VERSION or attempt + 1 == _TRIES:
+            except (IdempotencyConflict, VersionConflict) as conflict:
+                # Another writer was first, perhaps with this key, or the decoder in memory is of an
+                # older version.
+                is_final = (
+                    isinstance(conflict, VersionConflict) and expected_version is not ANY_VERSION
+                )
+                if is_final or attempt + 1 == _TRIES:
                     raise
                 continue
             if events and not recorded:
@@ -126,6 +135,20 @@ class Recording:
                 tell("foldlog.import.finding", of=f"conversation {history.id!r}", finding=finding)
             return recorded
         raise AssertionError("it returned or raised")
+
+    def _new_records(
+        self,
+        history: History,
+        records: list[Any],
+        format: Format,
+        dedupe: Literal["origin"] | None,
+    ) -> list[Any]:
+        # Most programs append only new records. So stored records are searched for here only in
+        # histories with repeated records. In other histories, the append itself finds a repeated
+        # record.
+        if dedupe is None or history.id not in self._repeating:
+            return records
+        return _unknown_records(history, records, format)
 
     def _note_repeating(self, history: History) -> None:
         with self._lock:
@@ -147,6 +170,30 @@ class Recording:
             return HistoryRecorder(history._store, history.id, format, version)
         recorder.go_to(version)
         return recorder
+
+
+def _appended_before(
+    history: History, records: list[Any], idempotency_key: str | None
+) -> tuple[Recorded, ...]:
+    """Return the events that an append of these records with the same key has appended. Raises
+    ``IdempotencyConflict`` if the key was used for other records.
+    """
+    if idempotency_key is None:
+        return ()
+    try:
+        recorded = history._store.recorded(history.id, idempotency_key)
+    except (ConversationErased, ConversationNotFound):
+        return ()
+    if recorded:
+        start, stop = recorded[0].id, recorded[-1].id + 1
+        stored = history._stored_records()
+        bodies = [stored.text_of(span.start) for span, _ in stored.between(start, stop)]
+        requested = [json_of(record) for record in records]
+        # A record that was redacted in between has no body to compare.
+        pairs = zip(bodies, requested, strict=False)
+        if len(bodies) != len(requested) or any(body not in (None, new) for body, new in pairs):
+            raise IdempotencyConflict(history.id, idempotency_key, start)
+    return recorded
 
 
 def _unknown_records(history: History, records: list[Any], format: Format) -> list[Any]:

@@ -499,6 +499,7 @@ class History:
         *,
         format: str,
         expected_version: ExpectedVersion = ANY_VERSION,
+        idempotency_key: str | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append ``records`` of a format as events, as an import would: either all records or none.
@@ -506,7 +507,8 @@ class History:
 
         The records are stored with the events, and ``export`` returns them. With
         ``dedupe="origin"``, records whose source id the history already has are left out. Records
-        without an id are always appended. Other writers and other processes may append at the same
+        without an id are always appended. A call that is repeated with its ``idempotency_key``
+        appends only once. Other writers and other processes may append at the same
         time.
 
         Raises ``formats.UnknownFormat`` for an unknown format, ``InvalidEvent`` for a record that
@@ -514,7 +516,9 @@ class History:
         the method returns. Cost: the method decodes and writes the records. The first call of a
         process also reads all earlier records, about 40 MB a second.
         """
-        return self._histories._recording.append(self, records, format, expected_version, dedupe)
+        return self._histories._recording.append(
+            self, records, format, expected_version, dedupe, idempotency_key
+        )
 
     def document(self, name: str, default: Any = None, *, version: int | None = None) -> Any:
         """Return the value of a document, now or at the time when the history had ``version``

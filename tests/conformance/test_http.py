@@ -270,3 +270,62 @@ def test_what_is_no_request_of_the_document_is_refused(http, clients):
             http("append_events", conversation="c1", **arguments)
         assert refusal.value.status == 400
     assert http("read_conversation", conversation="c1")["version"] == 1
+
+
+ITEMS = [
+    {"type": "message", "role": "user", "content": "Pay Ann."},
+    {"type": "function_call", "call_id": "k1", "name": "pay", "arguments": '{"to": "Ann"}'},
+    {"type": "function_call_output", "call_id": "k1", "output": "paid"},
+]
+
+
+def append_items(http, items, **headers):
+    body = {"format": "openai-responses", "records": items}
+    return http("append_records", conversation="c1", body=body, headers=headers)
+
+
+def test_records_are_read_back_unchanged(http):
+    append_items(http, ITEMS[:2])
+    assert append_items(http, ITEMS[2:])["version"] == 3
+    answer = http("read_records", conversation="c1", format="openai-responses")
+    assert (answer["version"], answer["records"]) == (3, ITEMS)
+    http("retract", conversation="c1", body={"version": 1})
+    sent = http("read_records", conversation="c1", format="openai-responses", sent="true")
+    assert (sent["records"], sent["newest"]) == (ITEMS[:1], [0])
+    assert http("read_records", conversation="c2", format="openai-responses", sent="true") == {
+        "version": 0,
+        "records": [],
+        "newest": [],
+    }
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_repeated_records_with_their_key_are_appended_once(http, count):
+    append_items(http, ITEMS[: count - 1])
+    first, again = (
+        append_items(http, ITEMS[count - 1 :], **{"idempotency-key": "k"}) for _ in range(2)
+    )
+    assert first == again
+    assert http("read_conversation", conversation="c1")["version"] == 3
+    with pytest.raises(Refusal) as refusal:
+        append_items(http, ITEMS[:1], **{"idempotency-key": "k"})
+    assert refusal.value.error == "IdempotencyConflict"
+
+
+def test_the_conversations_below_an_id_are_listed(http, clients):
+    for name in ("a/b", "a/b/c", "ab", "b/a"):
+        say(http, "hi", name)
+    listed = http("list_conversations", below="a/")["conversations"]
+    assert {each["id"] for each in listed} == {"a/b", "a/b/c"}
+    own = clients("ann")("create_conversation", body={})["id"]
+    listed = clients("ann")("list_conversations", below=own[:1])["conversations"]
+    assert [each["id"] for each in listed] == [own]
+
+
+def test_a_redaction_does_not_change_the_answer_to_a_repeated_key(http):
+    appended = append_items(http, ITEMS, **{"idempotency-key": "k"})
+    http("redact", conversation="c1", body={"events": [0], "reason": "asked"})
+    again = append_items(http, ITEMS, **{"idempotency-key": "k"})
+    assert [each["id"] for each in again["recorded"]] == [
+        each["id"] for each in appended["recorded"]
+    ]

@@ -249,6 +249,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/conversations/{conversation}/records": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the records of a format: all of the log, or those that are sent to a model.
+         * @description Return the records of a format: all of the log, or those that are sent to a model.
+         *
+         *     Scope: read.
+         */
+        get: operations["read_records"];
+        put?: never;
+        /**
+         * Append records of a format, all or none. A conversation has records of one format.
+         * @description Append records of a format, all or none. A conversation has records of one format.
+         *
+         *     Scope: append.
+         */
+        post: operations["append_records"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/conversations/{conversation}/view": {
         parameters: {
             query?: never;
@@ -714,12 +742,15 @@ export interface components {
         };
         /**
          * ListQuery
-         * @description ``where`` are attributes as ``name=value``, separated by commas. ``after`` is ``next`` of the
-         *         page before.
+         * @description ``where`` are attributes as ``name=value``, separated by commas. ``below`` is the beginning
+         *         of the ids: then the page has all conversations below it, in no order. ``after`` is ``next`` of
+         *         the page before.
          */
         ListQuery: {
             /** @default  */
             where?: string;
+            /** @default  */
+            below?: string;
             /** @default 100 */
             limit?: number;
             /** @default null */
@@ -1329,6 +1360,37 @@ export interface components {
             appended: components["schemas"]["AppendedEvents"][];
         };
         /**
+         * RecordsBody
+         * @description ``format`` is a format of ``docs/FORMATS.md``, such as openai-responses or claude-code. With
+         *         ``dedupe``, records whose id the conversation has already are left out.
+         */
+        RecordsBody: {
+            format: string;
+            records: Record<string, unknown>[];
+            /** @default null */
+            dedupe?: "origin" | null;
+        };
+        /**
+         * ConversationRecords
+         * @description The records in their order. ``newest`` are the ids of the events of the last sent record.
+         */
+        ConversationRecords: {
+            version: number;
+            records: unknown[];
+            /** @default [] */
+            newest?: number[];
+        };
+        /**
+         * RecordsQuery
+         * @description ``sent`` asks for the records that are sent to a model: without what was taken back, and with
+         *         a summary for what was condensed.
+         */
+        RecordsQuery: {
+            format: string;
+            /** @default false */
+            sent?: boolean;
+        };
+        /**
          * ShownView
          * @description ``events`` are shown to a model, in this order. Summaries have ids below -1. ``system`` is
          *         the system prompt, which messages for Anthropic do not contain.
@@ -1597,6 +1659,7 @@ export interface operations {
         parameters: {
             query?: {
                 where?: string;
+                below?: string;
                 limit?: number;
                 after?: string | null;
             };
@@ -2079,6 +2142,82 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AppendedTogether"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    read_records: {
+        parameters: {
+            query: {
+                format: string;
+                sent?: boolean;
+            };
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the records of a format: all of the log, or those that are sent to a model. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConversationRecords"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    append_records: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The version that the conversation must have, such as "12". */
+                "If-Match"?: string;
+                /** @description A request that is repeated with its key appends only once. */
+                "Idempotency-Key"?: string;
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RecordsBody"];
+            };
+        };
+        responses: {
+            /** @description Append records of a format, all or none. A conversation has records of one format. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AppendedEvents"];
                 };
             };
             /** @description A problem */

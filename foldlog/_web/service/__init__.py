@@ -8,6 +8,6 @@ tokens.py       who may do what: the tokens, their scopes, filters and limits
 problems.py     errors as problem details (RFC 9457)
 openapi.py      the OpenAPI document, made from the operations
 
-conversations.py, events.py, views.py, calls.py, leases.py, changes.py, following.py
+conversations.py, events.py, records.py, views.py, calls.py, leases.py, changes.py, following.py
                 the operations, each file about one thing
 """

@@ -11,7 +11,8 @@ from foldlog._web.service.events import AppendedEvents, documents_of
 from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
-from foldlog.eventstore import ConversationNotFound
+from foldlog.adapters._shared import below
+from foldlog.eventstore import ConversationNotFound, ConversationRow
 from foldlog.eventstore.documents.listing import RecentConversation
 
 
@@ -37,11 +38,13 @@ class ConversationState(OperationAnswer):
 
 
 class ListQuery(OperationRequest):
-    """``where`` are attributes as ``name=value``, separated by commas. ``after`` is ``next`` of the
-    page before.
+    """``where`` are attributes as ``name=value``, separated by commas. ``below`` is the beginning
+    of the ids: then the page has all conversations below it, in no order. ``after`` is ``next`` of
+    the page before.
     """
 
     where: str = ""
+    below: str = ""
     limit: int = 100
     after: str | None = None
 
@@ -103,10 +106,12 @@ def create_conversation(request: AdmittedRequest, body: NewConversation) -> Conv
 def list_conversations(request: AdmittedRequest, query: ListQuery) -> ConversationPage:
     """List the conversations that have some attributes, and that the token may see."""
     attributes = {**_attributes(query.where), **request.principal.where}
+    if query.below:
+        return _list_below(request, query.below, attributes)
     after = None if query.after is None else _place(query.after)
     listed = request.histories.list(attributes, limit=min(query.limit, 1_000), after=after)
     return ConversationPage(
-        conversations=[_document(row) for row in listed.conversations],
+        conversations=[_state(row, row.attributes or {}) for row in listed.conversations],
         next=None if listed.after is None else ".".join(map(str, listed.after)),
     )
 
@@ -189,11 +194,22 @@ def erase(request: AdmittedRequest, body: ErasureBody) -> ErasedConversation:
     )
 
 
-def _document(row: RecentConversation) -> ConversationState:
+def _list_below(request: AdmittedRequest, start: str, where: Mapping[str, Any]) -> ConversationPage:
+    listed = []
+    for row in below(request.histories, start):
+        attributes = request.histories[row.id].attributes()
+        if where.items() <= attributes.items():
+            listed.append(_state(row, attributes))
+    return ConversationPage(conversations=listed, next=None)
+
+
+def _state(
+    row: RecentConversation | ConversationRow, attributes: Mapping[str, Any]
+) -> ConversationState:
     return ConversationState(
         id=row.id,
         version=row.version,
-        attributes=dict(row.attributes or {}),
+        attributes=dict(attributes),
         created_at=row.created_at.isoformat(),
         updated_at=row.updated_at.isoformat(),
     )

@@ -21,7 +21,16 @@ from foldlog._web.service.tokens import Scope
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MODULES: Final = ("conversations", "events", "views", "calls", "leases", "changes", "following")
+_MODULES: Final = (
+    "conversations",
+    "events",
+    "records",
+    "views",
+    "calls",
+    "leases",
+    "changes",
+    "following",
+)
 _OPERATION: Final = "__foldlog_operation__"
 
 
