@@ -280,7 +280,11 @@ class CondenseHandler:
         if "instead_of" in action.metadata:
             failures = failures_in(reports)
             replaced = action.metadata["instead_of"]
-            tell_of_failures(conversation, replaced, failures, "made a digest instead")
+            # All calls of a summary that failed, such as its parts, are one failure.
+            together = [
+                {**failure, "metrics": Usage.of(failures).metrics()} for failure in failures[-1:]
+            ]
+            tell_of_failures(conversation, replaced, together, "made a digest instead")
             reports = [report for report in reports if report not in failures]
         # The metadata of a condensation may lack token counts, which are then estimated.
         if not has_receiver("foldlog.condensation.made"):

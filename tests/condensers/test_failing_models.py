@@ -159,7 +159,7 @@ def check_agent(kind, way, steps, failures_logged):
         assert because(event).count("a digest took the place") == 1
     reports = [report for event in failed for report in reports_of(event)]
     failures = [report["failure"] for report in reports if "failure" in report]
-    assert failures == [failure] * len(failed)
+    assert set(failures) == {failure}
     calls = Usage.of(reports).attempts
     assert len(failures_logged) == len(failed)
     assert {record.failure for record in failures_logged} == {failure}
@@ -167,7 +167,9 @@ def check_agent(kind, way, steps, failures_logged):
     return made, failed
 
 
-@pytest.mark.parametrize("kind, way", [("llm", "401"), ("structured", "null"), ("llm", "cut")])
+@pytest.mark.parametrize(
+    "kind, way", [("llm", "401"), ("structured", "null"), ("llm", "cut"), ("llm", "overflow")]
+)
 def test_an_agent_beside_a_failing_model_goes_on_with_digests(kind, way, failures_logged):
     made, failed = check_agent(kind, way, 40, failures_logged)
     assert len(failed) < len(made), "the model was not asked each time"
