@@ -71,7 +71,7 @@ def _read_info(store: Store, reader: Reader) -> StoreInfo:
     size = size_on_disk(recorder.path)
     if recorder.on_server:
         database = "postgresql"
-        size = _size_on_server(reader)
+        [size] = _sums(reader, "store_bytes")
     conversations, forks, erased, archived, archived_events, pending = _sums(
         reader, "count_conversations"
     )
@@ -101,11 +101,6 @@ def _read_info(store: Store, reader: Reader) -> StoreInfo:
         unfinished=Counter(each.operation for each in reader.unfinished()),
         records_pending=pending,
     )
-
-
-def _size_on_server(reader: Reader) -> int | None:
-    sizes = [size for (size,) in reader.ask_sources("store_bytes")]
-    return None if None in sizes else sum(sizes)
 
 
 def _sums(reader: Reader, statement: str) -> list[int]:

@@ -74,7 +74,10 @@ every transaction names its isolation and whether it writes, tables are named wi
 and values are sent and read in binary form, or as text that does not depend on ``DateStyle``,
 ``TimeZone``, ``bytea_output`` or ``extra_float_digits``.
 """
-ON_CITUS: Final = {"first_place": "0::bigint"}
+ON_CITUS: Final = {
+    "first_place": "0::bigint",
+    "size_of_table": "citus_total_relation_size(c.oid)",
+}
 """The parts of statements that are different on Citus."""
 
 

@@ -953,9 +953,11 @@ SELECT count(*) FROM {schema}.refused
 -- name: count_keys
 SELECT key_id, count(*) FROM {schema}.conversations WHERE visible AND key_id IS NOT NULL GROUP BY key_id ORDER BY key_id
 
--- Null on Citus, where the rows are on other servers.
+-- part: size_of_table
+pg_total_relation_size(c.oid)
+
 -- name: store_bytes
-SELECT CASE WHEN current_setting('citus.shard_count', true) IS NULL THEN sum(pg_total_relation_size(c.oid)) END::bigint
+SELECT sum({size_of_table})::bigint
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {schema_name} AND c.relkind = 'r'
 
 -- name: delete_places
