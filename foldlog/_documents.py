@@ -887,6 +887,11 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     null. A cost without a known price is null. The ``condenser`` condenses a View above
     ``events_max`` events or ``tokens_max`` tokens, and ``parameters`` are its options. For the
     recorded condensations, ``condenser`` and its limits are null, and ``parameters`` is empty.
+
+    ``tokens_cached`` is the part of ``tokens_repeated`` that the provider's cache reads. For the
+    summaries by a model, ``summary_tokens`` and ``summary_cost`` are the tokens and the cost of
+    prompts with the forgotten events. ``continued_tokens`` and ``continued_cost`` belong to the
+    agent's next prompts (``prompt = "continue"``), of which the cache reads ``continued_cached``.
     """
 
     strategy: str
@@ -901,9 +906,15 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     view_events_last: int
     tokens_sent: int | None
     tokens_repeated: int | None
+    tokens_cached: int | None
     tokens_new: int | None
     tokens_peak: int | None
     cost: float | None
+    summary_tokens: int
+    summary_cost: float
+    continued_tokens: int
+    continued_cached: int
+    continued_cost: float
     condenser_tokens: int
     condenser_cost: float | None
     condenser_failures: int
@@ -1400,11 +1411,13 @@ class ModelDocument(SpentDocument, frozen=True, kw_only=True):
     """The calls of a model on a ``day``, in UTC. ``day`` is empty for the calls of all days.
     ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``.
     ``cache_write_1h_tokens`` is part of ``cache_write_tokens``, and ``reasoning_tokens`` is part of
-    ``completion_tokens``.
+    ``completion_tokens``. ``cost_without_cache`` is the cost if no token were read from a cache or
+    written to a cache. It is null if the model has no price.
     """
 
     day: str
     model: str
+    cost_without_cache: float | None = None
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
     cache_write_1h_tokens: int | None = None

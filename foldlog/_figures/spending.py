@@ -146,7 +146,9 @@ def price_calls(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, s
             if price is not None:
                 cost = round(price, DIGITS)
                 estimated = call_count
+        uncached = {name: tokens for name, tokens in usage.items() if "cache" not in name}
         figures: dict[str, Any] = {
+            "cost_without_cache": prices.cost(model, uncached, above),
             "condenser_calls": call_count * by_condenser,
             "costs_estimated": estimated,
             "cost": cost,

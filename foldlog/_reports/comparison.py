@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._documents import StrategyFiguresDocument
 from foldlog._words.gist import cost_words, count
+from foldlog.condensers.models.caches import OTHER, CacheRule
 
 if TYPE_CHECKING:
     from foldlog._figures.prices import Price
@@ -59,10 +60,11 @@ def comparison(
     asks: Collection[int],
     price: Price,
     condensers: Mapping[str, Mapping[str, Any]] = {},
+    rule: CacheRule = OTHER,
 ) -> list[StrategyFiguresDocument]:
     """Return the figures of each replay. ``replays`` maps the name of a strategy to its replay.
     ``asks`` are the ids of the user's messages in the history. ``condensers`` are the results of
-    ``describe_condenser``.
+    ``describe_condenser``. ``rule`` is the rule of the cache of the agent's provider.
     """
     return [
         StrategyFiguresDocument.of(
@@ -76,7 +78,13 @@ def comparison(
             events_summarized=len(replay.summarized),
             events_lost=len(replay.lost),
             events_masked=len(replay.masked),
-            cost=replay.cost(price),
+            cost=replay.cost(price, rule),
+            tokens_cached=replay.tokens_cached(rule),
+            summary_tokens=sum(prompts.own for prompts in replay.summaries),
+            summary_cost=sum(prompts.cost_own(price) for prompts in replay.summaries),
+            continued_tokens=sum(prompts.next for prompts in replay.summaries),
+            continued_cached=sum(rule.cached(prompts.repeated) for prompts in replay.summaries),
+            continued_cost=sum(prompts.cost_next(price, rule) for prompts in replay.summaries),
             user_messages_lost=tuple(sorted(set(asks).intersection(replay.lost))),
             lost=tuple(replay.lost),
             condensations_per_100_calls=100 * len(replay.condensations) / max(1, len(replay.turns)),

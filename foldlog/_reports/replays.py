@@ -13,8 +13,8 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, TypeVar
+from itertools import chain, pairwise
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -37,7 +37,9 @@ from foldlog.condensers import (
     unseen,
 )
 from foldlog.condensers.errors import OUT_OF_REACH
-from foldlog.condensers.models.estimate import counting, token_sums_of
+from foldlog.condensers.models.caches import OTHER, CacheRule
+from foldlog.condensers.models.estimate import counting, estimate, token_sums_of
+from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.strategies.digest import digest_of
 from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.digest.layout import text_of
@@ -49,8 +51,39 @@ _Number = TypeVar("_Number", int, float)
 
 _CONDENSATIONS_MAX_A_TURN = 10
 _WHOLE = 10_000_000
-CACHED_LEAST = 1_024
-"""Providers cache prompts with at least this number of tokens."""
+
+
+class SummaryPrompts(NamedTuple):
+    """The tokens of the two prompts with which a model can be asked for a summary.
+
+    ``own``       a prompt of its own, with the forgotten events
+    ``next``      the agent's next prompt, with the wish for a summary as its last message
+    ``repeated``  the tokens of ``next`` that repeat the agent's previous prompt
+    ``reply``     the tokens of the summary
+    """
+
+    own: int
+    next: int
+    repeated: int
+    reply: int
+
+    def cost_own(self, price: Price) -> float:
+        price = price.at(self.own)
+        return price.of_prompt(self.own, 0) + price.of_reply(self.reply)
+
+    def cost_next(self, price: Price, rule: CacheRule) -> float:
+        reply_cost = price.at(self.next).of_reply(self.reply)
+        return cost_of_prompt(self.next, self.repeated, price, rule) + reply_cost
+
+
+def cost_of_prompt(tokens: int, repeated: int, price: Price, rule: CacheRule) -> float:
+    """Return the cost of a prompt in US dollars. ``repeated`` is the number of tokens that repeat
+    the previous prompt. Some of these tokens have the price of cached tokens, see ``rule``, and the
+    other tokens are written to the cache.
+    """
+    cached = rule.cached(repeated)
+    written = tokens - cached if tokens >= rule.least else 0
+    return price.at(tokens).of_prompt(tokens - cached - written, cached, written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +99,7 @@ class Replay:
     ``reports``     the reports of the condenser, with its model's usage and cost
     ``condenser_cost``  the cost of the condenser's model in US dollars; None if a price or a cost
                         is unknown
+    ``summaries``   for each summary of a model, the prompts with which the model could be asked
     ``needed``      the earlier terms that the agent used again, one for each use in a reply
     ``missing``     the terms in ``needed`` that the prompt did not show: see ``docs/RECALL.md``
     ``facts``       how many of ``needed`` had neighbours: see ``docs/RECALL.md``
@@ -81,6 +115,7 @@ class Replay:
     masked: tuple[int, ...]
     reports: tuple[Report, ...]
     condenser_cost: float | None
+    summaries: Sequence[SummaryPrompts]
     needed: Sequence[str]
     missing: Sequence[MissingDocument]
     facts: int
@@ -136,21 +171,20 @@ class Replay:
         """
         return _sum(turn.repeated for turn in self.turns)
 
-    def prompts_cost(self, price: Price) -> float | None:
-        """Return the cost of the prompts in US dollars. Return None if a prompt was not counted. In
-        a prompt that is long enough for the provider's cache, repeated tokens have the price of
-        cached tokens.
-        """
-        costs = 0.0
-        for turn in self.turns:
-            sent = turn.tokens
-            repeated = turn.repeated
-            if sent is None or repeated is None:
-                return None
-            cached = repeated if repeated >= CACHED_LEAST else 0
-            written = sent - cached if sent >= CACHED_LEAST else 0
-            costs += price.at(sent).of_prompt(sent - cached - written, cached, written)
-        return costs
+    def tokens_cached(self, rule: CacheRule) -> int | None:
+        """Return how many of ``tokens_repeated`` the provider's cache reads."""
+        return _sum(
+            None if turn.repeated is None else rule.cached(turn.repeated) for turn in self.turns
+        )
+
+    def prompts_cost(self, price: Price, rule: CacheRule = OTHER) -> float | None:
+        """Return the cost of the prompts in US dollars. Return None if a prompt was not counted."""
+        return _sum(
+            None
+            if turn.tokens is None or turn.repeated is None
+            else cost_of_prompt(turn.tokens, turn.repeated, price, rule)
+            for turn in self.turns
+        )
 
     @property
     def tokens_peak(self) -> int | None:
@@ -167,11 +201,11 @@ class Replay:
         """The number of unusable replies of the condenser's own model."""
         return sum("failure" in report for report in self.reports)
 
-    def cost(self, price: Price) -> float | None:
+    def cost(self, price: Price, rule: CacheRule = OTHER) -> float | None:
         """Return the cost of the prompts and of the condenser's own model, in US dollars. Return
         None if a cost is unknown.
         """
-        return _sum((self.prompts_cost(price), self.condenser_cost))
+        return _sum((self.prompts_cost(price, rule), self.condenser_cost))
 
 
 def replay(
@@ -239,6 +273,7 @@ class Replaying:
         self._declined = 0
         self._reports: list[Report] = []
         self._recorded_costs: list[float | None] = []
+        self._summaries: list[SummaryPrompts] = []
         self._needs = Needs()
         self._sent: tuple[Event, ...] = ()
         """The events of the previous prompt."""
@@ -274,6 +309,7 @@ class Replaying:
                 if self._condenser is None
                 else Usage.of(self._reports).cost
             ),
+            summaries=tuple(self._summaries),
             needed=tuple(self._needs.used),
             missing=tuple(self._needs.missing),
             facts=self._needs.facts,
@@ -313,21 +349,42 @@ class Replaying:
         self._masked.update(
             self._old_ids[event.id] for event in shown if event.id >= 0 and is_masked(event)
         )
-        same_count = 0
-        """The number of events at the beginning of the prompt that repeat the previous prompt."""
-        for old, new in zip(self._sent, shown.events, strict=False):
-            if old is not new and old != new:
-                break
-            same_count += 1
         sums = token_sums_of(shown, self._counter)
         tokens = None
         repeated = None
         if sums is not None:
             tokens = sums[-1]
-            repeated = sums[same_count] if self._turns else 0
+            repeated = self._repeated_tokens(shown, sums)
         self._sent = shown.events
         self._turns.append(
             CallDocument(event_id, len(shown), len(self._view) - len(shown), tokens, repeated)
+        )
+
+    def _repeated_tokens(self, view: View, sums: Sequence[int]) -> int:
+        """Return in how many tokens the prompt of ``view`` repeats the previous prompt."""
+        if not self._turns:
+            return 0
+        same_count = 0
+        for old, new in zip(self._sent, view.events, strict=False):
+            if old is not new and old != new:
+                break
+            same_count += 1
+        return sums[same_count]
+
+    def _prompts_for(self, view: View, forgotten: Iterable[Event], summary: str) -> None:
+        sums = token_sums_of(view, self._counter)
+        if sums is None:
+            return
+        ids = {event.id for event in forgotten}
+        quoted = sum(
+            after - before
+            for event, (before, after) in zip(view.events, pairwise(sums), strict=True)
+            if event.id in ids
+        )
+        own, wish = (estimate(load_prompt(name).text) for name in ("summary", "next_summary"))
+        repeated = self._repeated_tokens(view, sums)
+        self._summaries.append(
+            SummaryPrompts(quoted + own, sums[-1] + wish, repeated, estimate(summary))
         )
 
     def _report(self, reports: Iterable[Report]) -> None:
@@ -390,6 +447,8 @@ class Replaying:
                 self._old_ids[event_id] for event_id in omitted if event_id in self._old_ids
             )
             self._summarized[summary_id(action.id)] = forgotten_ids - lost
+            if not action.summary.startswith(TITLE):  # A digest needs no prompt.
+                self._prompts_for(before, forgotten, action.summary)
         self._lost.update(lost)
         for event in forgotten:
             self._summarized.pop(event.id, None)

@@ -19,9 +19,11 @@ from foldlog._figures.prices import Price
 from foldlog._reports.recall_score import event_terms
 from foldlog._reports.replays import replay
 from foldlog._words.gist import gist
+from foldlog.condensers import ESTIMATE, LLMSummarizingCondenser
 from foldlog.condensers.base import Condensation, Condenser, run_step
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
+from foldlog.condensers.models.caches import OTHER, cache_rule
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
 from foldlog.eventstore import (
     Action,
@@ -36,6 +38,7 @@ from foldlog.eventstore.events import is_structural
 from foldlog.projections import View
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
+from tests.condensers.scripted import Scripted
 from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories
@@ -188,6 +191,27 @@ def test_prompts_cost_what_is_new_and_less_what_is_repeated_where_a_cache_takes_
         dataclasses.replace(result, turns=[*turns, Turn(4, 1, 0, None, None)]).prompts_cost(price)
         is None
     )
+
+
+@pytest.mark.parametrize("asked", ["events", "continue"])
+def test_a_summary_has_the_prompts_of_both_ways(asked):
+    condenser = LLMSummarizingCondenser(
+        Scripted("words of a summary " * 9), prompt=asked, max_size=10, keep_first=2
+    )
+    events = [
+        Message(id=n, source="agent" if n % 2 else "user", content=f"fact {n} " * 400)
+        for n in range(20)
+    ]
+    result = replay(events, condenser, ESTIMATE)
+    first, *_ = result.summaries
+    assert len(result.summaries) == len(result.condensations) > 1
+    # The agent's next prompt repeats its previous prompt, and a prompt of its own repeats nothing.
+    assert first.next > first.own > 1_024
+    assert 0.7 * first.next < first.repeated < first.next
+    price = Price(1e-6, 5e-6, 1e-7)
+    assert first.cost_next(price, OTHER) < 0.6 * first.cost_own(price)
+    assert first.cost_next(price, cache_rule("gpt-4o")) > first.cost_next(price, OTHER)
+    assert result.tokens_cached(OTHER) <= result.tokens_repeated
 
 
 @pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])

@@ -46,6 +46,22 @@ def test_a_conversation_without_events_has_no_figures(history):
     assert (history.stats().conversations, dict(history.stats().events)) == (1, {})
 
 
+def test_the_cost_without_a_cache_is_beside_the_cost(foldlog, tmp_path):
+    prices = tmp_path / "prices.json"
+    price = {
+        "input_cost_per_token": 1e-3,
+        "output_cost_per_token": 0,
+        "cache_read_input_token_cost": 1e-4,
+    }
+    prices.write_text(json.dumps({"mine": price}))
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 1, "cached_tokens": 900}
+    with open_histories("sqlite:///foldlog.db") as histories:
+        said = Message(source="agent", content="yes", meta={"model": "mine", "usage": usage})
+        histories["c"].append([Message(source="user", content="hi"), said])
+    shown = foldlog(f"stats c --prices {prices}").out
+    assert "of mine would have cost ≈ $1.0000 instead of $0.1900" in " ".join(shown.split())
+
+
 def test_plots_of_characters_show_every_value_and_fit():
     assert [len(bar(value, 80, 10)) for value in (0, 0.001, 40, 80)] == [0, 1, 5, 10]
     assert curve([], 10) == []

@@ -71,14 +71,17 @@ def run(
     The column "as recorded" shows the effect of the recorded condensations. The replays ignore
     these condensations. If a condenser needs a model, the command calls that model. No history is
     changed. The cost includes all prompts to the agent's model and to the condenser's model. If a
-    prompt repeats the beginning of the previous prompt, the repeated tokens cost as much as cached
-    tokens. The command looks up the price of --agent-model in --prices, or else in litellm's table.
-    If the price is unknown, a new token costs ten times as much as a repeated token.
+    prompt repeats the beginning of the previous prompt, the provider's cache reads the repeated
+    tokens. For summaries by a model, the table compares prompts of their own with the agent's next
+    prompts (prompt = "continue"). The command looks up the price of --agent-model in --prices, or
+    else in litellm's table. If the price is unknown, a new token costs ten times as much as a
+    repeated token.
 
     Example: foldlog compare tidewatch --config small.toml
     """
     from foldlog._figures.prices import Prices
     from foldlog._reports.dropped import dropped_document, dropped_in
+    from foldlog.condensers.models.caches import cache_rule
 
     table = Prices(prices)
     agent = agent or table.only
@@ -104,7 +107,7 @@ def run(
             called = model_called(store, conversation) if can_count else None
         about = {name: describe_condenser(each, model) for name, each in condensers.items()}
         about["default"]["tokens_max"] = limit or about["default"]["tokens_max"]
-        rows = comparison(replays, asks, price, about)
+        rows = comparison(replays, asks, price, about, cache_rule(agent or ""))
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
         dropped = [*map(dropped_document, dropped_in(store, conversation))]
         points: list[CurvePointDocument] = []

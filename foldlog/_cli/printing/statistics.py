@@ -158,6 +158,16 @@ def _show_calls(
             ("in all", *empty, calls_words(total), *[""] * len(_TOKENS), spent_words(total))
         )
     print_rows(columns, rows)
+    cached = [one for _, one in groups if one.cached_tokens and one.cost_without_cache]
+    if any(one.cost != one.cost_without_cache for one in cached):
+        models = ", ".join(sorted({one.model for one in cached}))
+        without = sum(one.cost_without_cache or 0.0 for one in cached)
+        cost = sum(one.cost or 0.0 for one in cached)
+        terminal.say(
+            f"without the provider's cache, the calls of {models} would have cost ≈"
+            f" {cost_words(without)} instead of {cost_words(cost)}",
+            wraps=True,
+        )
 
 
 def _show_condensations(stats: Stats) -> None:
