@@ -21,8 +21,7 @@ class StoreInfo(NamedTuple):
 
     ``schema``, ``made_by``  the number of the stored form, and the version of foldlog that made the
                              store
-    ``bytes``                the size on disk, with indexes and log files; None in memory and on
-                             Citus
+    ``bytes``                the size on disk, with indexes and log files; None in memory
     ``forks``, ``archived``  how many of the ``conversations`` are forks or archived
     ``erased``               tombstones, which ``conversations`` does not contain
     ``events``               the stored events. An event that forks share counts once.
