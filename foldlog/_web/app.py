@@ -28,7 +28,7 @@ from foldlog._page import assets
 from foldlog._reports.runs import compared_runs
 from foldlog._search import hits_document, search
 from foldlog._web.access import Access
-from foldlog._web.conversations import LIMIT_MAX, ServedConversations
+from foldlog._web.conversations import LIMIT, ServedConversations
 from foldlog._web.metrics import metrics
 from foldlog._web.notes import Notes
 from foldlog._web.pages import Pages
@@ -132,7 +132,7 @@ def application(
         line = request.query_params.get("q", "")
         return conversations.list(
             _number(request, "start", 0),
-            _number(request, "limit", LIMIT_MAX),
+            _number(request, "limit", LIMIT),
             sort=sort.removeprefix("-"),
             reverse=sort.startswith("-"),
             where=conversations.where(line),

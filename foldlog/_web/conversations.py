@@ -33,8 +33,9 @@ from foldlog._web.metrics import size_of
 from foldlog._web.notes import conversations_with_notes
 from foldlog.eventstore import EventStoreError, Store
 
+LIMIT = 500
+"""The number of conversations in an answer, unless the request has another ``limit``."""
 LIMIT_MAX = 10_000
-"""The maximum number of conversations in an answer."""
 _AT_ONCE = 20
 """The maximum number of conversations that a request counts before its answer. The background
 thread counts all further conversations.
@@ -215,7 +216,7 @@ class ServedConversations:
     def list(
         self,
         start: int = 0,
-        limit: int = LIMIT_MAX,
+        limit: int = LIMIT,
         *,
         sort: str = "recorded",
         reverse: bool = True,

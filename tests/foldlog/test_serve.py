@@ -191,6 +191,17 @@ def test_the_list_and_the_fleet_count_every_conversation(client, store):
     assert sum(row["condensations"] for row in fleet["reasons"]) == fleet["condensations"] == 3
 
 
+def test_a_list_without_a_limit_has_500_conversations_and_goes_on_from_a_start(client, store):
+    for number in range(510):
+        store.append(f"many-{number:03}", said("hi"), expected_version=0)
+    FiguresOfStore(store).bring_up_to_date()
+    first = client.json("conversations", {"sort": "id"})
+    rest = client.json("conversations", {"sort": "id", "start": 500})
+    assert (len(first["conversations"]), first["total"]) == (500, rest["total"])
+    ids = [row["conversation"] for page in (first, rest) for row in page["conversations"]]
+    assert ids == sorted(row.id for row in store.iter_conversations())
+
+
 def test_the_size_of_a_store_has_its_log(tmp_path):
     def sizes():
         return [(tmp_path / name).stat().st_size for name in ("a.db", "a.db-wal")]
