@@ -13,8 +13,10 @@ import pytest
 
 import foldlog
 from foldlog._cli.catalog import COMMANDS, module_of
+from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import open_store
 from tests.golden.rows import rows
+from tests.said import said
 
 HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "cryptography", "psycopg"]
 
@@ -162,3 +164,37 @@ with foldlog.open("memory:", condenser="digest") as histories:
     histories["c1"].prepare()
 """
     assert "pydantic" not in _modules_after(code)
+
+
+@pytest.mark.parametrize(
+    "arguments, most",
+    [
+        (["--version"], 75),
+        (["list", "-n", "5"], 330),
+        (["list", "--short"], 330),
+        (["log", "c1", "-n", "3"], 330),
+        (["view", "c1", "--at", "1"], 340),
+    ],
+)
+def test_a_short_command_in_a_new_process_imports_few_modules(tmp_path, arguments, most):
+    """A warm process hides what each call of the command pays: its imports are most of its time.
+
+    ``most`` is the number of modules that a command may import, together with those of Python.
+    """
+    path = tmp_path / "a.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c1", said("hi"), expected_version=0)
+        FiguresOfStore(store).bring_up_to_date()  # only the first list of a store counts
+    db = [] if arguments == ["--version"] else ["--db", str(path)]
+    code = f"""
+import contextlib, os, sys
+os.environ.pop("COLUMNS", None)  # a width needs rich
+from foldlog._cli import main
+sys.argv = {["foldlog", *arguments, *db]!r}
+with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SystemExit):
+    main()
+"""
+    modules = _modules_after(code)
+    unneeded = {*HEAVY, "rich", "typer", "asyncio", "foldlog._formats.registry"}
+    assert modules & unneeded == set()
+    assert len(modules) <= most, sorted(modules)

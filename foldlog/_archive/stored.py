@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 from foldlog._formats.files.frames import frame_in, texts_beside, whole
 from foldlog._formats.json_text import parse_stored as parse
 from foldlog._formats.places import place_of
-from foldlog._formats.registry import format_named
 from foldlog.eventstore import (
     ConversationNotFound,
     DocumentChanges,
@@ -349,6 +348,8 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
     appended = [] if row.pending else [*store.events(conversation, end)]
     appended = [event for event in appended if not isinstance(event, Redaction | DocumentChanges)]
     is_changed = any(isinstance(event, Retraction) for event in appended)
+    from foldlog._formats.registry import format_named  # This import loads all formats.
+
     is_written = format_named(source.format).lacks is not None
     if is_changed or (is_written and (appended or redacted)):
         return None

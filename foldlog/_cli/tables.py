@@ -9,8 +9,6 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from rich.cells import cell_len
-
 from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, print_cells, printable, say
 
 _GAP = "  "
@@ -65,6 +63,8 @@ def print_rows(
                 print_cells(row)
             is_first = False
             continue
+        from rich.cells import cell_len  # A pipe needs no widths.
+
         sizes = [[*map(cell_len, row)] for row in lines]
         widths = [*map(max, widths, *sizes)]
         places = places or _places(columns, widths, out.width)

@@ -255,6 +255,8 @@ def print_values(values: Mapping[str, str]) -> None:
 
 
 def cut(text: str, room: int) -> str:
+    if text.isascii() and len(text) <= room:
+        return text
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) <= room:
