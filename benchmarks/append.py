@@ -1,217 +1,250 @@
-"""Measure a durable append: alone, with an idempotency key, in batches, and with many threads.
+"""Measure a durable append: alone, in batches, with many threads, and through ``foldlog.aio``.
 
-For single appends and batches, the baseline is raw sqlite3, which also encodes its events. For many
-threads, the baseline is one thread of foldlog. Each append is on disk when it returns. One question
-preloads a small library that makes each fsync a millisecond slower, because threads gain more from
-a shared fsync if the disk is slow.
+Each append is on disk when it returns, so the clock of single appends is elapsed time, and the two
+sides take turns at every few events: a slow moment of the disk then affects both. The clock of
+batches is CPU time. It includes a checkpoint of each write-ahead log, because raw makes checkpoints
+during its commits, and foldlog makes them in the background.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import shutil
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from uuid import uuid4
 
+from eventsourcing.persistence import StoredEvent
+from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteDatastore
 from msgspec.structs import replace
 
-from benchmarks.frame import Question, Round, Scale, in_new_process
-from benchmarks.raw import RawStore, body_of
+import foldlog.aio
+from benchmarks.frame import Question, Round, Scale, by_turns, in_new_process
+from benchmarks.raw import RawStore, body_of, proved
 from benchmarks.workload import history
-from foldlog.eventstore import ANY_VERSION, NOT_RECORDED, CondensationAction, Event, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    NOT_RECORDED,
+    CondensationAction,
+    Event,
+    KeyRing,
+    Store,
+    open_store,
+)
 
-APPENDS = 400
 BATCH = 500
 THREADS = 32
+KEY = "11" * 32
+_TURN = 10
+_TURNS = 20
+_BATCHES = 8
+Append = Callable[[int, Event], object]
+"""Appends an event to the conversation, which is at the given version."""
 
 
-def workload(count: int) -> list[Event]:
-    events = (e for e in history(4 * count + 200) if not isinstance(e, CondensationAction))
+def workload(count: int, seed: int = 7) -> list[Event]:
+    events = (e for e in history(4 * count + 200, seed=seed) if type(e) is not CondensationAction)
     return [replace(event, id=NOT_RECORDED, cause=None) for event in islice(events, 2, count + 2)]
 
 
-def one_by_one(scale: Scale, folder: Path, keyed: bool = False) -> Iterator[Round]:
-    """Append the events one by one. foldlog and raw take turns at each event, so that a slow moment
-    of the disk affects both.
-    """
-    events = workload(APPENDS if scale.name == "full" else 40)
-    for n in range(scale.rounds):
-        raw = RawStore(folder / f"raw-{n}.db")
-        with open_store(f"sqlite:///{folder}/ours-{n}.db") as store:
-            ours = raws = 0.0
-            for version, event in enumerate(events):
-                key = f"turn-{version}" if keyed else None
-                begun = time.perf_counter()
-                raw.append("c1", version, "event", body_of(event))
-                between = time.perf_counter()
-                store.append("c1", event, expected_version=version, idempotency_key=key)
-                ended = time.perf_counter()
-                raws += between - begun
-                ours += ended - between
-            _compare(store.version("c1"), len(events))
-        raw.close()
-        yield Round(1e6 * ours / len(events), 1e6 * raws / len(events))
+def _appending(append: Append, events: list[Event]) -> Callable[[], int]:
+    """Return a side that appends the next events, and returns the version."""
+    version = 0
+
+    def take_turn() -> int:
+        nonlocal version
+        for event in events[version : version + _TURN]:
+            append(version, event)
+            version += 1
+        return version
+
+    return take_turn
 
 
-def batches(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]:
-    """Append batches. The time includes a checkpoint of each write-ahead log, because raw makes
-    checkpoints during its commits, and foldlog makes them in the background. ``how`` contains
-    options for foldlog's store.
-    """
-    batch = workload(BATCH)
-    count = 10 if scale.name == "full" else 2
-    for n in range(scale.rounds):
-        raw = RawStore(folder / f"raw-{n}.db")
-        with open_store(f"sqlite:///{folder}/ours-{n}.db", **how) as store:
-            ours = raws = 0.0
-            for nth in range(count):
-                begun = time.perf_counter()
-                raw.append_batch(
-                    ("c1", nth * BATCH + k, "event", body_of(event))
-                    for k, event in enumerate(batch)
-                )
-                between = time.perf_counter()
-                store.append("c1", batch, expected_version=nth * BATCH)
-                ended = time.perf_counter()
-                raws += between - begun
-                ours += ended - between
-            raws += _written_back(folder / f"raw-{n}.db")
-            ours += _written_back(folder / f"ours-{n}.db")
-            _compare(store.version("c1"), count * BATCH)
-        raw.close()
-        yield Round(count * BATCH / ours, count * BATCH / raws)
+def raw_append(path: Path) -> Append:
+    raw = RawStore(path)
+    return lambda version, event: raw.append("c1", version, body_of(event))
 
 
-def _written_back(path: Path) -> float:
-    """Checkpoint the rest of the write-ahead log, and return the seconds that this took."""
+def library_append(path: Path) -> Append:
+    """Append with the recorder of the eventsourcing library, which checks versions."""
+    recorder = SQLiteApplicationRecorder(SQLiteDatastore(str(path)))
+    recorder.create_table()
+    originator = uuid4()
+    return lambda version, event: recorder.insert_events(
+        [StoredEvent(originator, version, type(event).__name__, body_of(event))]
+    )
+
+
+def one_by_one(baseline: Callable[[Path], Append], scale: Scale, folder: Path) -> Iterator[Round]:
+    rounds = _TURNS * scale.rounds
+    events = workload(_TURN * (rounds + 1))
+    append = baseline(folder / "raw.db")
+    with open_store(f"sqlite:///{folder}/ours.db") as store:
+        ours = _appending(
+            lambda version, event: store.append("c1", event, expected_version=version), events
+        )
+        raw = _appending(append, events)
+        yield from by_turns(scale, ours, raw, count=_TURN, clock=time.perf_counter, rounds=rounds)
+
+
+def one_task(scale: Scale, folder: Path) -> Iterator[Round]:
+    rounds = _TURNS * scale.rounds
+    events = workload(_TURN * (rounds + 1))
+    with ExitStack() as opened, asyncio.Runner() as runner:
+        history = opened.enter_context(foldlog.open(folder / "sync.db"))["c1"]
+        face = runner.run(_open_face(folder / "async.db"))
+        version = 0
+
+        async def take_turn() -> int:
+            nonlocal version
+            for event in events[version : version + _TURN]:
+                await face["c1"].append(event, expected_version=version)
+                version += 1
+            return version
+
+        raw = _appending(
+            lambda version, event: history.append(event, expected_version=version), events
+        )
+        yield from by_turns(
+            scale,
+            lambda: runner.run(take_turn()),
+            raw,
+            count=_TURN,
+            clock=time.perf_counter,
+            rounds=rounds,
+        )
+        runner.run(face.close())
+
+
+async def _open_face(path: Path) -> foldlog.aio.Histories:
+    return await foldlog.aio.open(path).__aenter__()
+
+
+def batches(scale: Scale, folder: Path) -> Iterator[Round]:
+    events = workload(BATCH)
+    raw = RawStore(folder / "raw.db")
+    number = 0
+
+    def by_hand() -> int:
+        nonlocal number
+        for _ in range(_BATCHES):
+            raw.append_batch("c1", number, proved(map(body_of, events)))
+            number += BATCH
+        _write_back(folder / "raw.db")
+        return number
+
+    with open_store(f"sqlite:///{folder}/ours.db") as store:
+        ours = partial(_append_batches, store, folder / "ours.db", events)
+        yield from by_turns(scale, ours, by_hand, count=_BATCHES * BATCH)
+    raw.close()
+
+
+def encrypted_batches(scale: Scale, folder: Path) -> Iterator[Round]:
+    events = workload(BATCH)
+    url, paths = "sqlite:///{}", [folder / "small.db", folder / "plain.db"]
+    with (
+        open_store(url.format(paths[0]), keys=KeyRing(KEY), compression="zstd") as small,
+        open_store(url.format(paths[1])) as plain,
+    ):
+        sides = [
+            partial(_append_batches, store, path, events)
+            for store, path in zip((small, plain), paths, strict=True)
+        ]
+        yield from by_turns(scale, *sides, count=_BATCHES * BATCH)
+
+
+def _append_batches(store: Store, path: Path, events: list[Event]) -> int:
+    for _ in range(_BATCHES):
+        store.append("c1", events, expected_version=ANY_VERSION)
+    _write_back(path)
+    return store.version("c1")
+
+
+def _write_back(path: Path) -> None:
+    """Checkpoint the rest of the write-ahead log."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        begun = time.perf_counter()
         while True:
             _, pages, written_pages = connection.execute("PRAGMA wal_checkpoint").fetchone()
             if pages == written_pages:
-                return time.perf_counter() - begun
+                return
             time.sleep(0.000_1)  # a checkpoint of ours is in progress
 
 
-def group_commit(scale: Scale, folder: Path, slow_fsync: bool = False) -> Iterator[Round]:
-    """Measure the appends a second of many threads, and of one thread. Each thread appends to its
-    own conversation.
-    """
+def group_commit(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Measure the appends of many threads, each to its own conversation, and of one thread."""
     appends = 2_000 if scale.name == "full" else 200
-    environment = _slow_fsync(folder) if slow_fsync else {}
     for n in range(scale.rounds):
-        rates = []
-        for threads in (THREADS, 1):
-            path = folder / f"{threads}-{n}.db"
-            share = appends if threads > 1 else appends // 5
-            measured = in_new_process(
-                "benchmarks.append", str(path), str(threads), str(share), environment=environment
-            )
-            rates.append(measured["appends_per_s"])
-        yield Round(*rates)
-
-
-def _slow_fsync(folder: Path) -> dict[str, str]:
-    """Return environment variables that make fsync and fdatasync take a millisecond longer."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        raise RuntimeError(
-            "a C compiler is needed to slow fsync down for this question: install gcc"
-        )
-    source, library = folder / "slow.c", folder / "slow.so"
-    source.write_text("""
-        #define _GNU_SOURCE
-        #include <dlfcn.h>
-        #include <unistd.h>
-        static void late(void) { usleep(1000); }
-        int fsync(int fd) { static int (*f)(int); if (!f) f = dlsym(RTLD_NEXT, "fsync"); late(); return f(fd); }
-        int fdatasync(int fd) { static int (*f)(int); if (!f) f = dlsym(RTLD_NEXT, "fdatasync"); late(); return f(fd); }
-        """)
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"], check=True
-    )
-    return {"LD_PRELOAD": str(library)}
-
-
-def _compare(version: int, expected: int) -> None:
-    if version != expected:
-        raise AssertionError(f"{version} events were appended, not {expected}")
-
-
-def appends_per_second(path: str, threads: int, appends: int) -> float:
-    events = workload(100)
-    with open_store(f"sqlite:///{path}") as store:
-        for n in range(threads):
-            store.append(f"c{n}", events[0], expected_version=0)
-
-        def write(conversation: str, count: int) -> None:
-            for n in range(count):
-                store.append(conversation, events[n % len(events)], expected_version=ANY_VERSION)
-
-        writers = [
-            threading.Thread(target=write, args=(f"c{n}", appends // threads))
-            for n in range(threads)
+        seconds = [
+            in_new_process(
+                "benchmarks.append", f"{folder}/{threads}-{n}.db", str(threads), str(appends)
+            )["seconds"]
+            for threads in (THREADS, 1)
         ]
+        yield Round(*seconds)
+
+
+def _append_with_threads(path: str, threads: int, appends: int) -> float:
+    """Return the seconds of an append."""
+    events, each = workload(100), appends // threads
+    with open_store(f"sqlite:///{path}") as store:
+
+        def write(conversation: str) -> None:
+            for n in range(each):
+                store.append(conversation, events[n % 100], expected_version=ANY_VERSION)
+
+        writers = [threading.Thread(target=write, args=(f"c{n}",)) for n in range(threads)]
+        store.append("warm", events[0], expected_version=0)
         begun = time.perf_counter()
         for writer in writers:
             writer.start()
         for writer in writers:
             writer.join()
         seconds = time.perf_counter() - begun
-        _compare(
-            sum(store.version(f"c{n}") - 1 for n in range(threads)), appends // threads * threads
-        )
-    return appends // threads * threads / seconds
-
-
-def _main(arguments: Sequence[str]) -> None:
-    path, threads, appends = arguments
-    sys.stdout.write(
-        json.dumps({"appends_per_s": appends_per_second(path, int(threads), int(appends))})
-    )
+        if any(store.version(f"c{n}") != each for n in range(threads)):
+            raise AssertionError("a thread has lost an append")
+    return seconds / (each * threads)
 
 
 QUESTIONS = [
-    Question("append one event, durable", "µs", 1.15, "at most", one_by_one),
+    Question("append one event, durable", "µs", 1.25, partial(one_by_one, raw_append)),
     Question(
-        "append one event with an idempotency key",
+        "append one event, beside a mapper",
         "µs",
-        1.25,
-        "at most",
-        partial(one_by_one, keyed=True),
+        1.0,
+        partial(one_by_one, library_append),
+        "eventsourcing's recorder and msgspec",
+    ),
+    Question("append one event, async", "µs", 1.3, one_task, "the sync face"),
+    Question(
+        f"append batches of {BATCH}", "events/s", 0.6, batches, "raw, two hashes, two checksums"
     ),
     Question(
-        f"append batches of {BATCH}", "events/s", 0.85, "at least", batches, explained="A batch"
+        f"batches of {BATCH}, encrypted and compressed",
+        "events/s",
+        0.45,
+        encrypted_batches,
+        "ours, plain",
     ),
     Question(
         f"{THREADS} threads, each append durable",
         "appends/s",
         2.5,
-        "at least",
         group_commit,
-        raw="ours, one thread",
-    ),
-    Question(
-        f"{THREADS} threads where fsync takes 1 ms more",
-        "appends/s",
-        8.0,
-        "at least",
-        partial(group_commit, slow_fsync=True),
-        raw="ours, one thread",
-        explained="A batch",
+        "ours, one thread",
     ),
 ]
 
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    path, threads, appends = sys.argv[1:]
+    seconds = _append_with_threads(path, int(threads), int(appends))
+    sys.stdout.write(json.dumps({"seconds": seconds}))

@@ -1,18 +1,20 @@
-"""Baselines for the benchmarks of commands, run as ``python -m benchmarks.by_hand list|events|peak
-ARGUMENTS``.
+"""Baselines for the benchmarks of commands: ``python -m benchmarks.by_hand WHAT FILE [OUT]``.
 
-``list FILE`` reads the rows with sqlite3 and prints them as ``foldlog list`` does. ``events FILE``
-reads every event of the conversation ``c1`` in Python, and prints their number. ``peak FILE
-ARGUMENTS`` runs ``foldlog ARGUMENTS`` and writes its peak memory in KiB into the file.
+``list`` reads the rows of a store with sqlite3 and prints them as ``foldlog list`` does. ``lines``
+reads every event of the conversation ``c1``, and prints it as a line of JSON. ``tables`` reads
+every event, and inserts it into the new database OUT, with a full-text index of its text.
+``find WORD`` inflates each block of the imported sources, and prints how many contain the word.
 """
 
 from __future__ import annotations
 
-import runpy
+import json
 import sqlite3
 import sys
+import zlib
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+
+import msgspec
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LIST = """
@@ -33,23 +35,40 @@ def _moment(microseconds: int) -> str:
     return (_EPOCH + timedelta(microseconds=microseconds)).isoformat(" ", "seconds")[:19]
 
 
-def read_events(path: str) -> None:
+def print_lines(path: str) -> None:
     from foldlog.eventstore import open_store
 
+    encode = msgspec.json.Encoder().encode
     with open_store(f"sqlite:///{path}") as store:
-        print(sum(1 for _ in store.events("c1")))
+        for event in store.events("c1"):
+            sys.stdout.write(encode(event).decode() + "\n")
 
 
-def run_watched(peak_file: str, *arguments: str) -> None:
-    sys.argv = ["foldlog", *arguments]
-    try:
-        runpy.run_module("foldlog", run_name="__main__", alter_sys=True)
-    finally:
-        status = dict(
-            line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
-        )
-        Path(peak_file).write_text(status["VmHWM"].split()[0])
+def make_tables(path: str, out: str) -> None:
+    from foldlog.eventstore import open_store
+
+    encode = msgspec.json.Encoder().encode
+    database = sqlite3.connect(out)
+    database.executescript(
+        "CREATE TABLE events (id INTEGER PRIMARY KEY, kind TEXT, at TEXT, body TEXT);"
+        "CREATE VIRTUAL TABLE texts USING fts5(text, tokenize='porter');"
+    )
+    with open_store(f"sqlite:///{path}") as store:
+        for event in store.events("c1"):
+            body = encode(event).decode()
+            row = event.id, type(event).__name__, str(event.timestamp), body
+            database.execute("INSERT INTO events VALUES (?, ?, ?, ?)", row)
+            database.execute("INSERT INTO texts (rowid, text) VALUES (?, ?)", (event.id, body))
+    database.commit()
+
+
+def find(path: str, word: str) -> None:
+    needle = json.dumps(word)[1:-1].encode()
+    blocks = sqlite3.connect(path).execute("SELECT body FROM blocks")
+    print(sum(needle in zlib.decompress(body) for (body,) in blocks))
 
 
 if __name__ == "__main__":
-    {"list": print_list, "events": read_events, "peak": run_watched}[sys.argv[1]](*sys.argv[2:])
+    {"list": print_list, "lines": print_lines, "tables": make_tables, "find": find}[sys.argv[1]](
+        *sys.argv[2:]
+    )

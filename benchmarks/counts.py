@@ -18,6 +18,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from benchmarks.frame import in_new_process
 from benchmarks.workload import history
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.eventstore import ANY_VERSION, Action, Event, Message, Observation, Store
@@ -29,8 +30,8 @@ __all__ = [
     "BASELINE_EVENTS",
     "Count",
     "bytecodes",
-    "compared",
     "count_all",
+    "print_compared",
     "record",
     "recorded",
 ]
@@ -187,6 +188,7 @@ def count_all(length: int) -> dict[str, Count]:
                 store.fork(parent, store.version(parent), fork)
                 store.append(fork, message, expected_version=ANY_VERSION)
         counts["cold open"] = counted(lambda: _open(url, "c"))
+        counts["first open of a new process"] = Count(**in_new_process("benchmarks.counts", url))
         counts[f"cold open of a fork, depth {_DEPTH}"] = counted(lambda: _open(url, fork))
     return counts
 
@@ -233,6 +235,17 @@ def _open(url: str, conversation: str) -> int:
         return len(Views(store).current(conversation).events)
 
 
+def count_first_open(url: str) -> Count:
+    """Count an open that runs for the first time in this process, after the imports. It must compile
+    no pattern, and import no further module.
+    """
+    statements: list[str] = []
+    with traced(statements):
+        executed = bytecodes(lambda: _open(url, "c"))
+        statement_count = len(statements)
+        return Count(executed, statement_count, *footprint(lambda: _open(url, "c")))
+
+
 def record() -> None:
     """Write the counts of this CPython to ``BASELINE``."""
     counts = recorded()
@@ -247,15 +260,20 @@ def recorded() -> dict[str, Any]:
     return counts
 
 
-def compared() -> Iterator[tuple[str, int, int | None, str]]:
-    """Count every operation. For each count, yield its name, its value now, the recorded value, and
-    the growth if it is more than a fifth.
+def print_compared() -> None:
+    """Count every operation, and print each count, the recorded count, and the growth if it is more
+    than a fifth. No count makes the run fail.
     """
+    print(f"{f'counts at {BASELINE_EVENTS:,} events, CPython {python_version()}':60} now  recorded")
     operations = recorded().get(python_version(), {})
     for what, counted in count_all(BASELINE_EVENTS).items():
         for unit, now in counted._asdict().items():
-            yield _compared(f"{what}: {unit}", now, operations.get(what, {}).get(unit))
+            then = operations.get(what, {}).get(unit)
+            grown = f"+{now / then - 1:.0%}" if then and now > SLACK * then else ""
+            print(
+                f"{f'{what}: {unit}':52} {now:11,} {'' if then is None else f'{then:9,}'} {grown}"
+            )
 
 
-def _compared(what: str, now: int, then: int | None) -> tuple[str, int, int | None, str]:
-    return what, now, then, f"+{now / then - 1:.0%}" if then and now > SLACK * then else ""
+if __name__ == "__main__":
+    print(json.dumps(count_first_open(sys.argv[1])._asdict()))

@@ -1,36 +1,37 @@
-"""``python -m benchmarks.folder``: measure the import of a folder of sessions, and the commands
-that list and search them.
+"""Measure the import of a folder of sessions, such as ``~/.claude/projects``, and a search in it.
 
-The benchmark makes a folder like ``~/.claude/projects``, by default with 2,000 sessions of 495 MB
-in all. A hand-written program and foldlog import the folder in turn, each in a new process. Then
-the benchmark runs the commands. The figures are user and system CPU time, because elapsed times
-depend on the load of the machine. ``--also FOLDER`` also compares the import of other logs, such as
-real sessions. Short logs are imported several times, each time under other names.
+The full run makes 400 sessions of Claude Code, 98 MB in all. A hand-written program and foldlog
+import the folder in turn, each in a new process; the clock is the CPU time after the imports.
+foldlog also deflates the source, recognizes the format, and counts tokens, usage, tools and errors.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
-import resource
-import shutil
 import sqlite3
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from statistics import median
-from subprocess import DEVNULL, PIPE, Popen, run
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from benchmarks.frame import (
+    Question,
+    Round,
+    Scale,
+    Timed,
+    by_turns,
+    child_cpu_s,
+    in_new_process,
+    run,
+)
+from benchmarks.prepared import checkpoint
 
-SESSIONS = 2_000
 _PROJECTS = 40
 _TURNS = 63
 """The average number of tool calls in a session."""
@@ -136,52 +137,14 @@ def make(folder: Path, count: int) -> int:
     return written
 
 
-_SEARCHED_SESSIONS = 400
-"""The number of sessions in the store that is searched (some 100 MB)."""
-_LEAST_BYTES = 20_000_000
-"""A log of fewer than ``_LEAST_BYTES`` bytes is imported several times."""
-_LONG_BYTES = 12_000_000
-
-
-def grow(folder: Path) -> None:
-    """Append a record to one of the sessions."""
-    path = sorted(folder.rglob("*.jsonl"))[0]
-    last = json.loads(path.read_text().splitlines()[-1])
-    new_record = {
-        **last,
-        "uuid": f"{time.time_ns():032x}",
-        "parentUuid": last["uuid"],
-        "type": "user",
-    }
-    with path.open("a") as file:
-        file.write(
-            json.dumps({**new_record, "message": {"role": "user", "content": "and one more thing"}})
-            + "\n"
-        )
-
-
-def make_long(path: Path) -> None:
-    """Write one long session."""
-    chance = random.Random(0)
-    records = _records(chance, "long", "long", 100_000, 0)
-    with path.open("w") as file:
-        while file.tell() < _LONG_BYTES:
-            file.write(json.dumps(next(records), separators=(",", ":")) + "\n")
-
-
-# -- one measurement, in a process of its own
-# --------------------------------------------------------------------------
-
-
-def by_hand(folder: str, db: str, times: str) -> None:
-    """Parse, hash and insert each line, with one transaction for each file. Print the seconds of
-    CPU.
+def by_hand(folder: str, db: str) -> int:
+    """Parse, hash and insert each line, with one transaction for each file. Return the number of
+    records.
     """
-    begun = time.process_time()
+    count = 0
     with closing(sqlite3.connect(db)) as database:
         database.executescript(_BY_HAND)
-        paths = sorted(Path(folder).rglob("*.jsonl")) * int(times)
-        for session, path in enumerate(paths):
+        for session, path in enumerate(sorted(Path(folder).rglob("*.jsonl"))):
             head, rows = b"", []
             with path.open("rb") as lines:
                 for number, line in enumerate(lines):
@@ -193,7 +156,8 @@ def by_hand(folder: str, db: str, times: str) -> None:
                     "INSERT INTO sessions VALUES (?, ?, ?)", (session, str(session), head)
                 )
                 database.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
-    _print(time.process_time() - begun)
+            count += len(rows)
+    return count
 
 
 _BY_HAND = """
@@ -204,202 +168,93 @@ _BY_HAND = """
 """
 
 
-def imported(folder: str, db: str, times: str) -> None:
-    """Import the folder. Print the seconds of CPU, not counting the import of foldlog's modules,
-    and the peak memory in MB.
-    """
-    import foldlog.condensers.strategies.digest  # noqa: F401
+def ours(folder: str, db: str) -> int:
+    """Import the folder, and return the number of records."""
     from foldlog._archive import makes_events
     from foldlog._archive.importing import Import, Imported
-    from foldlog._formats.registry import formats
     from foldlog.eventstore import open_store
 
-    formats()  # loads them
-    begun = time.process_time()
     with open_store(f"sqlite:///{db}") as store:
-        for number in range(int(times)):
-            prefix = f"{number}/" if number else ""
-            for outcome in Import(makes_events(store), [Path(folder)], prefix=prefix):
-                if not isinstance(outcome, Imported):
-                    raise SystemExit(f"{outcome.path}: {outcome.error}")
-    _print(time.process_time() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        outcomes = list(Import(makes_events(store), [Path(folder)]))
+    if not all(isinstance(outcome, Imported) for outcome in outcomes):
+        raise AssertionError("a session was not imported")
+    with closing(sqlite3.connect(db)) as database:
+        (count,) = database.execute("SELECT sum(records) FROM sources").fetchone()
+    return int(count)
 
 
-def used(db: str) -> None:
-    """Use each conversation. Print the median seconds of CPU, and the number of conversations."""
-    import foldlog
+def _preload() -> None:
+    """Load what an import of Claude Code's sessions loads."""
+    import foldlog._archive.importing
+    import foldlog.condensers.strategies.digest  # noqa: F401
+    from foldlog._formats.registry import formats
 
-    seconds = []
-    with foldlog.open(f"sqlite:///{db}") as histories:
-        names = [row.id for row in histories.store.iter_conversations()]
-        for name in names:
-            begun = time.process_time()
-            histories.store.version(name)
-            seconds.append(time.process_time() - begun)
-    _print(median(seconds), len(seconds))
+    formats()
 
 
-def first_used(db: str) -> None:
-    """Use the only conversation. Print the seconds of CPU, not counting the import of foldlog's
-    modules.
-    """
-    import foldlog
-    import foldlog._archive.projecting
-    import foldlog._formats.claude_code
-
-    with foldlog.open(f"sqlite:///{db}") as histories:
-        (name,) = (row.id for row in histories.store.iter_conversations())
-        begun = time.process_time()
-        histories.store.version(name)
-        _print(time.process_time() - begun)
+# -- in the process of the benchmark
 
 
-def _print(*numbers: float) -> None:
-    print(*numbers)
+def importing(scale: Scale, folder: Path) -> Iterator[Round]:
+    sessions = _sessions(scale, folder.parent)
 
-
-def alone(what: str, *arguments: object) -> list[float]:
-    """Run this module with the option ``--WHAT`` in a new process. Return the numbers that the
-    process printed.
-    """
-    command = [sys.executable, "-m", "benchmarks.folder", f"--{what}", *map(str, arguments)]
-    return [
-        float(number) for number in run(command, check=True, stdout=PIPE, text=True).stdout.split()
-    ]
-
-
-def timed(*arguments: str, fails: bool = False) -> float:
-    """Run a foldlog command, and return its CPU seconds, including the start of Python."""
-    before = _of_children()
-    environment = {
-        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
-    }
-    process = Popen(
-        [sys.executable, "-m", "foldlog", *arguments],
-        stdout=DEVNULL,
-        stderr=DEVNULL,
-        env=environment,
-    )
-    if process.wait() != fails:
-        raise SystemExit(f"foldlog {' '.join(arguments)} ended with status {process.returncode}")
-    return _of_children() - before
-
-
-def _of_children() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
-
-
-# -- all of them
-# --------------------------------------------------------------------------------------------------
-
-
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*.jsonl"))
-
-
-def compare(folder: Path, stores: Path, rounds: int) -> Path:
-    """Import a folder with the hand-written program and with foldlog in turn, and print the ratio.
-    Return the path of foldlog's store.
-    """
-    size = _bytes(folder)
-    times = -(-_LEAST_BYTES // size) if size < _LEAST_BYTES else 1
-    hand, ours, memory = list[float](), list[float](), 0.0
-    db = stores / f"{folder.name}.db"
-    for _ in range(rounds):
-        for path in stores.glob(f"{folder.name}.*db*"):
+    def side(name: str) -> Timed:
+        db = folder / f"{name}.db"
+        for path in folder.glob(f"{name}.db*"):
             path.unlink()
-        hand += alone("by-hand", folder, stores / f"{folder.name}.hand.db", times)
-        seconds, memory = alone("imported", folder, db, times)
-        ours.append(seconds)
-    ratio = median(ours) / median(hand)
-    _say(
-        f"import {folder.name}, {size * times / 1e6:.0f} MB, by hand {median(hand):.2f} s",
-        f"{median(ours):.2f} s",
-        ratio,
+        measured = in_new_process("benchmarks.folder", name, str(sessions), str(db))
+        return Timed(measured["cpu"], measured["answer"])
+
+    yield from by_turns(
+        scale,
+        partial(side, "ours"),
+        partial(side, "by_hand"),
+        same=lambda ours, raw: ours.answer == raw.answer,
     )
-    _say(
-        "  memory; size of the store divided by size of the source",
-        f"{memory:.0f} MB",
-        db.stat().st_size / size / times,
+
+
+def size(scale: Scale, folder: Path) -> Iterator[Round]:
+    sessions = _sessions(scale, folder.parent)
+    source = sum(path.stat().st_size for path in sessions.rglob("*.jsonl"))
+    yield Round(checkpoint(_imported(scale, folder.parent)), source)
+
+
+def searching(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Search for a word that no session contains, so that each block is read."""
+    path = _imported(scale, folder.parent)
+    search = ("search", "notinanylog", "--db", f"sqlite:///{path}")
+    yield from by_turns(
+        scale,
+        lambda: run("foldlog", *search, fails=True),  # no hit
+        lambda: run("benchmarks.by_hand", "find", str(path), "notinanylog"),
+        clock=child_cpu_s,
+        same=lambda ours, raw: raw == "0\n",
     )
-    return db
 
 
-def _say(what: str, figure: str, ratio: float | None = None) -> None:
-    print(f"{what:66} {figure:>10} {'' if ratio is None else f'{ratio:6.2f} x'}", flush=True)
+def _sessions(scale: Scale, folder: Path) -> Path:
+    sessions = folder / "sessions"
+    if not sessions.exists():
+        make(sessions, scale.sessions)
+    return sessions
 
 
-def main(
-    count: Annotated[int, typer.Option("--sessions", min=1, help="How many sessions.")] = SESSIONS,
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            "--keep", help="The folder for the sessions. Sessions that it has are used again."
-        ),
-    ] = None,
-    also: Annotated[
-        list[Path] | None, typer.Option("--also", help="Also compare the import of these logs.")
-    ] = None,
-    rounds: Annotated[
-        int, typer.Option("--rounds", min=1, help="How often each import is measured.")
-    ] = 3,
-) -> None:
-    """Make the folder, run the imports and the commands, and print their CPU times."""
-    place = keep or Path(tempfile.mkdtemp(prefix="foldlog-folder-"))
-    folder = place / "projects"
-    stores = Path(tempfile.mkdtemp(prefix="foldlog-folder-stores-"))
-    try:
-        size = _bytes(folder) if folder.exists() else make(folder, count)
-        print(
-            f"{count:,} sessions, {size / 1e6:.1f} MB, load {os.getloadavg()[0]:.1f}; seconds"
-            " of CPU"
-        )
-        for other in also or ():
-            compare(other, stores, rounds)
-        measure(folder, stores, rounds)
-    finally:
-        shutil.rmtree(stores)
-        if keep is None:
-            shutil.rmtree(place)
+def _imported(scale: Scale, folder: Path) -> Path:
+    path = folder / "sessions.db"
+    if not path.exists():
+        ours(str(_sessions(scale, folder)), str(path))
+    return path
 
 
-def measure(folder: Path, stores: Path, rounds: int) -> None:
-    db = str(compare(folder, stores, rounds))
-    _say("import again, nothing new", f"{timed('import', str(folder), '--db', db):.2f} s")
-    grow(folder)
-    _say("import again, one file grown", f"{timed('import', str(folder), '--db', db):.2f} s")
-    for command in (["list", "--long"], ["list", "--long"], ["stats"], ["stats"]):
-        _say(" ".join(command), f"{timed(*command, '--db', db):.2f} s")
-    searched = stores / "searched"
-    searched.mkdir()
-    for path in sorted(folder.rglob("*.jsonl"))[:_SEARCHED_SESSIONS]:
-        (searched / path.name).symlink_to(path.resolve())
-    searched_db = str(stores / "searched.db")
-    timed("import", str(searched), "--db", searched_db)
-    megabytes = sum(path.stat().st_size for path in searched.iterdir()) / 1e6
-    for word, fails in (("notinanylog", True), ("parser", False)):
-        _say(
-            f"search {word}, {megabytes:.0f} MB",
-            f"{timed('search', word, '--db', searched_db, fails=fails):.2f} s",
-        )
-    seconds, number = alone("used", searched_db)
-    kilobytes = megabytes * 1e3 / number
-    _say(
-        f"first use of a conversation of {kilobytes:.0f} kB, median of {number:.0f}",
-        f"{seconds * 1e3:.0f} ms",
-    )
-    _say("  the size of the store then", "", os.path.getsize(searched_db) / megabytes / 1e6)
-    make_long(stores / "long.jsonl")
-    timed("import", str(stores / "long.jsonl"), "--db", str(stores / "long.db"))
-    (seconds,) = alone("first-used", stores / "long.db")
-    _say(f"first use of a conversation of {_LONG_BYTES / 1e6:.0f} MB", f"{seconds:.2f} s")
-
-
-_ALONE = {"--by-hand": by_hand, "--imported": imported, "--used": used, "--first-used": first_used}
+QUESTIONS = [
+    Question("import 400 sessions, 98 MB", "ms CPU", 1.4, importing, "parse, hash, insert by hand"),
+    Question("size of a store beside its source", "MB", 0.41, size, "the imported files"),
+    Question("search 98 MB, no hit", "ms CPU", 2.0, searching, "inflate and find by hand"),
+]
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and sys.argv[1] in _ALONE:
-        _ALONE[sys.argv[1]](*sys.argv[2:])
-    else:
-        typer.run(main)
+    side, folder, db = sys.argv[1:]
+    _preload()
+    begun = time.process_time()
+    answer = {"ours": ours, "by_hand": by_hand}[side](folder, db)
+    sys.stdout.write(json.dumps({"cpu": time.process_time() - begun, "answer": answer}))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import operator
 import os
 import platform
+import resource
 import sqlite3
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "SCALES",
@@ -23,68 +27,78 @@ __all__ = [
     "Question",
     "Round",
     "Scale",
+    "Timed",
     "as_json",
     "ask",
+    "by_turns",
+    "child_cpu_s",
     "figure",
     "in_new_process",
-    "limit",
-    "provenance",
+    "run",
 ]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How large a run is. ``smoke`` only shows that everything works: its figures mean nothing."""
+    """How large a run is. ``smoke`` only shows that everything works: its figures mean nothing.
+
+    ``short`` to ``longest`` are lengths of histories in events.
+    """
 
     name: Literal["smoke", "full"]
     rounds: int
-    events: tuple[int, ...]
-    """The lengths of the histories, in ascending order. Most questions use the second largest
-    length, and the targets are set for it.
-    """
-
-    @property
-    def usual(self) -> int:
-        return self.events[-2]
+    short: int
+    usual: int
+    long: int
+    longest: int
+    conversations: int
+    """The number of conversations in a store whose lists are measured."""
+    sessions: int
+    """The number of sessions in an imported folder."""
 
 
 SCALES = {
-    "smoke": Scale("smoke", 2, (200, 1_000, 2_000)),
-    "full": Scale("full", 7, (1_000, 10_000, 100_000, 1_000_000)),
+    "smoke": Scale("smoke", 2, 200, 500, 1_000, 2_000, 50, 3),
+    "full": Scale("full", 5, 1_000, 10_000, 100_000, 1_000_000, 20_000, 400),
 }
 
 
-@dataclass(frozen=True)
-class Round:
-    """The figures of foldlog (``ours``) and of the baseline (``raw``), measured right after each
-    other, in the unit of the question.
+class Round(NamedTuple):
+    """The measures of foldlog (``ours``) and of the baseline (``raw``), taken right after each
+    other: seconds, or bytes.
     """
 
     ours: float
     raw: float
 
 
+_PER_UNIT = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "MB": 1e6}
+Measure = Callable[[Scale, Path], Iterator[Round]]
+
+
 @dataclass(frozen=True)
 class Question:
-    """A figure that has a target. ``measure`` yields rounds. The ratio of a round is ``ours``
-    divided by ``raw``.
-
-    ``better`` says how the ratio must compare with the target: "at most" or "at least".
+    """A figure that has a target. ``measure`` yields rounds. A unit that ends with "/s" is a rate:
+    the figure is one divided by the seconds of a round, and the ratio of ours to the baseline must
+    be at least the target. Of all other figures, the ratio must be at most the target.
     """
 
     name: str
     unit: str
     target: float
-    better: Literal["at most", "at least"]
-    measure: Callable[[Scale, Path], Iterator[Round]]
-    raw: str = "raw sqlite3"
-    """What the baseline is."""
-    explained: str = ""
-    """The section of ``docs/internals/SPEED.md`` that explains why the target is missed. Empty if
-    the target is met.
-    """
+    measure: Measure
+    baseline: str = "raw sqlite3"
     group: str = ""
     """The heading of the question's group in the results."""
+
+    @property
+    def better(self) -> str:
+        return "at least" if self.unit.endswith("/s") else "at most"
+
+    def figure(self, measured: float) -> float:
+        if self.unit.endswith("/s"):
+            return 1 / measured
+        return measured / _PER_UNIT.get(self.unit.split()[0], 1.0)
 
 
 @dataclass(frozen=True)
@@ -102,7 +116,6 @@ class Answer:
     target: float
     better: str
     rounds: int
-    explained: str
     group: str
 
     @property
@@ -118,29 +131,61 @@ class Failed:
     reason: str
 
 
-def ask(
-    question: Question, scale: Scale, folder: Path, on_round: Callable[[], None] = lambda: None
-) -> Answer:
+class Timed(NamedTuple):
+    """What a side returns that measures its own seconds, such as a new process."""
+
+    seconds: float
+    answer: object
+
+
+def by_turns(
+    scale: Scale,
+    ours: Callable[[], object],
+    raw: Callable[[], object],
+    *,
+    count: int = 1,
+    clock: Callable[[], float] = time.process_time,
+    same: Callable[[Any, Any], bool] = operator.eq,
+    rounds: int = 0,
+) -> Iterator[Round]:
+    """Call both sides once and compare their answers, before the clock counts. Then let them take
+    turns, and yield the seconds of each round divided by ``count``. The default clock is the CPU
+    time of this process.
+    """
+    if not same(ours(), raw()):
+        raise AssertionError("the two sides give different answers")
+    for number in range(rounds or scale.rounds):
+        first, second = (ours, raw) if number % 2 else (raw, ours)
+        seconds = {first: _seconds(first, clock), second: _seconds(second, clock)}
+        yield Round(seconds[ours] / count, seconds[raw] / count)
+
+
+def _seconds(side: Callable[[], object], clock: Callable[[], float]) -> float:
+    gc.collect()  # else a full collection would come to whichever is second
+    begun = clock()
+    answer = side()
+    return answer.seconds if isinstance(answer, Timed) else clock() - begun
+
+
+def ask(question: Question, scale: Scale, folder: Path) -> Answer:
     """Measure a question in its own empty ``folder``, and return the round with the median ratio.
     The parent folder contains the stores that questions share.
     """
-    rounds = []
-    for measured in question.measure(scale, folder):
-        rounds.append(measured)
-        on_round()
+    rounds = [
+        Round(*map(question.figure, measured)) for measured in question.measure(scale, folder)
+    ]
     middle = statistics.median_low(r.ours / r.raw for r in rounds)
     median = next(r for r in rounds if r.ours / r.raw == middle)
     return Answer(
         question.name,
         question.unit,
-        question.raw,
+        question.baseline,
         median.ours,
         median.raw,
         middle,
         question.target,
         question.better,
         len(rounds),
-        question.explained,
         question.group,
     )
 
@@ -150,26 +195,37 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 1_000 else f"{value:,.3g}"
 
 
-def limit(better: str, target: float) -> str:
-    return f"{'≤' if better == 'at most' else '≥'} {target:.3g}"
-
-
-def in_new_process(
-    module: str, *arguments: str, environment: Mapping[str, str] | None = None
-) -> dict[str, float]:
-    """Run ``python -m MODULE ARGUMENTS``, and return the JSON that it prints. The new process has
-    loaded nothing yet, but files may be in the page cache.
+def run(
+    module: str, *arguments: str, out: Path | None = None, fails: bool = False, **environment: str
+) -> str:
+    """Run ``python -m MODULE ARGUMENTS`` in a new process, which has loaded nothing yet. Return its
+    output, or write it to the file ``out``, because a pipe costs time. ``fails`` says that the exit
+    status is 1.
     """
     finished = subprocess.run(
         [sys.executable, "-m", module, *arguments],
-        capture_output=True,
-        text=True,
+        stdout=subprocess.PIPE if out is None else out.open("wb"),
+        stderr=subprocess.PIPE,
         check=False,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, "COLUMNS": "120", **environment},
     )
-    if finished.returncode:
-        raise RuntimeError(f"python -m {module} {' '.join(arguments)} failed:\n{finished.stderr}")
-    measured: dict[str, float] = json.loads(finished.stdout)
+    if finished.returncode != fails:
+        raise RuntimeError(
+            f"python -m {module} {' '.join(arguments)} ended with {finished.returncode}:"
+            f" {finished.stderr.decode()}"
+        )
+    return (finished.stdout or b"").decode()
+
+
+def child_cpu_s() -> float:
+    """Return the CPU seconds of all finished processes that this process started."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def in_new_process(module: str, *arguments: str, **environment: str) -> dict[str, Any]:
+    """Return the JSON that ``python -m MODULE ARGUMENTS`` prints."""
+    measured: dict[str, Any] = json.loads(run(module, *arguments, **environment))
     return measured
 
 
@@ -198,13 +254,13 @@ def provenance(command: Sequence[str]) -> dict[str, object]:
 def as_json(
     answers: Sequence[Answer], failed: Sequence[Failed], load: str, command: Sequence[str]
 ) -> str:
-    rows = [{**asdict(answer), "holds": answer.holds} for answer in answers]
     return json.dumps(
         {
             **provenance(command),
             "load": load,
-            "answers": rows,
+            "answers": list(map(asdict, answers)),
             "failed": list(map(asdict, failed)),
         },
         indent=1,
+        ensure_ascii=False,
     )

@@ -1,123 +1,273 @@
-"""Measure how long a new process takes to open a View, now or at a past version, and whether this
-time grows with the history.
+"""Measure how long a View takes to open, now or at a past version, of a fork, or of a history with
+scattered events, and whether this time grows with the history.
+
+Most openings run in a new process, and the clock is its CPU time after the imports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
+from itertools import count
 from pathlib import Path
 
-from benchmarks.frame import SCALES, Question, Round, Scale, in_new_process
-from benchmarks.prepared import Prepared, prepared
-from benchmarks.workload import history
+import foldlog
+from benchmarks.append import KEY
+from benchmarks.frame import Question, Round, Scale, Timed, by_turns, in_new_process
+from benchmarks.prepared import checkpoint, prepared
+from benchmarks.raw import body_of
+from benchmarks.size import make_small
+from benchmarks.workload import PERIOD, history
+from foldlog.eventstore import (
+    ANY_VERSION,
+    CondensationAction,
+    Event,
+    Message,
+    Store,
+    open_store,
+)
+from foldlog.projections import Views
 
-_COLD = "benchmarks.cold"
+_TURNS = 4
+_SCATTERED = 150
+_DEPTH = 10
+_OWN = 5
+"""Events that each fork adds."""
+_LAST = 50
+_TEXT = "a sentence of the kind that people say to agents when they ask them for something " * 8
+
+Side = Callable[[], Timed]
 
 
-def cold_open(
-    scale: Scale, folder: Path, figure: str = "seconds", length: int | None = None
+def cold(path: Path, side: str = "ours", *version: str, **environment: str) -> Timed:
+    measured = in_new_process("benchmarks.cold", side, str(path), *version, **environment)
+    return Timed(measured["cpu"], measured["answer"])
+
+
+def _same(ours: Timed, raw: Timed) -> bool:
+    return ours.answer == raw.answer
+
+
+def _any(ours: Timed, raw: Timed) -> bool:
+    """The sides open different Views of the same size."""
+    return True
+
+
+def cold_open(length: str, scale: Scale, folder: Path) -> Iterator[Round]:
+    stores = prepared(folder.parent, getattr(scale, length))
+    yield from _cold_turns(scale, partial(cold, stores.ours), partial(cold, stores.raw, "raw"))
+
+
+def _cold_turns(
+    scale: Scale, ours: Side, raw: Side, same: Callable[[Timed, Timed], bool] = _same
 ) -> Iterator[Round]:
-    """Open the View of a history. The history has ``length`` events, but at most as many as the
-    longest history of the scale. The default is the usual length of the scale.
-    """
-    length = scale.usual if length is None else min(length, scale.events[-1])
-    stores = prepared(folder.parent, length)
-    for _ in range(scale.rounds):
-        yield cold_round(stores, figure)
+    yield from by_turns(scale, ours, raw, same=same, rounds=_TURNS * scale.rounds)
 
 
 def growth(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Open a View of the longest history and a View of the shortest history, both with foldlog. The
-    Views have the same size.
-    """
-    short, long = (
-        prepared(folder.parent, length) for length in (scale.events[0], scale.events[-1])
-    )
-    for _ in range(scale.rounds):
-        yield round_of_ours(long, short)
+    """Open Views of the same size of the longest and of the shortest history."""
+    sides = [
+        partial(cold, prepared(folder.parent, length).ours)
+        for length in (scale.longest, scale.short)
+    ]
+    yield from _cold_turns(scale, *sides, same=_any)
 
 
 def past(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Open a View in the middle of the history, and the current View."""
-    stores = prepared(folder.parent, scale.usual)
-    # This version is as far after a condensation as the end of the history is, so both Views have
-    # the same size.
-    version = _version_like_the_last(scale.usual)
-    for _ in range(scale.rounds):
-        yield round_of_ours(stores, stores, str(version))
-
-
-def mostly_annotations(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Open the same View from a log with 90 % annotations, and from a log without annotations."""
-    length = scale.usual // 10
-    plain = prepared(folder.parent, length)
-    annotated = prepared(
-        folder.parent, length, "annotated", partial(history, length, annotations=9)
+    """Open the View in the middle of the history, and the current View. The version is as far after
+    a condensation as the end of the history is, so both Views have the same size.
+    """
+    path, length = prepared(folder.parent, scale.usual).ours, scale.usual
+    version = length - PERIOD * (length // (2 * PERIOD))
+    yield from _cold_turns(
+        scale, partial(cold, path, "ours", str(version)), partial(cold, path), same=_any
     )
-    for _ in range(scale.rounds):
-        yield round_of_ours(annotated, plain)
 
 
-def _version_like_the_last(length: int) -> int:
-    from benchmarks.workload import PERIOD
-
-    return length - PERIOD * (length // (2 * PERIOD))
-
-
-def round_of_ours(stores: Prepared, others: Prepared, *version: str) -> Round:
-    """Open Views of two foldlog stores, each in a new process. ``version`` is the version of the
-    first View. The Views must have the same number of events.
-    """
-    first = in_new_process(_COLD, "ours", str(stores.ours), *version)
-    other = in_new_process(_COLD, "ours", str(others.ours))
-    if first["events"] != other["events"]:
-        raise AssertionError(f"Views of {first['events']} and {other['events']} events")
-    return Round(1_000 * first["seconds"], 1_000 * other["seconds"])
-
-
-def cold_round(
-    stores: Prepared, figure: str = "seconds", environment: Mapping[str, str] | None = None
-) -> Round:
-    """Open a View with foldlog and with the baseline, each in a new process. ``environment`` is for
-    foldlog's process.
-    """
-    ours = in_new_process(_COLD, "ours", str(stores.ours), environment=environment)
-    raw = in_new_process(_COLD, "raw", str(stores.raw))
-    if ours["answer"] != raw["answer"]:
-        raise AssertionError("the two sides opened different Views")
-    unit = 1_000 if figure == "seconds" else 1e-6
-    return Round(unit * ours[figure], unit * raw[figure])
-
-
-QUESTIONS = [
-    *(
-        Question(
-            f"cold open of a View, {length:,} events",
-            "ms",
-            1.4,
-            "at most",
-            partial(cold_open, length=length),
-            explained="A cold open",
+def memory(scale: Scale, folder: Path) -> Iterator[Round]:
+    stores = prepared(folder.parent, scale.usual)
+    for _ in range(_TURNS * scale.rounds):
+        sides = (("ours", stores.ours), ("raw", stores.raw))
+        yield Round(
+            *(in_new_process("benchmarks.cold", *map(str, side))["bytes"] for side in sides)
         )
-        for length in SCALES["full"].events
-    ),
+
+
+def encrypted(scale: Scale, folder: Path) -> Iterator[Round]:
+    stores = prepared(folder.parent, scale.usual)
+    make_small(folder / "small.db", scale.usual)
+    small = partial(cold, folder / "small.db", FOLDLOG_KEY=KEY)
+    yield from _cold_turns(scale, small, partial(cold, stores.ours), same=_same)
+
+
+# -- scattered events
+
+
+def scattering(condensations: int) -> Iterator[Event]:
+    """Yield a history in which each condensation forgets eleven of the newest twelve events, so the
+    remaining events are scattered over the log. If more than ``_SCATTERED`` events would remain,
+    the condensation also forgets the oldest event.
+    """
+    for nth in range(condensations):
+        first = 13 * nth
+        yield from map(_message, range(first, first + 12))
+        oldest = [13 * (nth - _SCATTERED) + 1] if nth >= _SCATTERED else []
+        yield _forget(first + 12, [*oldest, first, *range(first + 2, first + 12)])
+
+
+def in_one_piece(events: int) -> Iterator[Event]:
+    yield from map(_message, range(4))
+    yield _forget(4, [0, 1, 2, 3])
+    yield from map(_message, range(5, 5 + events))
+
+
+def _message(event_id: int) -> Message:
+    source = "user" if event_id % 2 else "agent"
+    return Message(id=event_id, source=source, content=f"{event_id}: {_TEXT}")
+
+
+def _forget(event_id: int, forgotten: list[int]) -> Event:
+    return CondensationAction(
+        id=event_id, forgotten_event_ids=forgotten, metadata={"reason": "scattered"}
+    )
+
+
+def scattered(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Open a View of scattered events, and a View of as many consecutive events."""
+    size = scale.short
+    shown = min(_SCATTERED, size)
+    stores = (
+        prepared(folder.parent, size, "scattering", partial(scattering, size)),
+        prepared(folder.parent, shown, "whole", partial(in_one_piece, shown)),
+    )
+    yield from _cold_turns(scale, *(partial(cold, store.ours) for store in stores), same=_any)
+
+
+# -- forks
+
+
+def _forks(scale: Scale, folder: Path) -> str:
+    """Return the URL of a store with a chain of forks of a conversation, and with a conversation
+    that has the same events as the last fork.
+    """
+    url = f"sqlite:///{folder / 'forks.db'}"
+    with open_store(url, durability="relaxed") as store:
+        if store.version("whole"):
+            return url
+        store.register(Views(store))
+        for name in ("fork 0", "whole"):
+            store.ingest(name, history(scale.usual))
+        for depth in range(1, _DEPTH + 1):
+            fork = f"fork {depth}"
+            store.fork(f"fork {depth - 1}", store.version(f"fork {depth - 1}"), fork)
+            for name in (fork, "whole"):
+                for n in range(_OWN):
+                    _append(store, name, f"{depth} {n}")
+    return url
+
+
+def _append(store: Store, conversation: str, text: str) -> None:
+    message = Message(source="user", content=text)
+    store.append(conversation, message, expected_version=ANY_VERSION)
+
+
+def opening_forks(scale: Scale, folder: Path) -> Iterator[Round]:
+    url = _forks(scale, folder.parent)
+
+    def opened(conversation: str) -> Timed:
+        with open_store(url) as store:
+            store.version("fork 0")  # the connection is open
+            begun = time.process_time()
+            ids = [event.id for event in Views(store).current(conversation)]
+            return Timed(time.process_time() - begun, ids)
+
+    yield from by_turns(
+        scale,
+        partial(opened, f"fork {_DEPTH}"),
+        partial(opened, "whole"),
+        same=_same,
+        rounds=_TURNS * scale.rounds,
+    )
+
+
+def forking(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Measure a fork. The baseline is the append of one event to a new conversation, which writes
+    one row into each table.
+    """
+    url, numbers = _forks(scale, folder.parent), count()
+    with open_store(url, durability="relaxed") as store:
+        version = store.version(f"fork {_DEPTH}")
+
+        def fork() -> None:
+            store.fork(f"fork {_DEPTH}", version, f"another {next(numbers)}")
+
+        def begin() -> None:
+            _append(store, f"new {next(numbers)}", "hi")
+
+        yield from by_turns(scale, fork, begin, rounds=10 * _TURNS * scale.rounds)
+
+
+# -- the end of a history
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS sessions (id TEXT PRIMARY KEY, created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP);
+CREATE TABLE IF NOT EXISTS messages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, body TEXT NOT NULL,
+    created_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP
+);
+CREATE INDEX IF NOT EXISTS messages_of_a_session ON messages (session, id);
+"""
+
+
+def tail(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Open a store and read its last events, as the session stores of agent SDKs do."""
+    url, path = f"sqlite:///{folder}/ours.db", folder / "raw.db"
+    events = [
+        Message(source="user", content=f"message {n} {'x' * 300}") for n in range(scale.usual)
+    ]
+    with foldlog.open(url) as histories:
+        histories["c1"].append(events)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.executescript(_TABLES)
+        rows = [(body_of(event).decode(),) for event in events]
+        db.executemany("INSERT INTO messages (session, body) VALUES ('c1', ?)", rows)
+        db.commit()
+    checkpoint(path)
+
+    def ours() -> list[str]:
+        with foldlog.open(url) as histories:
+            return [str(event.content) for event in histories["c1"].tail(_LAST)]
+
+    def by_hand() -> list[str]:
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.executescript(_TABLES)
+            newest = "SELECT body FROM messages WHERE session = 'c1' ORDER BY id DESC LIMIT ?"
+            items = [json.loads(body) for (body,) in db.execute(newest, (_LAST,))]
+            return [item["content"] for item in reversed(items)]
+
+    yield from by_turns(scale, ours, by_hand, rounds=10 * _TURNS * scale.rounds)
+
+
+_COLD = "cold open of a View"
+QUESTIONS = [
+    Question(f"{_COLD}, 10,000 events", "ms CPU", 1.9, partial(cold_open, "usual")),
+    Question(f"{_COLD}, 1,000,000 events", "ms CPU", 1.9, partial(cold_open, "longest")),
+    Question(f"{_COLD}, 1,000,000 to 1,000 events", "ms CPU", 1.3, growth, "ours, the shortest"),
+    Question(f"{_COLD}, encrypted and compressed", "ms CPU", 2.0, encrypted, "ours, plain"),
+    Question(f"{_COLD} of {_SCATTERED} scattered events", "ms CPU", 2.0, scattered, "in one piece"),
+    Question("View at a past version", "ms CPU", 1.3, past, "ours, the current View"),
+    Question("memory to open a View", "MB", 1.2, memory),
     Question(
-        "cold open, shortest to longest history",
-        "ms",
-        1.3,
-        "at most",
-        growth,
-        raw="ours, the shortest",
+        f"View of a fork, depth {_DEPTH}", "ms CPU", 1.3, opening_forks, "ours, one conversation"
     ),
-    Question("View at a past version", "ms", 2.0, "at most", past, raw="ours, the current View"),
-    Question("memory to open a View", "MB", 3.0, "at most", partial(cold_open, figure="bytes")),
+    Question(f"fork at depth {_DEPTH}", "µs CPU", 2.0, forking, "ours, a new conversation"),
     Question(
-        "cold open, 90 % annotations",
-        "ms",
-        2.0,
-        "at most",
-        mostly_annotations,
-        raw="ours, without annotations",
+        f"open, last {_LAST} of 10,000 events", "ms CPU", 2.2, tail, "a session store by hand"
     ),
 ]

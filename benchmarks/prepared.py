@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from benchmarks.workload import history
 from foldlog.eventstore import CondensationSummary, Event, open_store, summary_of
 from foldlog.projections import View, Views
 
-__all__ = ["Prepared", "prepared"]
+__all__ = ["Prepared", "checkpoint", "prepared"]
 
 _CHUNK = 1_000
 
@@ -29,6 +30,10 @@ class Prepared(NamedTuple):
     ours: Path
     raw: Path
     length: int
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.ours}"
 
 
 def prepared(
@@ -45,38 +50,36 @@ def prepared(
     )
     if not files.ours.exists():
         source = events or (lambda: history(length))
-        with open_store(f"sqlite:///{files.ours}", durability="relaxed") as store:
+        with open_store(files.url, durability="relaxed") as store:
             views = Views(store)
             store.register(views)
             store.ingest("c1", source())
             view = views.current("c1")
-        _checkpoint(files.ours)
+        checkpoint(files.ours)
         _make_raw(files.raw, source(), view)
     return files
 
 
 def _make_raw(path: Path, events: Iterable[Event], view: View) -> None:
     raw = RawStore(path)
-    source = iter(events)
+    source, first = iter(events), 0
     while chunk := list(islice(source, _CHUNK)):
-        raw.append_batch(("c1", event.id, "event", body_of(event)) for event in chunk)
-    raw.close()
+        raw.append_batch("c1", first, map(body_of, chunk))
+        first += len(chunk)
     summaries = [
-        (place, event)
+        (place, summary_of(event.id))
         for place, event in enumerate(view.events)
         if isinstance(event, CondensationSummary)
     ]
-    place, summary = (
-        (summaries[-1][0], summary_of(summaries[-1][1].id)) if summaries else (None, None)
+    raw.db.execute(
+        "CREATE TABLE views (conversation TEXT PRIMARY KEY, intervals TEXT, place INTEGER,"
+        " summary INTEGER)"
     )
-    with sqlite3.connect(path) as db:
-        db.execute(
-            "CREATE TABLE views (conversation TEXT PRIMARY KEY, intervals TEXT, place INTEGER,"
-            " summary INTEGER)"
-        )
-        intervals = json.dumps(list(_intervals(event.id for event in view.events if event.id >= 0)))
-        db.execute("INSERT INTO views VALUES ('c1', ?, ?, ?)", (intervals, place, summary))
-    _checkpoint(path)
+    intervals = json.dumps(list(_intervals(event.id for event in view.events if event.id >= 0)))
+    place, summary = summaries[-1] if summaries else (None, None)
+    raw.db.execute("INSERT INTO views VALUES ('c1', ?, ?, ?)", (intervals, place, summary))
+    raw.close()
+    checkpoint(path)
 
 
 def _intervals(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -92,7 +95,8 @@ def _intervals(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def _checkpoint(path: Path) -> None:
-    with sqlite3.connect(path) as db:
+def checkpoint(path: Path) -> int:
+    """Write the write-ahead log back, and return the bytes of the file."""
+    with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    db.close()
+    return path.stat().st_size

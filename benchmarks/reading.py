@@ -1,55 +1,95 @@
-"""Measure reading and decoding events. The baseline reads the events with one SELECT over a range,
-and decodes them with msgspec.
+"""Measure what reads every event: decoding, a rebuild, a verification, and the lifetimes of events.
+
+Each baseline selects the bodies of a hand-written table, decodes them with msgspec, and computes as
+many hashes and checksums as foldlog does.
 """
 
 from __future__ import annotations
 
-import gc
-import time
+from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
-import msgspec
-
-from benchmarks.frame import Question, Round, Scale
-from benchmarks.raw import RawStore, body_of, timeless
-from benchmarks.workload import history
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    Message,
-    Observation,
-    SystemMessage,
-    open_store,
-)
-
-EVENTS = 10_000
+from benchmarks.frame import Question, Round, Scale, by_turns
+from benchmarks.prepared import prepared
+from benchmarks.raw import DECODE, RawStore, checked, fold, timeless
+from foldlog.eventstore import Event, open_store
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.projections import Views
 
 
-def measure(scale: Scale, folder: Path) -> Iterator[Round]:
-    length = min(EVENTS, scale.usual)
-    events = list(history(length))
-    raw = RawStore(folder / "raw.db")
-    raw.append_batch(("c1", e.id, "event", body_of(e)) for e in events)
-    decoder = msgspec.json.Decoder(
-        SystemMessage | Message | Action | Observation | CondensationAction
-    )
-    with open_store(f"sqlite:///{folder}/ours.db") as store:
-        store.ingest("c1", events)
-        for _ in range(scale.rounds):
-            # both sides begin alike: a full collection would come to whichever is second
-            gc.collect()
-            begun = time.perf_counter()
-            by_hand = [decoder.decode(body) for _, body in raw.bodies("c1", 0, length)]
-            raw_seconds = time.perf_counter() - begun
-            gc.collect()
-            begun = time.perf_counter()
-            ours = list(store.events("c1"))
-            our_seconds = time.perf_counter() - begun
-            if timeless(ours) != by_hand:
-                raise AssertionError("the two sides read different events")
-            yield Round(length / our_seconds, length / raw_seconds)
-    raw.close()
+def read(scale: Scale, folder: Path) -> Iterator[Round]:
+    stores = prepared(folder.parent, scale.usual)
+    with closing(RawStore(stores.raw)) as raw, open_store(stores.url) as store:
+        yield from by_turns(
+            scale,
+            lambda: list(store.events("c1")),
+            lambda: [DECODE(body) for body in checked(raw.bodies("c1", stores.length))],
+            count=stores.length,
+            same=_same_events,
+        )
 
 
-QUESTIONS = [Question("read 10,000 events, decoded", "events/s", 0.5, "at least", measure)]
+def _same_events(ours: list[Event], raw: list[Event]) -> bool:
+    return timeless(ours) == timeless(raw)
+
+
+def rebuild(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Rebuild all revisions from the events on disk, and open the View."""
+    stores = prepared(folder.parent, scale.long)
+    with closing(RawStore(stores.raw)) as raw, open_store(stores.url) as store:
+        views = Views(store)
+
+        def ours() -> list[Event]:
+            views.rebuild("c1")
+            return list(views.current("c1"))
+
+        def by_hand() -> list[Event]:
+            return fold([DECODE(body) for body in checked(raw.bodies("c1", stores.length))])
+
+        yield from by_turns(scale, ours, by_hand, count=stores.length, same=_same_events)
+
+
+def verify_all(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Verify every checksum, head and position, and the file with SQLite's own check."""
+    stores = prepared(folder.parent, scale.long)
+    with closing(RawStore(stores.raw)) as raw, open_store(stores.url) as store:
+
+        def ours() -> int:
+            verdicts = list(verify(store))
+            if any(verdict.findings for verdict in verdicts):
+                raise AssertionError("the prepared store is damaged")
+            return sum(verdict.version for verdict in verdicts)
+
+        def by_hand() -> int:
+            head, salt, count = b"", bytes(16), 0
+            for body in checked(raw.bodies("c1", stores.length)):
+                head = sha256(head + sha256(salt + body).digest()).digest()
+                count += 1
+            return count
+
+        yield from by_turns(scale, ours, by_hand, count=stores.length)
+
+
+def lifetimes(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Find the versions at which the View showed each event. The baseline reads all events."""
+    stores = prepared(folder.parent, scale.usual)
+    with open_store(stores.url) as store:
+        yield from by_turns(
+            scale,
+            lambda: Views(store).lifetimes("c1"),
+            lambda: deque(store.events("c1"), maxlen=0),
+            same=lambda ours, raw: True,
+        )
+
+
+QUESTIONS = [
+    Question("read 10,000 events, decoded", "events/s", 0.6, read, "raw, two checksums, decode"),
+    Question(
+        "full rebuild from disk", "events/s", 0.55, rebuild, "read, check, decode, fold by hand"
+    ),
+    Question("verify every event", "events/s", 0.5, verify_all, "read, check, hash by hand"),
+    Question("lifetimes of all events", "ms CPU", 2.0, lifetimes, "reading all events"),
+]

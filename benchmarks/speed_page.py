@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from benchmarks.counts import BASELINE_EVENTS, recorded
-from benchmarks.frame import figure, limit
+from benchmarks.frame import Answer, Question, figure
 from benchmarks.pages import with_part
 
-__all__ = ["PAGE", "PUBLISHED", "README", "in_page", "in_readme", "publish", "published"]
+__all__ = ["PAGE", "PUBLISHED", "README", "in_page", "in_readme", "published", "table", "write"]
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "docs" / "internals" / "speed.json"
@@ -28,11 +29,12 @@ Run = Mapping[str, Any]
 """What ``python -m benchmarks`` saves."""
 
 
-def publish(run: Run) -> None:
-    """Write docs/internals/speed.json, and put its figures into SPEED.md and README.md."""
-    PUBLISHED.write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), run), encoding="utf-8")
-    README.write_text(in_readme(README.read_text(encoding="utf-8"), run), encoding="utf-8")
+def write(questions: Sequence[Question]) -> None:
+    """Put the published figures into SPEED.md and README.md."""
+    run = published()
+    page, readme = (path.read_text(encoding="utf-8") for path in (PAGE, README))
+    PAGE.write_text(in_page(page, run, questions), encoding="utf-8")
+    README.write_text(in_readme(readme, run), encoding="utf-8")
 
 
 def published() -> Run:
@@ -40,13 +42,49 @@ def published() -> Run:
     return run
 
 
-def in_page(text: str, run: Run) -> str:
-    for command, table in (
-        ("python -m benchmarks --publish", _answers(run)),
-        ("python -m benchmarks --record", _counts()),
-    ):
-        text = with_part(text, command, table)
-    return text
+def in_page(text: str, run: Run, questions: Sequence[Question]) -> str:
+    answers = [
+        replace(Answer(**answer), target=question.target, group=question.group)
+        for question in questions
+        for answer in run["answers"]
+        if answer["question"] == question.name
+    ]
+    figures = "\n".join([*table(questions, answers), "", _provenance(run, answers)])
+    text = with_part(text, "python -m benchmarks --publish", figures)
+    return with_part(text, "python -m benchmarks --record", _counts())
+
+
+def table(questions: Iterable[Question], answers: Iterable[Answer]) -> list[str]:
+    """Return a Markdown table of the questions, in their groups."""
+    by_question = {answer.question: answer for answer in answers}
+    lines = ["| | ours | baseline | ratio | target |", "|---|---:|---|---:|---|"]
+    for group, members in groupby(questions, key=lambda question: question.group):
+        lines += [f"| **{group}** | | | | |"] if group else []
+        lines += [_row(question, by_question.get(question.name)) for question in members]
+    return lines
+
+
+def _row(question: Question, answer: Answer | None) -> str:
+    target = f"{'≤' if question.better == 'at most' else '≥'} {question.target:.3g}"
+    if answer is None:
+        return f"| {question.name} | not measured | {question.baseline} | | {target} |"
+    ratio = f"{answer.ratio:.2f}"
+    if not answer.holds:
+        ratio, target = f"**{ratio}**", f"{target}, missed"
+    ours, raw = f"{figure(answer.ours)} {answer.unit}", f"{figure(answer.raw)}, {answer.baseline}"
+    return f"| {answer.question} | {ours} | {raw} | {ratio} | {target} |"
+
+
+def _provenance(run: Run, answers: Sequence[Answer]) -> str:
+    machine, versions = run["machine"], run["versions"]
+    sentences = [
+        f"{sum(answer.holds for answer in answers)} of {len(answers)} measured targets are met.",
+        f"{run['measured_at'][:10]}, commit {run['commit']}, {machine['cpus']} CPUs,",
+        f"{machine['processor']}, {machine['system']}, Python {versions['python']},",
+        f"SQLite {versions['sqlite']}. Load average while measuring: {run['load']}.",
+        *(f"Failed: {failed['question']} ({failed['reason']})." for failed in run["failed"]),
+    ]
+    return " ".join(sentences)
 
 
 def in_readme(text: str, run: Run) -> str:
@@ -79,54 +117,6 @@ def in_readme(text: str, run: Run) -> str:
             "README.md has no sentence 'takes … µs (plain SQLite: …), a history of 1,000,000 …'"
         )
     return text
-
-
-def _answers(run: Run) -> str:
-    """Return a table with each group's first answer, and all answers that miss their target."""
-    lines = ["| | ours | baseline | ratio | target |", "|---|---:|---|---:|---|"]
-    for group, answers in groupby(run["answers"], key=lambda answer: str(answer["group"])):
-        lines.append(f"| **{group}** | | | | |")
-        lines += (
-            _answer(answer)
-            for number, answer in enumerate(answers)
-            if number == 0 or not answer["holds"]
-        )
-    lines += [
-        f"| {failed['question']} | failed | {failed['reason']} | | |" for failed in run["failed"]
-    ]
-    return "\n".join([*lines, "", _provenance(run)])
-
-
-def _answer(answer: Run) -> str:
-    ratio, target = (
-        f"{answer['ratio']:.{2 if answer['ratio'] >= 0.1 else 3}f}",
-        limit(answer["better"], answer["target"]),
-    )
-    if not answer["holds"]:
-        explained = answer["explained"]
-        missed = f"[missed](#{_anchor(explained)})" if explained else "missed"
-        ratio, target = f"**{ratio}**", f"{target}, {missed}"
-    ours, raw = (
-        f"{figure(answer['ours'])} {answer['unit']}",
-        f"{figure(answer['raw'])}, {answer['baseline']}",
-    )
-    return f"| {answer['question']} | {ours} | {raw} | {ratio} | {target} |"
-
-
-def _anchor(title: str) -> str:
-    return re.sub(r"[^\w-]", "", title.lower().replace(" ", "-"))
-
-
-def _provenance(run: Run) -> str:
-    machine, versions = run["machine"], run["versions"]
-    held = sum(answer["holds"] for answer in run["answers"])
-    return (
-        f"{held} of {len(run['answers'])} targets are met. [speed.json](speed.json) has every figure."
-        f" {run['measured_at'][:10]}, commit"
-        f" {run['commit']}, {machine['cpus']} CPUs, {machine['processor']}, {machine['system']},"
-        f" Python {versions['python']}, SQLite {versions['sqlite']}. Load average while measuring:"
-        f" {run['load']}."
-    )
 
 
 def _counts() -> str:
