@@ -38,6 +38,10 @@ export interface ToolResultOptions extends WriteOptions {
   extras?: Record<string, unknown>;
 }
 
+export interface RecordsOptions extends WriteOptions {
+  dedupe?: boolean;
+}
+
 type Headers = Record<string, string>;
 
 /** A conversation of the store. It begins with the first append. Get one by `histories.open`. */
@@ -81,6 +85,19 @@ export class History {
     return this.write("append_tool_result", ["tool-results"], body, options);
   }
 
+  /**
+   * Append records of another program, such as the items of an SDK: they become events, and are read
+   * back unchanged. With `dedupe`, records whose id the conversation has already are left out: then
+   * their ids are the keys, and all records need one.
+   */
+  appendRecords(format: string, records: object[], options: RecordsOptions = {}): Promise<Appended> {
+    const body: Body<"append_records"> = { format, records: records as Record<string, unknown>[] };
+    if (!options.dedupe) return this.write("append_records", ["records"], body, options);
+    const headers = this.#headers(options);
+    const sending = { body: { ...body, dedupe: "origin" as const }, headers, signal: options.signal };
+    return this.call<"append_records">("POST", ["records"], { ...sending, repeatable: true });
+  }
+
   /** Set documents by name; null removes a document. */
   setDocuments(documents: Record<string, unknown>, options?: WriteOptions): Promise<Appended> {
     return this.write("change_documents", ["documents"], documents, options, "PATCH");
@@ -121,6 +138,11 @@ export class History {
   /** The View to send to the model. If it has become too large, the server's condenser runs first. */
   prepare(dialect: Dialect = "openai", options?: WriteOptions): Promise<ShownView> {
     return this.write("prepare", ["prepare"], { dialect }, options);
+  }
+
+  /** The records of a format: all, or, with `sent`, those that a model is shown. */
+  records(format: string, { sent = false } = {}): Promise<Answer<"read_records">> {
+    return this.#read<"read_records">(["records"], { format, sent });
   }
 
   attributes(): Promise<Answer<"read_attributes">> {

@@ -42,9 +42,16 @@ export class Histories {
     return this.open(made.id);
   }
 
-  /** The conversations with some attributes, the one with the newest event first. */
-  async *list(where: Record<string, string> = {}): AsyncGenerator<ConversationState, void, undefined> {
+  /**
+   * The conversations with some attributes, the one with the newest event first; with `below`, those
+   * whose ids begin with it.
+   */
+  async *list(
+    where: Record<string, string> = {},
+    below = "",
+  ): AsyncGenerator<ConversationState, void, undefined> {
     const query: Query<"list_conversations"> = {
+      below,
       where: Object.entries(where)
         .map((pair) => pair.join("="))
         .join(","),
