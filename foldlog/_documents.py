@@ -1239,7 +1239,8 @@ class LossDocument(Document, frozen=True, kw_only=True):
 
 class VerdictDocument(Document, frozen=True, kw_only=True):
     """A conversation that was verified. ``status`` is "sound", "damaged", "unchecked" (the key is
-    missing) or "erased". ``views`` is set with ``--views``.
+    missing) or "erased". ``views`` is set with ``--views``. ``redacted`` has the events that were
+    redacted since the checkpoint of ``--against``.
     """
 
     conversation: str | None
@@ -1250,7 +1251,17 @@ class VerdictDocument(Document, frozen=True, kw_only=True):
     generation: int | UnsetType = UNSET
     erased_at: str | UnsetType = UNSET
     erased_reason: str | UnsetType | None = UNSET
+    redacted: tuple[int, ...] | UnsetType = UNSET
     views: ViewsDocument | UnsetType = UNSET
+
+
+class CheckpointDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog store checkpoint``. ``note`` is the text to keep, with signatures."""
+
+    origin: str
+    leaves: int
+    root: str
+    note: str
 
 
 class CheckedDocument(Document, frozen=True, kw_only=True):

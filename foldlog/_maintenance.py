@@ -62,7 +62,17 @@ from foldlog.eventstore.inside import (
     check_reason,
     time_before,
 )
-from foldlog.eventstore.maintenance import archive, backup, copy, erase, redact, rekey, verify
+from foldlog.eventstore.maintenance import (
+    archive,
+    backup,
+    checkpoint,
+    copy,
+    erase,
+    redact,
+    rekey,
+    signed_note,
+    verify,
+)
 from foldlog.eventstore.maintenance.unfinished import PURGE_PATIENCE_S, purge
 
 _T = TypeVar("_T")
@@ -77,6 +87,7 @@ UnequalConversation = copy.UnequalConversation
 RedactionReceipt = redact.RedactionReceipt
 Rekeyed = rekey.Rekeyed
 Published = verify.Published
+StoreCheckpoint = signed_note.StoreCheckpoint
 Verdict = verify.Verdict
 
 
@@ -136,6 +147,19 @@ class Maintenance:
         return _all_results(
             (archive.check_archived(self._store, verdict) for verdict in verdicts), on_result
         )
+
+    def checkpoint(self) -> StoreCheckpoint:
+        """Make a checkpoint of all histories, to keep where the writers of the store cannot
+        change it: ``str(checkpoint)`` is the text. See ``maintenance.checkpoint.make_checkpoint``.
+        """
+        return checkpoint.make_checkpoint(self._store)
+
+    def verify_against(self, note: StoreCheckpoint) -> tuple[Verdict, ...]:
+        """Check that every event is unchanged, and that no history was changed, shortened, removed
+        or replaced since a checkpoint. See ``maintenance.checkpoint.verify_against``.
+        """
+        verdicts = checkpoint.verify_against(self._store, note)
+        return tuple(archive.check_archived(self._store, verdict) for verdict in verdicts)
 
     def rekey(
         self,

@@ -9,6 +9,7 @@ from foldlog._maintenance import (
     Published as Published,
     RedactionReceipt as RedactionReceipt,
     Rekeyed as Rekeyed,
+    StoreCheckpoint as StoreCheckpoint,
     UnequalConversation as UnequalConversation,
     Vacuumed as Vacuumed,
     Verdict as Verdict,

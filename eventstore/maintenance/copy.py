@@ -54,6 +54,7 @@ from foldlog.eventstore.log.row import (
     stored_event_of,
 )
 from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.maintenance.checkpoint import copy_checkpoints
 from foldlog.eventstore.maintenance.redact import redact_rows
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
@@ -162,12 +163,14 @@ def copy_store(
                     for conversation in islice(conversations_to_copy, 2 * jobs - len(running))
                 }
                 if not running:
-                    return
+                    break
                 finished, running = wait(running, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in finished)
         finally:
             stopped.set()
             pool.shutdown(cancel_futures=True)
+    if not conversations:
+        copy_checkpoints(source.database, target.database)
 
 
 def compare_stores(

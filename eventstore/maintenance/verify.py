@@ -73,7 +73,8 @@ class Verdict(NamedTuple):
     ``head`` belongs to the last event, and ``erasure`` is the tombstone of an erased conversation.
     If several conversations used this id, one after another, each of them has its own verdict,
     numbered by ``generation``. ``pending`` is the number of source records without events.
-    ``archived`` is the number of archived events, which were not checked.
+    ``archived`` is the number of archived events, which were not checked. ``redactions`` are the
+    redactions since a checkpoint, if the store was compared with one.
     """
 
     conversation: str | None
@@ -84,6 +85,7 @@ class Verdict(NamedTuple):
     generation: int = 0
     pending: int = 0
     archived: int = 0
+    redactions: tuple[Redaction, ...] = ()
 
     @property
     def events(self) -> int:

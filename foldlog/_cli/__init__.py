@@ -39,6 +39,7 @@ The files:
                                                the work of log, list, compare and serve
     record_files.py database_export.py         the files of export
     erasing.py redacting.py vacuuming.py verifying.py published_heads.py
+    checkpoints.py
                                                the work of commands for a whole store
     quick_hook.py                              a hook, with few imports
 """

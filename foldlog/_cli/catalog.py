@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
             "store copy",
             "store vacuum",
             "store verify",
+            "store checkpoint",
             "store rekey",
         ),
         *("store erase", "store redact", "store expire", "store archive"),

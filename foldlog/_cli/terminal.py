@@ -31,6 +31,7 @@ from foldlog._words.safe_text import (
 )
 
 if TYPE_CHECKING:
+    from msgspec import Struct
     from rich.console import Console
     from rich.progress import Progress
     from rich.text import Text
@@ -420,7 +421,7 @@ def print_problems() -> bool:
     return _found
 
 
-def emit(document: Document) -> None:
+def emit(document: Struct) -> None:
     """Print the one JSON document that ``--json`` promises."""
     sys.stdout.write(f"{well_formed(json_text(document, indent=2))}\n")
 

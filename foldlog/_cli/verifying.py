@@ -101,6 +101,7 @@ class Checks:
 
 def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType) -> VerdictDocument:
     erasure = verdict.erasure
+    redacted = [event for receipt in verdict.redactions for event in receipt.event_ids]
     erased_at: str | msgspec.UnsetType = msgspec.UNSET
     if erasure is not None:
         erased_at = from_microseconds(erasure.erased_at).isoformat()
@@ -113,6 +114,7 @@ def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType)
         generation=verdict.generation or msgspec.UNSET,
         erased_at=erased_at,
         erased_reason=msgspec.UNSET if erasure is None else erasure.reason,
+        redacted=tuple(redacted) or msgspec.UNSET,
         views=views,
     )
 

@@ -73,6 +73,7 @@ _LINES = {
     "store copy": "store copy foldlog.db copy.db",
     "store vacuum": "store vacuum",
     "store verify": "store verify --views",
+    "store checkpoint": "store checkpoint --help",
     "store rekey": "store rekey",
     "store erase": 'store erase work --reason "asked to" --yes',
     "store redact": 'store redact work 1 --reason "asked to" --by ann --yes',

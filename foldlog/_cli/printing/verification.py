@@ -38,3 +38,14 @@ def show_erased(verdict: Verdict) -> None:
         terminal.say(
             f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})", wraps=True
         )
+
+
+def show_redacted(verdict: Verdict) -> None:
+    name = terminal.typed_id(verdict.conversation or "")
+    for receipt in verdict.redactions:
+        events = ", ".join(map(str, receipt.event_ids))
+        terminal.say(
+            f"{name}: event {events} redacted since the checkpoint by {receipt.by}"
+            f" ({receipt.reason}); event {receipt.id} is the receipt",
+            wraps=True,
+        )

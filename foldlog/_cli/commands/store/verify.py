@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -10,16 +11,20 @@ import click
 from msgspec import UNSET
 
 from foldlog._cli import terminal
+from foldlog._cli.checkpoints import against_option, key_option, read_checkpoint
 from foldlog._cli.hints import command
 from foldlog._cli.options import conversations_argument, db_option, from_option, json_option
 from foldlog._cli.outcome import Refused
-from foldlog._cli.printing.verification import show_erased, show_outcome
+from foldlog._cli.printing.verification import show_erased, show_outcome, show_redacted
 from foldlog._cli.published_heads import published_heads, show_heads
 from foldlog._cli.stores import events_total, open_existing, require_id, resolve
 from foldlog._cli.verifying import Checks, verdict_document
 from foldlog._documents import VerifiedDocument, stream
+from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance import archive
-from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.maintenance.checkpoint import verify_against
+from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
+from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
 
 
 @conversations_argument
@@ -29,6 +34,8 @@ from foldlog.eventstore.maintenance.verify import verify
     type=Path,
     help="A file of heads to compare, as --print-heads --json printed them.",
 )
+@against_option
+@key_option
 @click.option(
     "--views",
     is_flag=True,
@@ -50,6 +57,8 @@ from foldlog.eventstore.maintenance.verify import verify
 def run(
     conversations: tuple[str, ...],
     heads: Path | None,
+    against: Path | None,
+    keys: tuple[Path, ...],
     views: bool,
     repair: bool,
     start: str,
@@ -62,9 +71,9 @@ def run(
 
     If events are changed, missing, inserted, swapped or moved, the command reports them, and the
     exit status is 1. A head is a hash of all events up to a version. With published heads
-    (--heads), the command also detects a missing end and a rewritten conversation. Erased
-    conversations are listed and are not findings. An interrupted check prints where to continue
-    (--from).
+    (--heads) or a checkpoint (--against), the command also detects a missing end and a rewritten
+    conversation. Lawful erasures and redactions are listed and are not findings. An
+    interrupted check prints where to continue (--from).
 
     Example: foldlog store verify --heads heads.json
     """
@@ -74,6 +83,9 @@ def run(
         )
     if repair and not views:
         raise Refused("--repair rebuilds stored Views; add --views")
+    if against is not None and (start or conversations or heads or print_heads):
+        raise Refused("--against compares all conversations; leave out names and other options")
+    note = _read_note(against, keys)
     if print_heads:
         show_heads(conversations, db, as_json=as_json)
         return
@@ -84,11 +96,8 @@ def run(
             find_conversation = require_id if repair else resolve
             names = [find_conversation(store, name) for name in conversations]
             update(total=events_total(store, names, start))
-            check = partial(verify, store, published=published, start=start)
-            # None stands for all conversations.
-            chosen: list[str | None] = [*dict.fromkeys(names)] or [None]
             # Generators print the verdicts of a large store one by one, and do not collect them.
-            stored = chain.from_iterable(check(name) for name in chosen)
+            stored = _verdicts(store, names, published, start, note)
             verdicts = (archive.check_archived(store, verdict) for verdict in stored)
             rows = (
                 (verdict, checks.check_views(store, verdict, repair=repair) if views else UNSET)
@@ -104,6 +113,7 @@ def run(
             else:
                 for verdict, _ in rows:
                     show_erased(verdict)
+                    show_redacted(verdict)
     except BaseException:
         if checks.newest is not None and not conversations:
             rest = _command_for_rest(checks.newest, views=views, repair=repair)
@@ -120,6 +130,29 @@ def run(
         )
     if not as_json:  # the document has the outcome already
         show_outcome(checks, with_views=views)
+
+
+def _read_note(against: Path | None, keys: Sequence[Path]) -> StoreCheckpoint | None:
+    if against is not None:
+        return read_checkpoint(against, keys)
+    if keys:
+        raise Refused("--key checks the signature of a checkpoint; add --against FILE")
+    return None
+
+
+def _verdicts(
+    store: Store,
+    names: Sequence[str],
+    published: Mapping[str, Sequence[Published]],
+    start: str,
+    note: StoreCheckpoint | None,
+) -> Iterator[Verdict]:
+    if note is not None:
+        return verify_against(store, note)
+    check = partial(verify, store, published=published, start=start)
+    # None stands for all conversations.
+    chosen: list[str | None] = [*dict.fromkeys(names)] or [None]
+    return chain.from_iterable(check(name) for name in chosen)
 
 
 def _command_for_rest(newest: str, *, views: bool, repair: bool) -> str:

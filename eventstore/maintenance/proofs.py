@@ -1,0 +1,123 @@
+"""Proofs that a verifier checks without the store: ``clients/verify`` has such a verifier."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from foldlog.eventstore.errors import InvalidArgument, count
+from foldlog.eventstore.log.finding import find_existing, tombstones_before
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.row import commitment_of, first_head, is_redacted, sound
+from foldlog.eventstore.maintenance.checkpoint import leaves_of
+from foldlog.eventstore.maintenance.merkle import consistency_path, inclusion_path, root_of
+from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Row, unpacked, utf8
+from foldlog.eventstore.store import Store
+
+
+class EventProof(msgspec.Struct, frozen=True):
+    """A proof that a checkpoint covers an event: docs/PROOF.md says how to check it. Hashes and
+    salts are in hexadecimal.
+
+    ``links``   the hashed fields and the commitment of the event, and of each later event up to the
+                version of the leaf
+    ``leaf``    the number of the leaf, and ``path`` the hashes from the leaf to the root
+    """
+
+    conversation: str
+    generation: int
+    event: int
+    body: str
+    event_salt: str | None
+    salt: str
+    before: str
+    links: tuple[tuple[str, str], ...]
+    ledger: str
+    leaf: int
+    path: tuple[str, ...]
+    checkpoint: str
+
+
+class ConsistencyProof(msgspec.Struct, frozen=True):
+    """A proof that a checkpoint contains all leaves of an earlier one."""
+
+    earlier: str
+    checkpoint: str
+    path: tuple[str, ...]
+
+
+def prove_event(
+    store: Store, checkpoint: StoreCheckpoint, conversation: str, event_id: int
+) -> EventProof:
+    """Prove that a checkpoint covers an event. Raises ``InvalidArgument`` if it does not,
+    ``ConversationNotFound``, or ``KeyUnavailable``. Size: 120 bytes for each event between the
+    event and the next checkpoint. Cost: reading all leaves.
+    """
+    database = store.database
+
+    def prove(reader: Reader) -> EventProof:
+        state = find_existing(database, reader, conversation)
+        reading = ReadTransaction(reader, state, database)
+        generation = len(tombstones_before(reader, state))
+        leaves = leaves_of(reader, checkpoint)
+        covering = [
+            (leaf.version, number)
+            for number, leaf in enumerate(leaves)
+            if (leaf.name, leaf.generation, leaf.erased) == (utf8(conversation), generation, False)
+            and leaf.version > event_id >= 0
+        ]
+        if not covering:
+            raise InvalidArgument(
+                f"the checkpoint does not cover event {event_id} of conversation {conversation!r};"
+                " 'foldlog store checkpoint' makes a checkpoint of the present state"
+            )
+        version, number = min(covering)
+        rows = reading.rows(event_id, version, version - event_id)
+        event = sound(conversation, rows[0])
+        before = reading.head_at(event_id) or first_head(state, reading.salt)
+        return EventProof(
+            conversation,
+            generation,
+            event_id,
+            event.body.decode(),
+            None if is_redacted(event.proof) else event.proof[HEAD_BYTES:].hex(),
+            reading.salt.hex(),
+            before.hex(),
+            tuple(_link(sound(conversation, row)) for row in rows),
+            leaves[number].ledger.hex(),
+            number,
+            _in_hex(inclusion_path(number, [leaf.hash for leaf in leaves])),
+            str(checkpoint),
+        )
+
+    return database.recorder.query(prove)
+
+
+def prove_consistency(
+    store: Store, earlier: StoreCheckpoint, checkpoint: StoreCheckpoint
+) -> ConsistencyProof:
+    """Prove that a checkpoint continues an earlier one. Cost: reading all leaves."""
+    leaves = store.database.recorder.query(partial(leaves_of, checkpoint=checkpoint))
+    hashes = [leaf.hash for leaf in leaves]
+    if not earlier.size or earlier.root != root_of(hashes[: earlier.size]):
+        raise InvalidArgument(
+            f"the checkpoint with {count(checkpoint.size, 'leaf', 'leaves')} does not continue the"
+            f" checkpoint with {earlier.size:,}: the list of checkpoints was changed, or the"
+            " checkpoints belong to two stores"
+        )
+    path = consistency_path(earlier.size, hashes)
+    return ConsistencyProof(str(earlier), str(checkpoint), _in_hex(path))
+
+
+def _in_hex(hashes: list[bytes]) -> tuple[str, ...]:
+    return tuple(digest.hex() for digest in hashes)
+
+
+def _link(row: Row) -> tuple[str, str]:
+    _, event_id, _, _, recorded_at, schema, shown, structural, _, _ = unpacked(row.meta)
+    size = len(row.kind.encode())
+    fields = f"{event_id} {schema} {shown:d} {structural:d} {recorded_at} {size} {row.kind}"
+    return fields, commitment_of(row.proof, row.body).hex()

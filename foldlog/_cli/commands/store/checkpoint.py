@@ -1,0 +1,79 @@
+"""``foldlog store checkpoint``: one root over all conversations, to keep in another place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from foldlog._cli import terminal
+from foldlog._cli.checkpoints import read_checkpoint, signed
+from foldlog._cli.options import db_option, json_option
+from foldlog._cli.stores import open_existing
+from foldlog._documents import CheckpointDocument
+from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
+from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
+
+
+@click.option(
+    "--key",
+    metavar="FILE",
+    type=Path,
+    help="Sign with this Ed25519 key (PEM). With --sign-command, FILE has the public key.",
+)
+@click.option(
+    "--sign-command",
+    metavar="COMMAND",
+    help="A command that reads the text of the checkpoint, and writes the 64 bytes of a signature.",
+)
+@click.option(
+    "--prove",
+    metavar="ID EVENT",
+    type=(str, int),
+    help="Print a JSON proof that the checkpoint covers an event.",
+)
+@click.option(
+    "--since",
+    metavar="FILE",
+    type=Path,
+    help="Print a JSON proof that the checkpoint continues the earlier checkpoint in FILE.",
+)
+@click.option(
+    "--in",
+    "stored",
+    metavar="FILE",
+    type=Path,
+    help="With --prove and --since: use the checkpoint in FILE, instead of a new one.",
+)
+@db_option
+@json_option
+def run(
+    key: Path | None,
+    sign_command: str | None,
+    prove: tuple[str, int] | None,
+    since: Path | None,
+    stored: Path | None,
+    db: str,
+    as_json: bool,
+) -> None:
+    """Make a checkpoint: one hash over the heads of all conversations and the receipts of erasures.
+
+    Keep the printed text where the writers of the store cannot change it. 'foldlog store verify
+    --against FILE' later names every conversation that was changed, shortened, removed or replaced
+    since. Erasures, redactions, copies and backups do not change a checkpoint.
+
+    Example: foldlog store checkpoint --key key.pem > checkpoint.txt
+    """
+    with open_existing(db) as store:
+        note = make_checkpoint(store) if stored is None else read_checkpoint(stored)
+        if key is not None:
+            note = signed(note, key, sign_command)
+        if prove is not None:
+            terminal.emit(prove_event(store, note, *prove))
+        elif since is not None:
+            terminal.emit(prove_consistency(store, read_checkpoint(since), note))
+        else:
+            document = CheckpointDocument(
+                origin=note.origin, leaves=note.size, root=note.root.hex(), note=str(note)
+            )
+            terminal.answer(document, str(note).splitlines())

@@ -1,0 +1,432 @@
+"""Checkpoints: what an operator changes after one is named, and what is lawful is not."""
+
+import base64
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from foldlog.eventstore import InvalidArgument, KeyRing, open_store
+from foldlog.eventstore.maintenance import checkpoint as checkpoints
+from foldlog.eventstore.maintenance.archive import archive
+from foldlog.eventstore.maintenance.backup import back_up, vacuum
+from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
+from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.merkle import (
+    consistency_path,
+    grown_edge,
+    inclusion_path,
+    leaf_hash,
+    root_of,
+    root_of_edge,
+)
+from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.signed_note import read_key, read_note
+from tests.said import all_said, say
+
+KEYS = KeyRing(["22" * 32])
+BYTES = bytes(range(0x60, 0x70))
+LEAVES = [b"", b"\0", b"\x10", b" !", b"01", b"@ABC", b"PQRSTUVW", BYTES]
+ROOTS = """
+6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d
+fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125
+aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77
+d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7
+4e3bbb1f7b478dcfe71fb631631519a3bca12c9aefca1612bfce4c13a86264d4
+76e67dadbcdf1e10e1b74ddc608abd2f98dfb16fbce75277b5232a127f2087ef
+ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c
+5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328
+"""
+"""The roots of the first 1, 2, … 8 leaves, as published for implementations of RFC 6962."""
+C2SP_KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
+C2SP_NOTE = (
+    "This is an example message.\n",
+    "— example.com/foo Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONncAlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuw"
+    "HjG1Yu72IneyaQM=",
+)
+"""The example of the specification of signed notes."""
+
+
+# -- trees and notes
+
+
+def test_roots_are_those_of_rfc_6962():
+    hashes = [*map(leaf_hash, LEAVES)]
+    assert [root_of(hashes[:size]).hex() for size in range(1, 9)] == ROOTS.split()
+    assert root_of([]) == sha256().digest()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13])
+def test_a_tree_that_grows_from_its_edge_has_the_same_root(size):
+    hashes = [leaf_hash(b"%d" % number) for number in range(20)]
+    edge = grown_edge(grown_edge((), 0, hashes[:size]), size, hashes[size:])
+    assert root_of_edge(edge) == root_of(hashes)
+    assert len(edge) == 2  # 16 + 4 leaves
+
+
+def test_paths_are_those_of_rfc_6962():
+    hashes = [*map(leaf_hash, LEAVES)]
+    known = "96a296d224f285c67bee93c30f8a309157f0daa35dc5b87e410b78630a09cfc7"
+    assert inclusion_path(0, hashes)[0].hex() == known
+    assert inclusion_path(0, hashes[:1]) == []
+    assert consistency_path(1, hashes)[0].hex() == known
+    assert len(consistency_path(6, hashes)) == 3
+    assert consistency_path(8, hashes) == []
+
+
+class Example(str):
+    """The text of a note that is no checkpoint."""
+
+    text = C2SP_NOTE[0]
+    signatures = C2SP_NOTE[1:]
+
+
+def test_a_signature_of_another_implementation_is_true():
+    assert read_key(C2SP_KEY, "").is_signer_of(Example())
+
+
+def test_a_changed_text_has_no_true_signature():
+    changed = Example()
+    changed.text = "This is another message.\n"
+    assert not read_key(C2SP_KEY, "").is_signer_of(changed)
+
+
+def test_the_signature_of_a_witness_includes_its_time():
+    note = read_note(f"foldlog/x\n1\n{base64.b64encode(bytes(32)).decode()}\n\n")
+    key = Ed25519PrivateKey.generate()
+    public = key.public_key().public_bytes_raw()
+    key_id = sha256(b"w.example/1\n\x04" + public).digest()[:4]
+    vkey = f"w.example/1+{key_id.hex()}+{base64.b64encode(bytes([4]) + public).decode()}"
+    signature = key.sign(b"cosignature/v1\ntime 1700000000\n" + note.text.encode())
+    stamped = key_id + (1_700_000_000).to_bytes(8) + signature
+    line = f"— w.example/1 {base64.b64encode(stamped).decode()}"
+    witness = read_key(vkey, "")
+    assert witness.is_signer_of(read_note(f"{note}{line}\n"))
+    later = key_id + (1_700_000_001).to_bytes(8) + signature
+    line = f"— w.example/1 {base64.b64encode(later).decode()}"
+    assert not witness.is_signer_of(read_note(f"{note}{line}\n"))
+
+
+@pytest.mark.parametrize("text", ["", "a\nx\nAA==\n\n", "a\n01\nAA==\n\n", "{}"])
+def test_a_text_that_is_no_checkpoint_is_refused(text):
+    with pytest.raises(InvalidArgument, match="not a checkpoint"):
+        read_note(text)
+
+
+@pytest.mark.parametrize("text", ["", "a+b+c", C2SP_KEY.replace("530", "531"), "-----BEGIN X"])
+def test_a_text_that_is_no_key_is_refused(text):
+    with pytest.raises(InvalidArgument, match="Ed25519"):
+        read_key(text, "x")
+
+
+# -- the store
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    """Make a store with plain, encrypted, forked, erased and redacted conversations, and a
+    checkpoint of it.
+    """
+    folder = tmp_path_factory.mktemp("once")
+    url = f"sqlite:///{folder / 'store.db'}"
+    with open_store(url) as store:
+        for name in ("a", "b", "c", "d", "gone", "parent"):
+            store.append(name, all_said("one", "two", "three", "four"), expected_version=0)
+        store.fork("parent", 2, "fork")
+        say(store, "fork", "other")
+        erase(store, "gone", reason="asked for")
+        make_checkpoint(store)
+    with open_store(url, keys=KEYS) as store:
+        store.append("secret", all_said("one", "two"), expected_version=0)
+        store.append("a", all_said("five"), expected_version=4)
+        note = make_checkpoint(store)
+    return folder / "store.db", note
+
+
+@pytest.fixture
+def path(tmp_path, made_once):
+    return Path(shutil.copy(made_once[0], tmp_path / "store.db"))
+
+
+@pytest.fixture
+def note(made_once):
+    return made_once[1]
+
+
+def opened(path, **options):
+    return open_store(f"sqlite:///{path}", keys=KEYS, **options)
+
+
+def findings(path, note, **options):
+    """Return the findings by conversation. None stands for the store."""
+    with open_store(f"sqlite:///{path}", **{"keys": KEYS, **options}) as store:
+        return {
+            verdict.conversation: [str(finding) for finding in verdict.findings]
+            for verdict in verify_against(store, note)
+            if verdict.findings
+        }
+
+
+def test_nothing_is_found_in_an_unchanged_store(path, note):
+    assert findings(path, note) == {}
+    assert note.size == 9  # eight conversations, of which one changed
+
+
+def test_a_checkpoint_of_nothing_new_is_the_same(path, note):
+    with opened(path) as store:
+        assert make_checkpoint(store) == note
+
+
+def test_what_is_appended_later_is_lawful(path, note):
+    with opened(path) as store:
+        say(store, "a", "six")
+        say(store, "new", "one")
+        assert (
+            make_checkpoint(store).size == note.size + 3
+        )  # the file is a copy: its ledger says so
+    assert findings(path, note) == {}
+
+
+def test_erasures_and_redactions_are_lawful_and_have_their_receipts(path, note):
+    with opened(path) as store:
+        erase(store, "b", reason="asked for")
+        redact(store, "c", 1, reason="leaked", by="somebody")
+        erase(store, "parent", reason="asked for", detach_forks=True)
+        verdicts = {verdict.conversation: verdict for verdict in verify_against(store, note)}
+        assert not any(verdict.findings for verdict in verdicts.values())
+        assert verdicts["b"].erasure.reason == "asked for"
+        [receipt] = verdicts["c"].redactions
+        assert (receipt.event_ids, receipt.by) == ((1,), "somebody")
+        later = make_checkpoint(store)
+    assert findings(path, later) == findings(path, note) == {}
+
+
+def test_a_new_key_is_lawful_and_heads_are_compared_without_it(path, note):
+    with opened(path) as store:
+        assert [outcome.conversation for outcome in rekey(store)]
+    assert findings(path, note) == {}
+    without = findings(path, note, keys=None)
+    assert all("could not be checked" in text for texts in without.values() for text in texts)
+    assert "secret" in without
+
+
+def test_an_archive_is_compared(path, note, tmp_path):
+    with opened(path) as store:
+        say(store, "d", "five")
+        archive(store, "d", f"file://{tmp_path}/objects")
+    assert findings(path, note) == {}
+    wrong = leaves_changed(path, note, b"d")
+    assert "d" in findings(path, wrong)
+
+
+def test_a_copy_and_a_backup_are_compared(path, note, tmp_path):
+    with opened(path) as store:
+        back_up(store, str(tmp_path / "backup.db"))
+        erase(store, "b", reason="asked for")
+        with opened(tmp_path / "copy.db") as copy:
+            assert not any(moved.problem for moved in copy_store(store, copy))
+            own = make_checkpoint(copy)
+        vacuum(store)
+    assert findings(tmp_path / "backup.db", note) == {}
+    assert findings(tmp_path / "copy.db", note) == {}
+    assert findings(tmp_path / "copy.db", own) == {}
+    assert findings(path, note) == {}
+
+
+def leaves_changed(path, note, name):
+    """Change the head in a leaf, as if the store had another head, and return the note."""
+
+    def change(stored):
+        leaves = [
+            checkpoints.Leaf(
+                leaf.name, leaf.generation, False, leaf.version, bytes(32), leaf.ledger
+            )
+            if leaf.name == name
+            else leaf
+            for leaf in stored.leaves
+        ]
+        return checkpoints._Stored(stored.size, stored.position, stored.edge, tuple(leaves))
+
+    with opened(path) as store:
+        read = partial(checkpoints._records, origin=note.origin)
+        records = [change(stored) for stored in store.database.recorder.query(lambda r: [*read(r)])]
+        store.database.recorder.transact(
+            partial(checkpoints._put_records, origin=note.origin, records=records)
+        )
+    return note
+
+
+def run(path, *statements):
+    with sqlite3.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+def key_of(name):
+    return f"(SELECT key FROM conversations WHERE id = '{name}')"
+
+
+def rewrite(path, name, *contents):
+    """Replace a conversation by another with the same id, which verifies."""
+    run(path, f"UPDATE conversations SET id = 'old {name}' WHERE id = '{name}'")
+    run(path, f"DELETE FROM events WHERE conversation = {key_of('old ' + name)}")
+    run(path, f"DELETE FROM conversations WHERE id = 'old {name}'")
+    with opened(path) as store:
+        store.append(name, all_said(*contents), expected_version=0)
+
+
+CHANGES = {
+    "a row is changed": (
+        "a",
+        lambda path: run(
+            path,
+            "UPDATE events SET body = replace(body, 'two', 'owt') WHERE id = 1 AND conversation ="
+            f" {key_of('a')}",
+        ),
+    ),
+    "the end is cut off": (
+        "b",
+        lambda path: run(path, f"DELETE FROM events WHERE id > 1 AND conversation = {key_of('b')}"),
+    ),
+    "a conversation is rewritten": ("c", lambda path: rewrite(path, "c", "1", "2", "3", "4")),
+    "a conversation is rewritten and longer": ("c", lambda path: rewrite(path, "c", *"123456")),
+    "a conversation is removed": (
+        "d",
+        lambda path: run(
+            path,
+            f"DELETE FROM events WHERE conversation = {key_of('d')}",
+            "DELETE FROM conversations WHERE id = 'd'",
+        ),
+    ),
+    "a tombstone is removed": (
+        "gone",
+        lambda path: run(path, "DELETE FROM conversations WHERE id = 'gone'"),
+    ),
+    "the reason of a tombstone is changed": (
+        "gone",
+        lambda path: run(
+            path, "UPDATE conversations SET erased_reason = 'retention' WHERE id = 'gone'"
+        ),
+    ),
+    "an entry of a ledger is removed": (
+        "gone",
+        lambda path: run(path, f"DELETE FROM events WHERE conversation = -{key_of('gone')}"),
+    ),
+    "the list of checkpoints is removed": (
+        None,
+        lambda path: run(path, "DELETE FROM records WHERE projection LIKE 'checkpoints%'"),
+    ),
+    "a leaf is changed": ("a", lambda path: leaves_changed(path, newest(path), b"a")),
+}
+
+
+def newest(path):
+    with opened(path) as store:
+        return make_checkpoint(store)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_named(path, note, change):
+    name, make = CHANGES[change]
+    make(path)
+    assert name in findings(path, note)
+
+
+def test_another_store_under_the_name_is_named(tmp_path, note):
+    with opened(tmp_path / "other.db") as store:
+        store.append("a", all_said("one"), expected_version=0)
+        make_checkpoint(store)
+    assert "the list was shortened" in findings(tmp_path / "other.db", note)[None][0]
+
+
+# -- proofs
+
+VERIFIER = Path(__file__).parents[2] / "clients" / "verify" / "verify.mjs"
+
+
+def test_an_event_is_proved_by_the_checkpoint_after_it(path, note):
+    with opened(path) as store:
+        proof = prove_event(store, note, "a", 1)
+        assert len(proof.links) == 3  # of the first checkpoint, although "a" has five events
+        assert len(proof.path) <= 4
+        say(store, "a", "six")
+        with pytest.raises(InvalidArgument, match="does not cover event 5"):
+            prove_event(store, note, "a", 5)
+
+
+def test_another_checkpoint_is_not_continued(path, note):
+    other = note._replace(root=bytes(32))
+    with opened(path) as store, pytest.raises(InvalidArgument, match="does not continue"):
+        prove_consistency(store, other, note)
+
+
+@pytest.fixture
+def node():
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("Node.js is not installed, and runs the verifier")
+    return found
+
+
+def test_a_verifier_in_another_language_checks_proofs(path, tmp_path, node):
+    key = tmp_path / "key.pem"
+    public = tmp_path / "public.pem"
+    make_keys(key, public)
+
+    def said_of(proof):
+        (tmp_path / "proof.json").write_text(json.dumps(proof))
+        ran = subprocess.run(
+            [node, VERIFIER, tmp_path / "proof.json", public],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return ran.stdout + ran.stderr
+
+    def prove(*arguments):
+        ran = foldlog(path, "checkpoint", "--key", key, *arguments)
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout)
+
+    (tmp_path / "first.txt").write_text(foldlog(path, "checkpoint", "--key", key).stdout)
+    proof = prove("--prove", "a", "1")
+    assert "event 1 of a is proved" in said_of(proof)
+    for field in ("body", "before", "salt", "ledger", "conversation"):
+        assert said_of({**proof, field: "00"}).startswith("not proved")
+    assert said_of({**proof, "leaf": 0 if proof["leaf"] else 1}).startswith("not proved")
+    origin, size, rest = proof["checkpoint"].split("\n", 2)
+    forged = f"{origin}\n{int(size) + 1}\n{rest}"
+    assert "did not sign" in said_of({**proof, "checkpoint": forged})
+    with opened(path) as store:
+        say(store, "b", "five")
+        redact(store, "c", 1, reason="leaked", by="somebody")
+    continued = prove("--since", tmp_path / "first.txt")
+    assert said_of(continued) == "the checkpoint with 12 leaves continues the one with 9\n"
+    assert said_of({**continued, "path": continued["path"][1:]}).startswith("not proved")
+    assert "event 1 of c is redacted" in said_of(prove("--prove", "c", "1"))
+
+
+def make_keys(key, public):
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
+    subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
+
+
+def foldlog(path, *arguments):
+    return subprocess.run(
+        ["foldlog", "store", *map(str, arguments), "--db", path],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "FOLDLOG_KEY": "22" * 32},
+    )
