@@ -50,6 +50,7 @@ class Reason(StrEnum):
     REQUEST = "request"
     TOKENS = "tokens"
     EVENTS = "events"
+    COST = "cost"
 
 
 class Requirement(StrEnum):

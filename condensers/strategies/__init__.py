@@ -8,6 +8,7 @@ clearing           strategies that forget nothing: clear_tool_uses shows a line 
 forgetting         strategies that forget without a summary: amortized_forgetting, llm_attention,
                    conversation_window
 summarizing        the base class of all strategies with a summary
+savings            whether a condensation saves more than it costs
 model_summaries    strategies with a summary by a model: llm, structured_summary
 next_prompt        asks for a summary with the agent's next prompt
 parts              divides events that a model cannot read at once

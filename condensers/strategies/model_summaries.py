@@ -29,6 +29,7 @@ from foldlog.condensers.errors import (
     NoCondensationAvailable,
 )
 from foldlog.condensers.models.agents_model import AskingCondenser
+from foldlog.condensers.models.caches import CacheRule
 from foldlog.condensers.models.estimate import ESTIMATE, estimate
 from foldlog.condensers.models.limits import Window
 from foldlog.condensers.models.replies import (
@@ -51,6 +52,7 @@ from foldlog.condensers.rolling import ModelUse, model_use
 from foldlog.condensers.strategies.digest import summary_of
 from foldlog.condensers.strategies.next_prompt import Request, next_prompt
 from foldlog.condensers.strategies.parts import next_part, size_of
+from foldlog.condensers.strategies.savings import REPLY, SUMMARY
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
 from foldlog.eventstore import CondensationSummary, Event
 from foldlog.projections import View
@@ -183,6 +185,11 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
                 raise
             summary = self._summarize(view[span], self.max_event_length)
             return replace(summary, reports=(*error.reports, *summary.reports))
+
+    def prompt_cost(self, sums: Sequence[int], span: slice, rule: CacheRule) -> float:
+        forgotten: int = sums[span.stop] - sums[span.start]
+        prompt = rule.read * sums[-1] if self.prompt == "continue" else forgotten
+        return prompt + REPLY * SUMMARY * forgotten
 
     def condense_without_model(
         self, view: View, agent_llm: AgentModel | None = None

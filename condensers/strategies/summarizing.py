@@ -10,12 +10,13 @@ condensation that forgets too few events, saves no tokens, or has no usable summ
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
 from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.models.caches import CacheRule, cache_rule
 from foldlog.condensers.models.estimate import ESTIMATE, token_sums_of, tokens_of
 from foldlog.condensers.models.limits import Window
 from foldlog.condensers.models.tokens import TokenCounter
@@ -29,9 +30,10 @@ from foldlog.condensers.selection import (
     middle,
     next_cut,
 )
+from foldlog.condensers.strategies.savings import saves
 from foldlog.eventstore import CondensationSummary, summary_id
 from foldlog.eventstore.inside import count
-from foldlog.projections import View
+from foldlog.projections import View, begins_reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,9 @@ class SummarizingCondenser(RollingCondenser):
     token_margin_ratio: float = setting(
         0.1, "the part of the input limit that stays free", ge=0, lt=1
     )
+    when_cheaper: bool = setting(
+        False, "whether to condense also when this saves more than it costs; see Limits of tokens"
+    )
     minimum_progress: float = setting(
         0.1, "a condensation must forget at least this part of the View", gt=0, lt=1
     )
@@ -93,7 +98,36 @@ class SummarizingCondenser(RollingCondenser):
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
         due = reasons_by_size(view, self.limits(agent_llm)[0])
-        return due | {Reason.TOKENS} if self.overrun(view, agent_llm) else due
+        if self.overrun(view, agent_llm):
+            due |= {Reason.TOKENS}
+        if not due and self.when_cheaper and self._saves(view, agent_llm):
+            return frozenset({Reason.COST})
+        return due
+
+    def prompt_cost(self, sums: Sequence[int], span: slice, rule: CacheRule) -> float:
+        """Return the cost of the call for a summary of the events in ``span``, in new tokens: see
+        ``savings``. Without a model, a summary costs nothing.
+        """
+        return 0.0
+
+    def _saves(self, view: View, agent_llm: AgentModel | None) -> bool:
+        sums, counter = counted(view, agent_llm)
+        head = next_cut(view.cut_points, self._head(view))
+        if head is None:
+            return False
+        span = middle(view, head, self._tail_by_cost(view, head, agent_llm))
+        if span is None:
+            return False
+        replies = (
+            event.meta.get("model") for event in reversed(view.events) if begins_reply(event)
+        )
+        rule = cache_rule(str(next(filter(None, replies), counter.model)))
+        return saves(view, sums, span, self.prompt_cost(sums, span, rule), rule)
+
+    def _tail_by_cost(self, view: View, head: int, agent_llm: AgentModel | None) -> int:
+        sums, counter = counted(view, agent_llm)
+        stay = sums[head] + (sums[-1] - sums[head]) * _TAIL_BY_COST
+        return Overrun(sums, sums[-1], counter).tail(head, stay / max(1, sums[-1]))
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         span = self._middle(view, agent_llm)
@@ -144,6 +178,8 @@ class SummarizingCondenser(RollingCondenser):
         start = len(view) if head is None else head
         if over:
             tails.append(over.tail(start, _HEAD_AND_TAIL))
+        if Reason.COST in due:
+            tails.append(self._tail_by_cost(view, start, agent_llm))
         span = middle(view, start, min(tails)) or slice(start, start)
         forgotten = count_logged(view[span])
         if forgotten >= max(1, self.minimum_progress * len(view)):
@@ -285,12 +321,18 @@ def overrun_of(view: View, agent_llm: AgentModel | None, limit: int | None) -> O
         most = agent_llm.tokens_at_most(view)
         if most is not None and most <= limit:
             return None  # Most prompts are far below the limit, and need no tokenizer.
-    sums = token_sums_of(view, agent_llm)
-    counter: AgentModel = agent_llm
-    if sums is None:
-        sums = ESTIMATE.token_sums(view)
-        counter = ESTIMATE
+    sums, counter = counted(view, agent_llm)
     return Overrun(sums, limit, counter) if sums[-1] > limit else None
+
+
+def counted(view: View, agent_llm: AgentModel | None) -> tuple[Sequence[int], AgentModel]:
+    """Return the counts of ``AgentModel.token_sums``, and who counted. If ``agent_llm`` cannot
+    count, the tokens are estimated.
+    """
+    sums = token_sums_of(view, agent_llm)
+    if sums is None or agent_llm is None:
+        return ESTIMATE.token_sums(view), ESTIMATE
+    return sums, agent_llm
 
 
 _ROOM = 3 / 4
@@ -298,6 +340,9 @@ _ROOM = 3 / 4
 use half of the limit, and the summary a quarter. The View can grow into the free quarter. A summary
 that needs more than its quarter is shortened, if possible.
 """
+
+_TAIL_BY_COST = 1 / 4
+"""The part of the tokens after the head that stays if a condensation is made for its savings."""
 
 _HEAD_AND_TAIL = 1 / 2
 _SUMMARY = 1 / 8

@@ -16,6 +16,7 @@ WORDS = {
     _ASKED: _ASKED,
     "tokens": "too many tokens",
     "events": "too many events",
+    "cost": "it saves more than it costs",
 }
 """Maps a reason in a condensation's metadata to words for people. The metadata may contain several
 reasons, such as ``request, tokens``.

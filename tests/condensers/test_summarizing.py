@@ -69,7 +69,12 @@ TENS = Weights(10, 1)
         ([*messages(3), REQUEST], None, [Reason.REQUEST], Requirement.HARD),
         (messages(11), TENS, [Reason.TOKENS], Requirement.HARD),
         (messages(10), TENS, [], None),  # as many as the limit is fine
-        ([*messages(21), REQUEST], TENS, [*Reason], Requirement.HARD),
+        (
+            [*messages(21), REQUEST],
+            TENS,
+            [Reason.REQUEST, Reason.TOKENS, Reason.EVENTS],
+            Requirement.HARD,
+        ),
         ([message()] * 21, Characters(unknown=True), [Reason.EVENTS], Requirement.SOFT),
     ],
 )

@@ -1,0 +1,94 @@
+"""``when_cheaper``: a condensation is due as soon as it saves more than it costs."""
+
+import pytest
+
+from foldlog._words.reasons import because
+from foldlog.condensers import (
+    ESTIMATE,
+    DigestCondenser,
+    LLMSummarizingCondenser,
+    Reason,
+    Requirement,
+)
+from foldlog.condensers.models.caches import CacheRule, cache_rule
+from foldlog.condensers.strategies.savings import saves
+from foldlog.eventstore import Message
+from foldlog.projections import View
+from tests.condensers.made import after, message, messages, plan, viewed
+from tests.condensers.scripted import Scripted, Weights
+
+CHEAP = CacheRule(provider="a", models="", least=0, read=0.1)
+HUNDREDS = Weights(100, 100)
+
+
+def sums_of(view):
+    return HUNDREDS.token_sums(view)
+
+
+def turns(count, **meta):
+    return [
+        Message(source="agent" if n % 2 else "user", content=f"m{n}", meta=meta)
+        for n in range(count)
+    ]
+
+
+def test_a_condensation_is_due_when_the_calls_have_paid_as_much_as_it_costs():
+    # 20 events of 100 tokens, with 10 calls. The condensation removes 7/8 of 1,500 tokens, so the
+    # calls have paid 10 / 2 * 0.1 * 1,312.5 = 656.25. The 687.5 tokens after the head are written
+    # again at 0.9 of the price: 618.75.
+    view = viewed(turns(20))
+    span = slice(0, 15)
+    assert saves(view, sums_of(view), span, 37, CHEAP)
+    assert not saves(view, sums_of(view), span, 38, CHEAP)
+
+
+def test_the_usage_of_the_replies_says_what_the_cache_reads():
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 1, "cached_tokens": 0}
+    view = viewed(turns(20, usage=usage))
+    # Without a cache, nothing is lost, and each repeated token has the full price.
+    assert saves(view, sums_of(view), slice(0, 15), 6_562, CHEAP)
+    assert not saves(view, sums_of(view), slice(0, 15), 6_563, CHEAP)
+
+
+def test_only_calls_since_the_last_condensation_have_paid():
+    condenser = DigestCondenser(when_cheaper=True, max_size=1_000)
+    view = viewed(
+        [message("word " * 300, source) for _ in range(20) for source in ("user", "agent")]
+    )
+    action = plan(condenser.condense(view, ESTIMATE))
+    assert action.metadata["reason"] == "cost"
+    assert because(action) == "it saves more than it costs"
+    assert condenser.reasons(after(view, condenser.condense(view, ESTIMATE)), ESTIMATE) == set()
+
+
+def test_a_condensation_for_its_savings_can_wait():
+    condenser = DigestCondenser(when_cheaper=True, max_size=1_000)
+    view = viewed(
+        [message("word " * 300, source) for _ in range(20) for source in ("user", "agent")]
+    )
+    assert condenser.reasons(view, ESTIMATE) == {Reason.COST}
+    assert condenser.condensation_requirement(view, ESTIMATE) == Requirement.SOFT
+    off = DigestCondenser(max_size=1_000)
+    assert off.condense(view, ESTIMATE) is view
+
+
+def test_a_summary_from_the_agents_prompt_is_due_earlier():
+    def due_at(prompt):
+        condenser = LLMSummarizingCondenser(
+            Scripted(), prompt=prompt, when_cheaper=True, max_size=10_000, keep_first=1
+        )
+        events = []
+        for number in range(300):
+            events += [message("w " * 200), message("w " * 200, "agent")]
+            if condenser.reasons(viewed(events), ESTIMATE):
+                return number
+        raise AssertionError("never due")
+
+    assert due_at("continue") < due_at("events")
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_short_view_saves_nothing(count):
+    condenser = DigestCondenser(when_cheaper=True)
+    assert condenser.reasons(View.from_events(viewed(messages(count)).events)) == set()
+    assert cache_rule("unknown").least == 1_024
