@@ -17,7 +17,6 @@ class CacheRule:
     ``step``        the cache reads a multiple of this number of tokens
     ``read``        the price of a token that the cache reads, as a part of a new token's price
     ``write``       the price of a token that is written to the cache, as a part of this price
-    ``minutes``     how long the cache keeps a prompt at least
     ``needs_marks``     whether the cache ends at marks in the prompt (``cache_control``)
     ``tool_choice_is_apart``    whether a request that forbids tool calls still reads the cache
     ``source``      the provider's page
@@ -29,7 +28,6 @@ class CacheRule:
     step: int = 1
     read: float = 0.1
     write: float = 1.0
-    minutes: int = 5
     needs_marks: bool = False
     tool_choice_is_apart: bool = False
     source: str = ""
@@ -66,7 +64,6 @@ def _openai(models: str, write: float) -> CacheRule:
 
 
 def _gemini(models: str, least: int) -> CacheRule:
-    # The page names no time for implicit caching. An explicit cache lasts for an hour by default.
     return CacheRule(
         provider="Gemini",
         models=models,

@@ -1,0 +1,300 @@
+"""``python -m benchmarks.compaction FOLDER… --publish``: what compactions cost with each provider's
+cache, and what the prompts still show.
+
+The longest histories of the folders are replayed with each condenser. No model is called. A
+``Copier`` writes the summaries, so the figures show the cost of a way to ask for a summary, and not
+how well a model summarizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pages import with_part
+from benchmarks.recall import Copier, histories
+from foldlog._figures.prices import Price
+from foldlog.condensers import (
+    ESTIMATE,
+    Condenser,
+    LLMSummarizingCondenser,
+    Reply,
+    StructuredSummaryCondenser,
+    condenser_from_config,
+)
+from foldlog.condensers.base import ToolCall
+from foldlog.condensers.models.caches import OTHER, RULES, CacheRule, cache_rule
+from foldlog.condensers.strategies.model_summaries import FIELDS, REQUIRED, TOOL_NAME
+from foldlog.eventstore import Event
+from foldlog.replays import Replay, replay
+
+PROVIDERS: Mapping[str, tuple[CacheRule, Price]] = {
+    "claude-sonnet-4-5": (
+        cache_rule("claude-sonnet-4-5"),
+        Price(3e-6, 15e-6, 0.3e-6, 3.75e-6),
+    ),
+    "gpt-5.2": (cache_rule("gpt-5.2"), Price(1.75e-6, 14e-6, 0.175e-6)),
+    "gemini-2.5-pro": (cache_rule("gemini-2.5-pro"), Price(1.25e-6, 10e-6, 0.125e-6)),
+}
+SIZE = 40
+LIMIT = 16_000
+PAGE = Path(__file__).parents[1] / "docs" / "internals" / "COMPACTION.md"
+PUBLISHED = PAGE.with_name("compaction.json")
+PICTURE = PAGE.parents[1] / "pictures" / "compaction.svg"
+_LINE, _ASKED, _LENGTH = 160, 600, 6_000
+
+
+class Writer(Copier):
+    """Writes the same kind of text for both prompts: the user's words, then the beginning of each
+    message, the newest first.
+    """
+
+    supports_function_calling = True
+
+    def complete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Reply:
+        if "<EVENT id=" in str(messages[-1]["content"]):
+            text = super().complete(messages).text or ""
+        else:
+            text = _beginnings(messages[:-1])
+        fields = dict.fromkeys(FIELDS, "") | dict.fromkeys(REQUIRED, "see the current state")
+        structured = json.dumps({**fields, "current_state": text})
+        if options.get("tool_choice") == TOOL_NAME:
+            call = ToolCall(TOOL_NAME, structured)
+            return Reply(text=None, model=self.model, tool_calls=(call,))
+        if "one JSON object" in str(messages[-1]["content"]):
+            text = structured
+        return Reply(text=text, model=self.model)
+
+
+def _beginnings(messages: Sequence[Mapping[str, Any]]) -> str:
+    lines = list[str]()
+    for message in messages:
+        text = " ".join(str(message.get("content") or message.get("tool_calls")).split())
+        length = _ASKED if message["role"] == "user" else _LINE
+        lines.append(f"{message['role']}: {text[:length]}")
+    room = _LENGTH
+    numbers = set[int]()
+    order = sorted(range(len(lines)), key=lambda n: (not lines[n].startswith("user:"), -n))
+    for number in order:
+        room -= len(lines[number]) + 1
+        if room > 0:
+            numbers.add(number)
+    return "\n".join(line for number, line in enumerate(lines) if number in numbers)
+
+
+def condensers() -> dict[str, Condenser]:
+    """Return the condensers by name. A summarizer appears with both prompts."""
+    found: dict[str, Condenser] = {"noop": condenser_from_config({"type": "noop"})}
+    sizes = {"max_size": SIZE, "keep_first": 2}
+    for name, limits in ((f"{SIZE} events", sizes), (f"{LIMIT:,} tokens", {"max_tokens": LIMIT})):
+        for prompt in ("events", "continue"):
+            arguments: dict[str, Any] = {**limits, "prompt": prompt}
+            found[f"llm, {prompt}, {name}"] = LLMSummarizingCondenser(Writer(), **arguments)
+            found[f"structured_summary, {prompt}, {name}"] = StructuredSummaryCondenser(
+                Writer(), **arguments
+            )
+        found[f"digest, {name}"] = condenser_from_config({"type": "digest", **limits})
+    for prompt in ("events", "continue"):
+        found[f"llm, {prompt}, when_cheaper"] = LLMSummarizingCondenser(
+            Writer(), max_tokens=10_000_000, prompt=prompt, when_cheaper=True
+        )
+    found["digest, when_cheaper"] = condenser_from_config(
+        {"type": "digest", "max_tokens": 10_000_000, "when_cheaper": True}
+    )
+    cleared = {"type": "clear_tool_uses", "keep": 5, "trigger": LIMIT, "clear_at_least": 6_000}
+    for config in (
+        {"type": "amortized_forgetting", "max_size": SIZE},
+        {"type": "recent_events", "max_events": SIZE},
+        {"type": "observation_masking", "attention_window": 10},
+        cleared,
+        {"type": "pipeline", "condensers": [cleared, {"type": "digest", **sizes}]},
+    ):
+        found[str(config["type"])] = condenser_from_config(config)
+    return found
+
+
+def figures(name: str, replays: Sequence[Replay]) -> dict[str, Any]:
+    """Return the figures of one condenser over all histories."""
+    needed = sum(len(each.needed) for each in replays)
+    facts = sum(each.facts for each in replays)
+    sent = sum(each.tokens_sent or 0 for each in replays)
+    row: dict[str, Any] = {
+        "condensations": sum(len(each.condensations) for each in replays),
+        "tokens_sent": sent,
+        "terms": round(100 * (1 - sum(len(each.missing) for each in replays) / needed), 2),
+        "facts": round(100 * sum(each.facts_in_prompts for each in replays) / facts, 2),
+    }
+    summaries = [prompts for each in replays for prompts in each.summaries]
+    continues = ", continue" in name
+    row["summary_tokens"] = sum(prompts.next if continues else prompts.own for prompts in summaries)
+    for model, (rule, price) in PROVIDERS.items():
+        cached = sum(each.tokens_cached(rule) or 0 for each in replays)
+        prompts_cost = sum(each.prompts_cost(price, rule) or 0.0 for each in replays)
+        if continues:
+            summaries_cost = sum(prompts.cost_next(price, rule) for prompts in summaries)
+            summary_cached = sum(rule.cached(prompts.repeated) for prompts in summaries)
+        else:
+            summaries_cost = sum(prompts.cost_own(price) for prompts in summaries)
+            summary_cached = 0
+        row[model] = {
+            "cached": cached,
+            "prompts": round(prompts_cost, 4),
+            "summaries": round(summaries_cost, 4),
+            "summary_cached": summary_cached,
+            "cost": round(prompts_cost + summaries_cost, 4),
+        }
+    return row
+
+
+def measured(chosen: Mapping[str, Sequence[Event]]) -> dict[str, Any]:
+    rows = {}
+    for name, condenser in condensers().items():
+        rows[name] = figures(
+            name, [replay(events, condenser, ESTIMATE) for events in chosen.values()]
+        )
+        sys.stderr.write(f"{name}: {rows[name]}\n")
+    return {
+        "histories": [
+            {"format": _format(events), "events": len(events)} for events in chosen.values()
+        ],
+        "rows": rows,
+    }
+
+
+def _format(events: Sequence[Event]) -> str:
+    return next((event.origin.format for event in events if event.origin), "own")
+
+
+def tables(group: Mapping[str, Any]) -> str:
+    formats = Counter(each["format"] for each in group["histories"])
+    events = sum(each["events"] for each in group["histories"])
+    listed = ", ".join(f"{number} of {name}" for name, number in formats.most_common())
+    lengths = sorted(each["events"] for each in group["histories"])
+    text = (
+        f"**{len(group['histories'])} histories** ({listed}) with {events:,} events, from"
+        f" {lengths[0]:,} to {lengths[-1]:,} each.\n\n"
+    )
+    heads = ("condenser", "condensations", "sent", "terms", "facts")
+    model, *others = PROVIDERS
+    heads += ("cached", "summaries", "of them cached", "cost of summaries", "cost in all")
+    heads += tuple(f"in all, {other}" for other in others)
+    text += f"| {' | '.join(heads)} |\n|---|{'---:|' * (len(heads) - 1)}\n"
+    for name, row in group["rows"].items():
+        costs = row[model]
+        cells = (
+            name,
+            f"{row['condensations']:,}",
+            f"{row['tokens_sent'] / 1e6:.2f}M",
+            f"{row['terms']:.1f} %",
+            f"{row['facts']:.1f} %",
+            f"{100 * costs['cached'] / row['tokens_sent']:.0f} %",
+            f"{row['summary_tokens'] / 1e3:,.0f}k",
+            f"{100 * costs['summary_cached'] / max(1, row['summary_tokens']):.0f} %",
+            f"${costs['summaries']:.2f}",
+            f"${costs['cost']:.2f}",
+            *(f"${row[other]['cost']:.2f}" for other in others),
+        )
+        text += f"| {' | '.join(cells)} |\n"
+    return text + "\n"
+
+
+_STYLE = """
+  .back { fill: #ffffff } .text { fill: #1f2933 } .soft { fill: #5f6b7a }
+  .prompts { fill: #9bb8c9 } .summaries { fill: #b7791f }
+  @media (prefers-color-scheme: dark) {
+    .back { fill: #14181d } .text { fill: #e6e9ed } .soft { fill: #a3adb9 }
+    .prompts { fill: #3d5a6c } .summaries { fill: #ecc94b }
+  }
+  text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif }
+  .title { font-size: 15px; font-weight: 600 }
+"""
+_WIDTH, _LEFT, _BAR, _TOP = 900, 300, 24, 64
+
+
+def svg(group: Mapping[str, Any]) -> str:
+    """Return a bar for each condenser: the cost of the prompts, and of the summaries."""
+    model = next(iter(PROVIDERS))
+    rows = group["rows"]
+    height = _TOP + _BAR * len(rows) + 16
+    scale = (_WIDTH - _LEFT - 150) / max(row[model]["cost"] for row in rows.values())
+    about = "; ".join(f"{name}: ${row[model]['cost']:.2f}" for name, row in rows.items())
+    count = len(group["histories"])
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img"'
+        f' aria-label="{escape(about)}">',
+        f"<style>{_STYLE}</style>",
+        f'<rect class="back" width="{_WIDTH}" height="{height}" rx="8"/>',
+        f'<text class="text title" x="16" y="28">Cost of {count} histories with {model}, in US'
+        " dollars</text>",
+        f'<rect class="prompts" x="{_LEFT}" y="42" width="12" height="12"/>',
+        f'<text class="soft" x="{_LEFT + 18}" y="52">prompts of the agent</text>',
+        f'<rect class="summaries" x="{_LEFT + 170}" y="42" width="12" height="12"/>',
+        f'<text class="soft" x="{_LEFT + 188}" y="52">calls for summaries</text>',
+    ]
+    for place, (name, row) in enumerate(rows.items()):
+        top = _TOP + place * _BAR
+        prompts, summaries = (round(scale * row[model][key], 1) for key in ("prompts", "summaries"))
+        end = _LEFT + prompts + summaries
+        drawn += [
+            f'<text class="text" x="{_LEFT - 8}" y="{top + 14}" text-anchor="end">'
+            f"{escape(name)}</text>",
+            f'<rect class="prompts" x="{_LEFT}" y="{top + 3}" width="{prompts}" height="16"/>',
+            f'<rect class="summaries" x="{_LEFT + prompts}" y="{top + 3}" width="{summaries}"'
+            ' height="16"/>',
+            f'<text class="soft" x="{round(end + 6, 1)}" y="{top + 15}">'
+            f"{row[model]['cost']:.2f}; facts {row['facts']:.0f} %</text>",
+        ]
+    return "\n".join([*drawn, "</svg>", ""])
+
+
+def rules() -> str:
+    """Return the table of the providers' rules."""
+    heads = ("models", "least tokens", "step", "read", "write", "marks", "provider")
+    text = f"| {' | '.join(heads)} |\n|---|{'---:|' * 4}---|---|\n"
+    for rule in (*RULES, OTHER):
+        cells = (
+            f"`{rule.models}`".replace("|", "\\|") if rule.models else "others",
+            f"{rule.least:,}",
+            str(rule.step),
+            f"{rule.read:g}",
+            f"{rule.write:g}",
+            "yes" if rule.needs_marks else "no",
+            f"[{rule.provider}]({rule.source})" if rule.source else rule.provider,
+        )
+        text += f"| {' | '.join(cells)} |\n"
+    return text
+
+
+def in_page(text: str, group: Mapping[str, Any]) -> str:
+    """Put the tables of docs/internals/compaction.json and of the rules into the page."""
+    text = with_part(text, "python -m benchmarks.compaction FOLDER --publish", tables(group))
+    return with_part(text, "the rules of caches", rules())
+
+
+def publish(group: Mapping[str, Any]) -> None:
+    PUBLISHED.write_text(json.dumps(group, indent=1) + "\n", encoding="utf-8")
+    PICTURE.write_text(svg(group), encoding="utf-8")
+    PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), group), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("sources", nargs="+", help="files and folders to import")
+    parser.add_argument("--of", type=int, default=40, help="how many of the longest histories (40)")
+    parser.add_argument("--publish", action="store_true", help="write the page and its picture")
+    options = parser.parse_args()
+    found = histories(options.sources)
+    group = measured({name: found[name] for name in [*found][: options.of]})
+    sys.stdout.write(tables(group))
+    if options.publish:
+        publish(group)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""The published figures of compactions: ``python -m benchmarks.compaction``."""
+
+import json
+
+from benchmarks import compaction
+from benchmarks.recall import generated
+from foldlog.condensers import ESTIMATE
+from foldlog.replays import replay
+
+
+def test_the_page_of_compactions_shows_the_published_figures_and_the_rules():
+    group = json.loads(compaction.PUBLISHED.read_text(encoding="utf-8"))
+    page = compaction.PAGE.read_text(encoding="utf-8")
+    assert compaction.in_page(page, group) == page
+    assert compaction.PICTURE.read_text(encoding="utf-8") == compaction.svg(group)
+    assert len(group["histories"]) == 40
+
+
+def test_a_copier_writes_a_summary_for_each_of_the_two_prompts():
+    events = generated(0, 110)
+    for name, condenser in compaction.condensers().items():
+        if "40 events" in name and "digest" not in name:
+            figures = compaction.figures(name, [replay(events, condenser, ESTIMATE)])
+            assert figures["condensations"] > 1, name
+            cached = figures["claude-sonnet-4-5"]["summary_cached"]
+            assert (cached > 0) is (", continue" in name)
