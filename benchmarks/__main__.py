@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from benchmarks import counts, speed_page
-from benchmarks.frame import SCALES, Answer, Failed, Question, Scale, as_json, ask
+from benchmarks.frame import SCALES, Answer, Failed, Question, Scale, as_json, ask, refuse_load
 
 MODULES: Mapping[str, Sequence[str]] = {
     "Append and import": ("append", "folder"),
@@ -27,8 +27,6 @@ MODULES: Mapping[str, Sequence[str]] = {
 }
 """Maps each heading of the results to the modules that measure its questions."""
 RESULTS = Path(__file__).parent / "results"
-LOAD_MAX = 1.0
-"""The highest load average at which a run that is published may begin."""
 
 
 def questions(matching: str = "") -> list[Question]:
@@ -57,16 +55,6 @@ def measure(selected: Sequence[Question], scale: Scale) -> tuple[list[Answer], l
                 failed.append(Failed(question.name, reason))
             shutil.rmtree(folder)
     return answers, failed
-
-
-def refuse_load(load: float) -> None:
-    """Raise SystemExit if other programs use the machine."""
-    if load > LOAD_MAX:
-        raise SystemExit(
-            f"The load average is {load:.1f}, and figures are published only from a quiet machine."
-            f" Stop the other programs, wait until 'uptime' shows a load average below"
-            f" {LOAD_MAX:g}, and run the command again. Nothing was measured."
-        )
 
 
 def main(

@@ -1,20 +1,14 @@
-"""Compare the cost of a session in foldlog with the cost in the store that foldlog replaces. Run
-this benchmark in an environment with the SDK:
+"""Measure what a turn of an agent and the opening of its conversation cost, in foldlog and in the
+store that foldlog replaces: ``python -m benchmarks.adapters [--publish]``.
 
-    scripts/test --adapters openai_agents                     # makes the environment
-    .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters openai_agents
+Each SDK has an environment of its own, which ``scripts/test --adapters`` makes. The OpenAI Agents
+SDK, Google ADK and LangGraph have their own SQLite stores. The OpenHands SDK and Strands write one
+file for each event or message, and the Agent Framework writes a file of lines. For the Claude Agent
+SDK and pydantic-ai, the baseline is a hand-written store with tables of JSON.
 
-For another SDK, write its name in place of ``openai_agents``: each SDK has its own environment.
-Without a name, the command prints what a turn and the opening of a conversation cost with each
-adapter (``adapter_turns``). ``--publish`` also writes the table into docs/internals/PEERS.md.
-
-The OpenAI Agents SDK, Google ADK and LangGraph have their own SQLite stores. The OpenHands SDK and
-Strands write one file for each event or message, and the Agent Framework writes a file of lines.
-For the Claude Agent SDK and pydantic-ai, the baseline is a hand-written store with tables of JSON.
-``tails`` compares the reading of the end of a history, in foldlog without an adapter and in the
-OpenAI Agents SDK. It runs in the environment of ``openai_agents``. In each round, foldlog and the
-other store take turns. A figure is the median of the rounds. The first ratio compares the elapsed
-times, and the second ratio the CPU times.
+The benchmark records a conversation of 400 items in turns of four, as the SDK does. It then
+measures 40 more turns, and opens and reads the conversation 15 times. The two stores take turns. A
+figure is the median CPU time in ms. With LangGraph, a turn also runs the graph.
 """
 
 from __future__ import annotations
@@ -22,8 +16,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sqlite3
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,14 +27,93 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import foldlog
+ROOT = Path(__file__).parents[1]
+ITEMS, PER_TURN, TURNS, OPENINGS = 400, 4, 40, 15
+OWN = {
+    "openai_agents": ("OpenAI Agents SDK", "`SQLiteSession`"),
+    "claude_agent": ("Claude Agent SDK", "a table of JSON by hand"),
+    "openhands": ("OpenHands SDK", "`LocalFileStore`"),
+    "langgraph": ("LangGraph", "`SqliteSaver`, full state"),
+    "langgraph-delta": ("LangGraph, `DeltaChannel`", "`SqliteSaver`"),
+    "langgraph-delta-50": (
+        "LangGraph, `DeltaChannel`, a snapshot every 50 updates",
+        "`SqliteSaver`",
+    ),
+    "google_adk": ("Google ADK", "`SqliteSessionService`"),
+    "pydantic_ai": ("pydantic-ai", "two tables by hand"),
+    "agent_framework": ("Agent Framework", "`FileHistoryProvider`"),
+    "strands": ("Strands", "`FileSessionManager`"),
+}
+PAGE, BEGIN, END = (
+    ROOT / "docs/internals/PEERS.md",
+    "<!-- adapters: python -m benchmarks.adapters --publish -->",
+    "<!-- end -->",
+)
 
-ITEMS, ROUNDS, STEPS = 10_000, 7, 1_000
-Store = Any
-Compare = Callable[..., Awaitable[None]]
-"""A function with the parameters of ``compare`` that compares two stores."""
+
+class Figures(NamedTuple):
+    """The figures of an adapter, in pairs: the figure of foldlog, then the figure of the other
+    store. ``turn`` and ``opening`` are in ms, ``size`` is in bytes for each item.
+    """
+
+    name: str
+    turn: tuple[float, float]
+    opening: tuple[float, float]
+    size: tuple[float, float]
+
+    def row(self) -> str:
+        sdk, own = OWN[self.name]
+        cells = [sdk, own]
+        for ours, theirs in (self.turn, self.opening):
+            cells.append(f"{ours:.1f} / {theirs:.1f} = **{ours / theirs:.2f}**")
+        cells.append(f"{self.size[0]:,.0f} / {self.size[1]:,.0f}")
+        return f"| {' | '.join(cells)} |"
+
+
+async def turns(
+    name: str,
+    make: tuple[Callable[[str], Any], Callable[[str], Any]],
+    make_item: Callable[[int], Any],
+    add: Callable[[Any, list[Any]], Awaitable[Any]],
+    read: Callable[[Any], Awaitable[Any]],
+) -> None:
+    """Print the figures of foldlog and of the other store as a line of JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [str(Path(folder) / side) for side in ("ours.db", "theirs.db")]
+        stores = [side(path) for side, path in zip(make, paths, strict=True)]
+
+        async def turn(which: int, number: int) -> None:
+            await add(
+                stores[which], [make_item(PER_TURN * number + index) for index in range(PER_TURN)]
+            )
+
+        took: list[list[float]] = [[], []]
+        for number in range(ITEMS // PER_TURN + TURNS):
+            for which in (0, 1) if number % 2 else (1, 0):
+                took[which].append(await cpu_ms(turn(which, number)))
+        for store in stores:
+            await closed(store)
+        sizes = [stored_bytes(path) / (ITEMS + PER_TURN * TURNS) for path in paths]
+
+        async def opened(which: int) -> None:
+            store = make[which](paths[which])
+            await read(store)
+            await closed(store)
+
+        openings: list[list[float]] = [[], []]
+        for number in range(OPENINGS):
+            for which in (0, 1) if number % 2 else (1, 0):
+                openings[which].append(await cpu_ms(opened(which)))
+    turn_ms = [statistics.median(times[-TURNS:]) for times in took]
+    print(json.dumps([name, turn_ms, [*map(statistics.median, openings)], sizes]))
+
+
+async def cpu_ms(work: Awaitable[None]) -> float:
+    begun = time.process_time()
+    await work
+    return 1_000 * (time.process_time() - begun)
 
 
 def item(number: int) -> dict[str, Any]:
@@ -121,79 +196,19 @@ class ByHand:
         self._connection.close()
 
 
-async def timed(work: Callable[[], Awaitable[Any]]) -> tuple[float, float]:
-    """Return the elapsed time and the CPU time of ``work``, in ms."""
-    begun, used = time.perf_counter(), time.process_time()
-    await work()
-    return 1_000 * (time.perf_counter() - begun), 1_000 * (time.process_time() - used)
-
-
 def stored_bytes(path: str) -> int:
     if os.path.isdir(path):
         return sum(file.stat().st_size for file in Path(path).rglob("*"))
     return sum(os.path.getsize(file) for file in (path, f"{path}-wal") if os.path.exists(file))
 
 
-async def closed(store: Store) -> None:
+async def closed(store: Any) -> None:
     ended = store.close()
     if ended is not None:
         await ended
 
 
-async def compare(
-    make: tuple[Callable[[str], Store], Callable[[str], Store]],
-    make_item: Callable[[int], Any],
-    add: Callable[[Store, list[Any]], Awaitable[Any]],
-    reads: dict[str, Callable[[Store], Awaitable[Any]]],
-) -> None:
-    """Print the figures of foldlog and of the other store."""
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [str(Path(folder) / name) for name in ("ours.db", "theirs.db")]
-        sizes = []
-        for path, side in zip(paths, make, strict=True):
-            store = side(path)
-            for start in range(0, 4 * STEPS, 4):
-                await add(store, [make_item(start + n) for n in range(4)])
-            await closed(store)
-            sizes.append(stored_bytes(path))
-            store = side(path)
-            for start in range(4 * STEPS, ITEMS, 500):
-                await add(store, [make_item(number) for number in range(start, start + 500)])
-            await closed(store)
-        figures: dict[str, tuple[list[tuple[float, float]], list[tuple[float, float]]]] = {}
-        for number in range(ROUNDS):
-            for which in (0, 1) if number % 2 else (1, 0):
-                store = make[which](paths[which])
-                await add(store, [make_item(ITEMS + 4 * number)])
-                some = [make_item(ITEMS + 4 * number + n) for n in range(1, 5)]
-                took = await timed(lambda store=store, some=some: add(store, some))  # type: ignore[misc]
-                figures.setdefault("a step: 4 items, warm", ([], []))[which].append(took)
-                await closed(store)
-                for name, read in reads.items():
-
-                    async def opened(read: Any = read, which: int = which) -> None:
-                        store = make[which](paths[which])
-                        await read(store)
-                        await closed(store)
-
-                    figures.setdefault(f"open and {name}", ([], []))[which].append(
-                        await timed(opened)
-                    )
-    for name, (ours, theirs) in figures.items():
-        (mine, cpu), (other, theirs_cpu) = (
-            [*map(statistics.median, zip(*side, strict=True))] for side in (ours, theirs)
-        )
-        print(
-            f"{name:34} {mine:9.2f} ms {other:9.2f} ms   x {mine / other:.2f}   x"
-            f" {cpu / theirs_cpu:.2f}"
-        )
-    print(
-        f"{'bytes after 1,000 steps of 4':34} {sizes[0]:9,} B  {sizes[1]:9,} B    x"
-        f" {sizes[0] / sizes[1]:.2f}"
-    )
-
-
-async def openai_agents(compare: Compare) -> None:
+async def openai_agents() -> None:
     from agents import SQLiteSession
 
     from foldlog.adapters.openai_agents import FoldlogSession
@@ -202,60 +217,27 @@ async def openai_agents(compare: Compare) -> None:
         lambda path: FoldlogSession("s", f"sqlite:///{path}"),
         lambda path: SQLiteSession("s", path),
     )
-    reads = {
-        f"get all {ITEMS:,}": lambda store: store.get_items(),
-        "get the last 50": lambda store: store.get_items(50),
-        "pop one": lambda store: store.pop_item(),
-    }
-    await compare(make, item, lambda store, items: store.add_items(items), reads)
+    await turns(
+        "openai_agents",
+        make,
+        item,
+        lambda store, items: store.add_items(items),
+        lambda store: store.get_items(),
+    )
 
 
-class Tails:
-    """A history of foldlog, with methods that read its end."""
-
-    def __init__(self, path: str) -> None:
-        self._histories = foldlog.open(path)
-        self._history = self._histories["s"]
-
-    async def add_items(self, items: list[Any]) -> None:
-        self._history.append(
-            [foldlog.Message(source="user", content=json.dumps(item)) for item in items]
-        )
-
-    async def get_items(self, count: int) -> Any:
-        return self._history.tail(count)
-
-    async def get_shown(self, count: int) -> Any:
-        return self._history.view().tail(count)
-
-    async def pop_item(self) -> Any:
-        return self._history.pop()
-
-    def close(self) -> None:
-        self._histories.close()
-
-
-async def tails(compare: Compare) -> None:
-    from agents import SQLiteSession
-
-    make = (Tails, lambda path: SQLiteSession("s", path))
-    reads = {
-        "get the last 50": lambda store: store.get_items(50),
-        "get the last 50 of the View": lambda store: getattr(store, "get_shown", store.get_items)(
-            50
-        ),
-        "take the newest back": lambda store: store.pop_item(),
-    }
-    await compare(make, item, lambda store, items: store.add_items(items), reads)
-
-
-async def claude_agent(compare: Compare) -> None:
+async def claude_agent() -> None:
     from foldlog.adapters.claude_agent import FoldlogSessionStore
 
     key: Any = {"project_key": "p", "session_id": "s"}
     make = (lambda path: FoldlogSessionStore(f"sqlite:///{path}"), ByHand)
-    reads = {f"load {ITEMS:,}": lambda store: store.load(key)}
-    await compare(make, line, lambda store, lines: store.append(key, lines), reads)
+    await turns(
+        "claude_agent",
+        make,
+        line,
+        lambda store, lines: store.append(key, lines),
+        lambda store: store.load(key),
+    )
 
 
 class Talk:
@@ -297,7 +279,7 @@ def event(number: int) -> Any:
     return MessageEvent(source="user", llm_message=message)
 
 
-async def openhands(compare: Compare) -> None:
+async def openhands() -> None:
     from openhands.sdk.io import LocalFileStore
 
     from foldlog.adapters.openhands import FoldlogFileStore
@@ -306,11 +288,10 @@ async def openhands(compare: Compare) -> None:
         lambda path: Talk(FoldlogFileStore(f"sqlite:///{path}", "s")),
         lambda path: Talk(LocalFileStore(path)),
     )
-    reads = {f"read {ITEMS:,}": lambda talk: talk.read()}
-    await compare(make, event, lambda talk, events: talk.add(events), reads)
+    await turns("openhands", make, event, _add, _read)
 
 
-async def agent_framework(compare: Compare) -> None:
+async def agent_framework() -> None:
     from agent_framework import FileHistoryProvider, Message
 
     from foldlog.adapters.agent_framework import FoldlogHistoryProvider
@@ -319,15 +300,20 @@ async def agent_framework(compare: Compare) -> None:
         def close(self) -> None: ...
 
     make = (lambda path: FoldlogHistoryProvider(f"sqlite:///{path}"), File)
-    reads = {f"get all {ITEMS:,}": lambda store: store.get_messages("s")}
 
     def one(number: int) -> Any:
         return Message("user", [f"{number} " + "word " * 60], message_id=f"m{number}")
 
-    await compare(make, one, lambda store, messages: store.save_messages("s", messages), reads)
+    await turns(
+        "agent_framework",
+        make,
+        one,
+        lambda store, messages: store.save_messages("s", messages),
+        lambda store: store.get_messages("s"),
+    )
 
 
-async def strands(compare: Compare) -> None:
+async def strands() -> None:
     from strands.session.file_session_manager import FileSessionManager
     from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
@@ -356,46 +342,77 @@ async def strands(compare: Compare) -> None:
         return store.list_messages("s", "a")
 
     make = (lambda path: FoldlogSessionRepository(f"sqlite:///{path}"), Files)
-    await compare(make, one, add, {f"list {ITEMS:,}": read})
+    await turns("strands", make, one, add, read)
 
 
-async def langgraph(compare: Compare) -> None:
-    await import_module("benchmarks.langgraph_saver").main(compare)
+async def langgraph() -> None:
+    for name, sides in import_module("benchmarks.adapter_langgraph").sides().items():
+        await turns(name, sides, import_module("benchmarks.adapter_langgraph").message, _add, _read)
 
 
-async def talks(module: str, compare: Compare) -> None:
-    """Compare the two stores of a module ``benchmarks.<module>``."""
-    sides = import_module(f"benchmarks.{module}")
-    reads = {
-        f"read {ITEMS:,}": lambda talk: talk.read(),
-        "read the last 50": lambda talk: talk.read(50),
-    }
-    await compare((sides.ours, sides.theirs), sides.one, lambda talk, items: talk.add(items), reads)
+async def talks(name: str) -> None:
+    """Compare the two stores of a module ``benchmarks.adapter_<name>``."""
+    module = import_module(f"benchmarks.adapter_{name}")
+    await turns(name, (module.ours, module.theirs), module.one, _add, _read)
+
+
+async def _add(talk: Any, items: list[Any]) -> None:
+    await talk.add(items)
+
+
+async def _read(talk: Any) -> Any:
+    return await talk.read()
 
 
 SIDES = {
     "openai_agents": openai_agents,
-    "tails": tails,
     "claude_agent": claude_agent,
     "openhands": openhands,
     "agent_framework": agent_framework,
     "strands": strands,
     "langgraph": langgraph,
-    "google_adk": partial(talks, "adapter_google_adk"),
-    "pydantic_ai": partial(talks, "adapter_pydantic_ai"),
+    "google_adk": partial(talks, "google_adk"),
+    "pydantic_ai": partial(talks, "pydantic_ai"),
 }
 
 
+def measured(name: str) -> list[Figures]:
+    """Measure one adapter in its environment, and return the figures."""
+    python = ROOT / f".cache/adapters/{name}-newest/bin/python"
+    if not python.exists():
+        raise SystemExit(f"there is no {python}; make it with: scripts/test --adapters {name}")
+    command = [str(python), "-m", "benchmarks.adapters", "--here", name]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    printed = subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    lines = [line for line in printed.splitlines() if line.startswith("[")]
+    return [Figures(*figures) for figures in map(json.loads, lines)]
+
+
+def main(publish: bool) -> None:
+    """Print the figures of all adapters. With ``publish``, also write them into
+    docs/internals/PEERS.md.
+    """
+    rows = [
+        "| SDK | its own store | a turn | open and read 560 items | bytes an item |",
+        "|---|---|---:|---:|---:|",
+    ]
+    print("\n".join(rows))
+    for name in dict.fromkeys(key.partition("-")[0] for key in OWN):
+        for figures in measured(name):
+            rows.append(figures.row())
+            print(rows[-1], flush=True)
+    if publish:
+        text = PAGE.read_text()
+        pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+        assert pattern.search(text), f"{PAGE} has no place for the figures"
+        table = "\n".join((BEGIN, "", *rows, "", END))
+        PAGE.write_text(pattern.sub(lambda match: table, text))
+
+
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case [] | ["--publish"]:
-            import_module("benchmarks.adapter_turns").main("--publish" in sys.argv)
-        case [name, "--turns"] if name in SIDES:
-            asyncio.run(SIDES[name](partial(import_module("benchmarks.adapter_turns").turns, name)))
-        case [name] if name in SIDES:
-            print(f"{'':34} {'foldlog':>12} {'theirs':>12}")
-            asyncio.run(SIDES[name](compare))
-        case _:
-            raise SystemExit(
-                f"choose one of {', '.join(SIDES)}; or give no name, for the table of PEERS.md"
-            )
+    if sys.argv[1:2] == ["--here"]:
+        asyncio.run(SIDES[sys.argv[2]]())
+    else:
+        main("--publish" in sys.argv)

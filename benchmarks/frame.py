@@ -34,6 +34,7 @@ __all__ = [
     "child_cpu_s",
     "figure",
     "in_new_process",
+    "refuse_load",
     "run",
 ]
 
@@ -227,6 +228,20 @@ def in_new_process(module: str, *arguments: str, **environment: str) -> dict[str
     """Return the JSON that ``python -m MODULE ARGUMENTS`` prints."""
     measured: dict[str, Any] = json.loads(run(module, *arguments, **environment))
     return measured
+
+
+LOAD_MAX = 1.0
+"""The highest load average at which a run that is published may begin."""
+
+
+def refuse_load(load: float) -> None:
+    """Raise SystemExit if other programs used the machine when a run began."""
+    if load > LOAD_MAX:
+        raise SystemExit(
+            f"The load average is {load:.1f}, and figures are published only from a quiet machine."
+            f" Stop the other programs, wait until 'uptime' shows a load average below"
+            f" {LOAD_MAX:g}, and run the command again. Nothing was published."
+        )
 
 
 def provenance(command: Sequence[str]) -> dict[str, object]:

@@ -1,13 +1,11 @@
 """Draw pictures of the demo, in light and dark colours: ``python -m benchmarks.pictures``.
 
-``view.svg`` shows the View of the demo's history at three versions. ``terminal.svg`` shows three
-commands and their output in 20 seconds. ``dropped.svg`` shows the answers to a coding agent about
+``view.svg`` shows the View of the demo's history at three versions. ``dropped.svg`` shows the answers to a coding agent about
 its compaction.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,15 +21,6 @@ from foldlog._programs.asking import Asking
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 _DB = "foldlog-demo.db"
-_SECONDS = 20
-_SCREENS = (
-    (f"foldlog demo --db {_DB}", 17, 8),
-    (f"foldlog why {LIVE} 4 --db {_DB}", 12, 7),
-    (f"foldlog view {LIVE} --at 85 --tail 6 --db {_DB}", 8, 5),
-)
-"""The commands to show, each with the maximum number of its lines, and the number of seconds for
-which the lines are shown.
-"""
 _STYLE = """
   .back { fill: #ffffff } text { fill: #1f2933 } .soft { fill: #5f6b7a }
   .shown { fill: #00796b } .gone { fill: #dfe3e8 } .summary { fill: #b7791f }
@@ -94,37 +83,6 @@ def view_svg(history: foldlog.History) -> str:
     return _svg(width, 276, "; ".join(sentences), _STYLE, body)
 
 
-def terminal_svg(folder: str) -> str:
-    """Draw a terminal that shows three commands in turn, without end."""
-    style = (
-        f"{_STYLE}  text {{ font: 12px ui-monospace, Menlo, Consolas, monospace; white-space: pre"
-        " }\n"
-    )
-    body, starts = [], [0]
-    for command, lines, seconds in _SCREENS:
-        printed = _run(command, folder).splitlines()
-        typed = [f"$ {command}", *printed[:lines], *(["…"] if len(printed) > lines else [])]
-        number, end = len(starts), starts[-1] + seconds
-        from_, to = (100 * at / _SECONDS for at in (starts[-1], end))
-        style += (
-            f"  #s{number} {{ animation: k{number} {_SECONDS}s step-end infinite; opacity:"
-            f" {int(end == _SECONDS)} }}\n"
-        )
-        steps = (
-            f"0% {{ opacity: 0 }} {from_}% {{ opacity: 1 }} {to}% {{ opacity: {int(to == 100)} }}"
-        )
-        style += f"  @keyframes k{number} {{ {steps} }}\n"
-        rows = "".join(
-            f'<text x="16" y="{30 + 18 * n}">{escape(line)}</text>' for n, line in enumerate(typed)
-        )
-        body.append(f'<g id="s{number}">{rows}</g>')
-        starts.append(end)
-    style += "  @media (prefers-reduced-motion: reduce) { g { animation: none !important } }\n"
-    return _svg(
-        860, 380, "A terminal: " + "; ".join(command for command, *_ in _SCREENS), style, body
-    )
-
-
 def dropped_svg(histories: foldlog.Histories) -> str:
     """Draw the answers of two tools of ``foldlog mcp`` about the demo's history."""
     answers = Answers(histories.store, Asking(histories.store, {}, None, may_import=True))
@@ -150,21 +108,12 @@ def dropped_svg(histories: foldlog.Histories) -> str:
     )
 
 
-def _run(command: str, folder: str) -> str:
-    environment = {**os.environ, "COLUMNS": "112", "PAGER": ""}
-    words = [sys.executable, "-m", *command.split()]
-    ran = subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, check=True
-    )
-    return "\n".join(
-        line if len(line) <= 112 else f"{line[:111]}…" for line in ran.stdout.strip().splitlines()
-    )
-
-
 def main() -> None:
     """Draw the pictures."""
     with tempfile.TemporaryDirectory() as folder:
-        (PICTURES / "terminal.svg").write_text(terminal_svg(folder))
+        subprocess.run(
+            [sys.executable, "-m", "foldlog", "demo", "--db", _DB], cwd=folder, check=True
+        )
         with foldlog.open(f"{folder}/{_DB}") as histories:
             (PICTURES / "view.svg").write_text(view_svg(histories[LIVE]))
             (PICTURES / "dropped.svg").write_text(dropped_svg(histories))

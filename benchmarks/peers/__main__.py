@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from benchmarks.frame import provenance
+from benchmarks.frame import provenance, refuse_load
 from benchmarks.peers import plot, report
 from benchmarks.peers.environments import CACHE, HERE, PEERS, Peer, Sayer
 from benchmarks.peers.measuring import measure, prepare, together
@@ -53,6 +53,7 @@ def main(
             "--publish",
             help=(
                 "Write the saved results into docs/internals/peers.json, PEERS.md and the README."
+                " Refused if a run began above a load average of 1."
             ),
         ),
     ] = False,
@@ -91,6 +92,8 @@ def main(
             shutil.rmtree(cache / "stores" / str(length), ignore_errors=True)
     runs = _saved(results)
     if publish:
+        for run in runs.values():
+            refuse_load(max(float(load.split(" to ")[0]) for load in run["load"].split(", ")))
         report.publish(runs)
         plot.main()
     elif only_prepare:
