@@ -512,6 +512,8 @@ class AsyncHistory:
     append_reply = _method(SyncHistory.append_reply, writes=True)
     append_tool_result = _method(SyncHistory.append_tool_result, writes=True)
     settle = _method(SyncHistory.settle, writes=True)
+    ask_approval = _method(SyncHistory.ask_approval, writes=True)
+    decide = _method(SyncHistory.decide, writes=True)
     close_open_calls = _method(SyncHistory.close_open_calls, writes=True)
     request_condensation = _method(SyncHistory.request_condensation, writes=True)
     retract = _method(SyncHistory.retract, writes=True)
@@ -558,8 +560,9 @@ class AsyncHistory:
         check: Callable[[str, Action], Any] | None = None,
         by: str | None = None,
         reason: str = "",
+        needs_approval: bool = False,
     ) -> Recorded:
-        tool, rule = effects.rule_for(tool, repeat, check)
+        tool, rule = effects.rule_for(tool, repeat, check, needs_approval)
         pool = self._histories.pool
         if not (iscoroutinefunction(tool) or iscoroutinefunction(rule.check)):
             work = partial(effects.run, self.sync, call, tool, rule, by, reason)

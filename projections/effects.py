@@ -33,6 +33,8 @@ MARK: Final = "foldlog.effect"
 """The name of the annotation that marks the start of a tool. The observation and a late outcome
 contain the fields of the effect under the same name.
 """
+APPROVAL: Final = "foldlog.approval"
+"""The name of the annotations that record that an approval of a call was asked or decided."""
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
 
@@ -59,16 +61,26 @@ class Effect:
 
 @dataclass(slots=True)
 class CallTrace:
-    """The events of one call: its marks, its observation, and its late outcomes from the oldest to
-    the newest.
+    """The events of one call: its marks, its observation, and its late outcomes and approvals from
+    the oldest to the newest.
     """
 
     call: Action
     marks: list[Annotation] = field(default_factory=list)
     observation: Observation | None = None
     late: list[dict[str, Any]] = field(default_factory=list)
+    approvals: list[Annotation] = field(default_factory=list)
     is_told: bool = False
     """True if the model was told only that the call may have run."""
+
+    def note(self, annotation: Annotation) -> None:
+        if annotation.name == APPROVAL:
+            self.approvals.append(annotation)
+        elif annotation.name == MARK:
+            if isinstance(annotation.data, dict) and "told" in annotation.data:
+                self.is_told = True
+            else:
+                self.marks.append(annotation)
 
     def state(self, living: str | None) -> EffectState:
         # ``living`` is the lease of the worker that runs the conversation now, or None if no worker
@@ -134,11 +146,8 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
             case Annotation(name=name, data={"intent": dict(intent)}) if name == MARK:
                 traces[event.id] = CallTrace(_call_of_intent(event.id, intent), [event])
                 by_call_id[str(intent.get("call_id"))] = event.id
-            case Annotation(name=name, cause=int(cause)) if name == MARK and cause in traces:
-                if isinstance(event.data, dict) and "told" in event.data:
-                    traces[cause].is_told = True
-                else:
-                    traces[cause].marks.append(event)
+            case Annotation(cause=int(cause)) if cause in traces:
+                traces[cause].note(event)
             case Message(cause=int(cause)) if cause in traces and "outcome" in effect_fields(
                 event.meta
             ):

@@ -18,11 +18,12 @@ from typing import Final
 
 import msgspec
 
-from foldlog.eventstore.errors import KeyUnavailable, StoreDamaged
+from foldlog.eventstore.errors import StoreDamaged
 from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.database import Database, iter_pages, start_after
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.ledger import entries
+from foldlog.eventstore.log.row import stored_event_of
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.maintenance.archived import address_of_object, read_archived
 from foldlog.eventstore.maintenance.merkle import grown_edge, leaf_hash, root_of, root_of_edge
@@ -34,6 +35,7 @@ from foldlog.eventstore.recorders.types import (
     Conversation,
     Erasure,
     Record,
+    Row,
     as_text,
     utf8,
 )
@@ -259,7 +261,7 @@ def verify_against(store: Store, checkpoint: StoreCheckpoint) -> Iterator[Verdic
 
 class _Comparison:
     def __init__(self, store: Store, checkpoint: StoreCheckpoint) -> None:
-        self._store = store
+        self._database = store.database
         self._recorder = store.database.recorder
         self._checkpoint = checkpoint
         # A copy has a ledger of its own.
@@ -313,8 +315,9 @@ class _Comparison:
                 for leaf in leaves
                 if not leaf.erased and self._head_at(state, leaf.version) != leaf.head
             ]
-        redactions = () if state.erasure else self._redactions(state, leaves[-1].version)
-        return verdict._replace(findings=tuple(findings), redactions=redactions)
+        if findings or state.erasure is not None:
+            return verdict._replace(findings=tuple(findings))
+        return verdict._replace(redactions=self._redactions(state, leaves[-1].version))
 
     def _has_ledger(self, key: int, leaves: Sequence[Leaf]) -> bool:
         ledgers = self._recorder.query(lambda reader: {*_ledgers(reader, key)})
@@ -333,16 +336,15 @@ class _Comparison:
         return next(iter(self._recorder.query(read)), None)
 
     def _redactions(self, state: Conversation, version: int) -> tuple[Redaction, ...]:
-        def read(reader: Reader) -> list[int]:
+        # Not ``Store.events``, because it restores an archived conversation.
+        def read(reader: Reader) -> list[Row]:
             columns = reader.columns(state.key, version, state.version, state.version)
-            return [event_id for event_id, kind, *_ in columns if kind == b"redaction"]
+            ids = [event_id for event_id, kind, *_ in columns if kind == b"redaction"]
+            return [row for n in ids for row in reader.rows(state.key, n, n + 1, 1)]
 
-        try:
-            ids = self._recorder.query(read)
-            events = chain.from_iterable(self._store.events(state.id, n, n + 1) for n in ids)
-            return tuple(event for event in events if isinstance(event, Redaction))
-        except KeyUnavailable:
-            return ()
+        rows = self._database.codec_of(state).decode_rows(self._recorder.query(read))
+        events = (stored_event_of(state.id, row) for row in rows)
+        return tuple(event for event in events if isinstance(event, Redaction))
 
 
 def _state_of(reader: Reader, verdict: Verdict) -> Conversation | None:

@@ -13,7 +13,7 @@ import inspect
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from types import MethodType
@@ -37,11 +37,17 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.arguments import NUMBER_MAX
-from foldlog.eventstore.inside import Generation, NothingRedacted, has_content
+from foldlog.eventstore.inside import (
+    Generation,
+    NothingRedacted,
+    from_microseconds,
+    has_content,
+)
 from foldlog.eventstore.log.finding import pages
 from foldlog.eventstore.log.row import dense_events
 from foldlog.projections import Effect, EffectState, arguments_of, as_json
 from foldlog.projections.effects import (
+    APPROVAL,
     MARK,
     STATES,
     CallTrace,
@@ -68,10 +74,13 @@ _RECORDED = "the outcome was still recorded; begin again with history.lease()"
 
 @dataclass(frozen=True)
 class EffectRule:
-    """How the tool of an effect may be repeated: see ``History.run``."""
+    """How the tool of an effect may be repeated, and whether each run needs an approval: see
+    ``History.run``.
+    """
 
     repeat: Repeat = "never"
     check: Check | None = None
+    needs_approval: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.repeat not in _REPEATS:
@@ -85,13 +94,20 @@ class EffectRule:
 
 
 def rule_for(
-    tool: Callable[..., Any], repeat: Repeat | None, check: Check | None
+    tool: Callable[..., Any],
+    repeat: Repeat | None,
+    check: Check | None,
+    needs_approval: bool = False,
 ) -> tuple[Callable[..., Any], EffectRule]:
     # The caller's arguments override the mark of the tool.
     marked_rule = getattr(tool, RULE, None)
     if not isinstance(marked_rule, EffectRule):
-        return tool, EffectRule(repeat or "never", check)
-    rule = EffectRule(repeat or marked_rule.repeat, check or marked_rule.check)
+        return tool, EffectRule(repeat or "never", check, needs_approval)
+    rule = EffectRule(
+        repeat or marked_rule.repeat,
+        check or marked_rule.check,
+        needs_approval or marked_rule.needs_approval,
+    )
     unmarked = vars(tool)["__wrapped__"]
     if inspect.ismethod(tool):
         unmarked = MethodType(unmarked, tool.__self__)
@@ -316,12 +332,14 @@ class Attempt:
         arguments do not fit the tool, record and return an observation that says why.
 
         Raises ``LeaseTaken`` if the lease is over, and ``InvalidArgument`` outside of
-        ``history.lease()``.
+        ``history.lease()`` or without the approval that the rule needs.
         """
         try:
             self.arguments = self._bind_arguments()
         except (TypeError, ValueError) as error:
             return self._observe(f"not begun: {error}", {})
+        if self._rule.needs_approval:
+            self._approval = approval_of(self._history, self._trace)
         if self._rule.repeat == "safe":
             return None
         block = self._history._lease_block
@@ -391,6 +409,34 @@ class Attempt:
     def _observe(self, content: str, fields: dict[str, Any]) -> Recorded:
         extras = {MARK: {"key": self.key, **fields}}
         return self._history.append_tool_result(self.call, content, is_error=True, extras=extras)
+
+
+def approval_of(history: History, trace: CallTrace) -> dict[str, Any]:
+    """Return who approved a call and why. Raises ``InvalidArgument`` if the last decision does not
+    allow the call now.
+    """
+    decisions = [
+        (event.id, event.data)
+        for event in trace.approvals
+        if isinstance(event.data, dict) and "approved" in event.data
+    ]
+    event_id, decision = decisions[-1] if decisions else (None, {})
+    now = from_microseconds(history._store.database.now()).isoformat()
+    if decision.get("approved") is not True or (decision.get("until") or now) < now:
+        said = "its approval has ended or was refused" if decisions else "it has no approval"
+        raise InvalidArgument(
+            f"conversation {history.id!r}: call {trace.call.id} of tool {trace.call.tool!r} needs"
+            f" an approval, and {said}; nothing was run; history.decide(call, True, by=…) approves"
+            " it"
+        )
+    return {"by": decision["by"], "reason": decision["reason"], "approval": event_id}
+
+
+def record_approval(history: History, call: Action, data: Mapping[str, Any]) -> Recorded:
+    if all(call.id != open_call.id for open_call in history.open_calls()):
+        raise InvalidEvent(refuse_result(history.id, call, history.view()))
+    (recorded,) = history.append(Annotation(name=APPROVAL, data={**data}, cause=call.id))
+    return recorded
 
 
 def record_outcome(

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -808,6 +808,7 @@ class History:
         check: Callable[[str, Action], Any] | None = None,
         by: str | None = None,
         reason: str = "",
+        needs_approval: bool = False,
     ) -> Recorded:
         """Run the tool of an open call with the call's arguments, and record the outcome. Return
         the recorded outcome: an observation, or a late outcome if the call was closed before the
@@ -830,19 +831,51 @@ class History:
         tool runs. With a check, a tool takes effect once, unless the earlier worker is still
         running it. If ``check`` raises an error, nothing is recorded. ``@foldlog.effect`` sets
         ``repeat`` and ``check`` for a tool. ``by`` and ``reason`` say who approved the run and why,
-        and are stored in the mark.
+        and are stored in the mark. With ``needs_approval``, the tool runs only if ``decide`` has
+        approved the call, and the mark names this event.
 
         If the tool raises an error, the outcome is a failure. After a ``TimeoutError``, it is
         unknown whether the tool ran. A fork treats the calls that it shares with its parent as
         begun. An outcome is recorded even if the lease was lost, and then ``LeaseTaken`` is raised.
         Raises ``InvalidEvent`` if the call is not open, ``InvalidArgument`` outside of
-        ``history.lease()``, and the errors of ``append``. Durability: the mark is on disk before
+        ``history.lease()`` or without a needed approval, and the errors of ``append``. Durability:
+        the mark is on disk before
         the tool runs. Cost: the method makes one more append than ``append_tool_result``, and reads
         the View and the events since the call.
         """
         from foldlog._history import effects
 
-        return effects.run(self, call, *effects.rule_for(tool, repeat, check), by, reason)
+        rule = effects.rule_for(tool, repeat, check, needs_approval)
+        return effects.run(self, call, *rule, by, reason)
+
+    def ask_approval(self, call: Action, *, to: str, shown: Any = None) -> Recorded:
+        """Record that a person was asked to approve an open call, and what the person was shown.
+
+        Raises ``InvalidEvent`` if the call is not open, and the errors of ``append``.
+        """
+        from foldlog._history import effects
+
+        return effects.record_approval(self, call, {"asked": to, "shown": shown})
+
+    def decide(
+        self,
+        call: Action,
+        approved: bool,
+        *,
+        by: str,
+        reason: str = "",
+        until: datetime | None = None,
+    ) -> Recorded:
+        """Record that a person approved or refused an open call. ``run`` with ``needs_approval``
+        obeys the last decision. An approval ends at ``until``, by the clock of the store.
+
+        Raises ``InvalidEvent`` if the call is not open, and the errors of ``append``.
+        """
+        from foldlog._history import effects
+
+        end = None if until is None else until.astimezone(UTC).isoformat()
+        decision = {"approved": approved, "by": by, "reason": reason, "until": end}
+        return effects.record_approval(self, call, decision)
 
     def effects(
         self, state: Literal["intended", "begun", "done", "failed", "unknown"] | None = None

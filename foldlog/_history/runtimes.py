@@ -145,18 +145,22 @@ class RuntimeCall:
 
 
 def effect(
-    *, repeat: effects.Repeat = "never", check: effects.Check | None = None
+    *,
+    repeat: effects.Repeat = "never",
+    check: effects.Check | None = None,
+    needs_approval: bool = False,
 ) -> Callable[[F], F]:
     """Mark a tool that has effects outside the store: ``@foldlog.effect(repeat="same key")``.
     ``History.run`` and the adapters for agent runtimes run the tool. ``repeat`` and ``check``
-    decide what happens after a crash: see ``History.run``.
+    decide what happens after a crash, and ``needs_approval`` whether ``History.run`` needs a
+    decision of a person: see ``History.run``. In an agent runtime, let the runtime ask.
 
     If the tool has an argument ``key``, foldlog passes it the key of the call, with which the
     outside system can recognize a repeated call. A model or a runtime never sees ``key``. Write
     this decorator below the decorator of a runtime. A marked tool raises ``InvalidArgument`` if it
     is not called by ``History.run`` or by an adapter.
     """
-    rule = effects.EffectRule(repeat, check)
+    rule = effects.EffectRule(repeat, check, needs_approval)
 
     def mark_tool(tool: F) -> F:
         signature = inspect.signature(tool)

@@ -1,0 +1,59 @@
+"""Checkpoints, on every recorder."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from foldlog.eventstore import Store
+from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
+from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
+from foldlog.eventstore.maintenance.redact import redact
+from tests.said import all_said, say
+
+
+def findings(store, note):
+    return {
+        verdict.conversation: [str(finding) for finding in verdict.findings]
+        for verdict in verify_against(store, note)
+        if verdict.findings
+    }
+
+
+def fill(store):
+    for name in ("a", "b", "c", "gone", "\ud800"):
+        store.append(name, all_said("one", "two"), expected_version=0)
+    erase(store, "gone", reason="asked for")
+
+
+def test_lawful_work_raises_no_alarm_and_is_added_to_the_next_checkpoint(store):
+    fill(store)
+    first = make_checkpoint(store)
+    say(store, "a", "three")
+    erase(store, "b", reason="asked for")
+    redact(store, "c", 0, reason="leaked", by="somebody")
+    second = make_checkpoint(store)
+    assert second.size == first.size + 3
+    assert make_checkpoint(store) == second
+    assert findings(store, first) == findings(store, second) == {}
+    assert prove_consistency(store, first, second).path
+    assert len(prove_event(store, second, "a", 0).links) == 2
+
+
+def test_a_shorter_store_is_named(open_recorder):
+    store, shorter = Store(open_recorder()), Store(open_recorder())
+    fill(store)
+    assert not [moved.problem for moved in copy_store(store, shorter) if moved.problem]
+    say(store, "a", "three")
+    note = make_checkpoint(store)
+    assert [moved.conversation for moved in copy_store(store, shorter, "c")]
+    assert "the list was shortened" in findings(shorter, note)[None][0]
+    list(copy_store(store, shorter))
+    assert findings(shorter, note) == {}
+
+
+def test_checkpoints_of_several_threads_make_one_list(store):
+    fill(store)
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda name: (say(store, name, "more"), make_checkpoint(store)), "abc"))
+    note = make_checkpoint(store)
+    assert findings(store, note) == {}

@@ -1,0 +1,401 @@
+"""An operator has the file, SQL and this program, but not the auditor's checkpoint: each change is
+named. Lawful work of any kind is not.
+"""
+
+import random
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+import foldlog
+from foldlog.eventstore import KeyRing, StoreUnusable, open_store
+from foldlog.eventstore.events import Erased
+from foldlog.eventstore.log.ledger import _row_of_entry
+from foldlog.eventstore.log.row import checksum_seed, with_checksums
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.archive import archive
+from foldlog.eventstore.maintenance.backup import back_up, restore, vacuum
+from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
+from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.rekey import rekey
+from tests.said import all_said, say
+
+KEYS = KeyRing(["33" * 32])
+NAMES = [f"c{number}" for number in range(12)]
+GONE = ["gone", "also gone"]
+
+
+def numbered(count):
+    return all_said(*map(str, range(count)))
+
+
+def opened(path):
+    return open_store(f"sqlite:///{path}", keys=KEYS)
+
+
+def findings(path, note):
+    with opened(path) as store:
+        return {
+            verdict.conversation: [str(finding) for finding in verdict.findings]
+            for verdict in verify_against(store, note)
+            if verdict.findings
+        }
+
+
+# -- changes
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("operator")
+    with open_store(f"sqlite:///{folder / 'first.db'}") as store:
+        for number, name in enumerate([*NAMES, *GONE]):
+            store.append(name, numbered(3 + number), expected_version=0)
+    shutil.copy(folder / "first.db", folder / "store.db")
+    with opened(folder / "store.db") as store:
+        for name in GONE:
+            erase(store, name, reason="asked for")
+        redact(store, "c5", 1, reason="leaked", by="somebody")
+        rekey(store, "c1", "c2")
+        store.fork("c6", 4, "fork")
+        say(store, "fork", "other")
+        note = make_checkpoint(store)
+    return folder / "store.db", note
+
+
+def run(path, statement, *values):
+    with closing(sqlite3.connect(path)) as connection:
+        changed = connection.execute(statement, values).rowcount
+        connection.commit()
+    assert changed, statement
+
+
+def key_of(path, name):
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).fetchone()[
+            0
+        ]
+
+
+def change_row(path, name, event):
+    key = key_of(path, name)
+    run(path, "UPDATE events SET body = body || ' ' WHERE conversation = ? AND id = ?", key, event)
+
+
+def change_time(path, name, event):
+    """Change the time of an event, with true checksums."""
+    key = key_of(path, name)
+    with closing(sqlite3.connect(path)) as connection:
+        where = "WHERE conversation = ? AND id = ?"
+        meta = connection.execute(f"SELECT meta FROM events {where}", (key, event)).fetchone()[0]
+        with opened(path) as store:
+            [row] = store.database.recorder.query(lambda r: r.rows(key, event, event + 1, 1))
+        fields = bytearray(meta)
+        fields[23] ^= 1  # the last byte of the time
+        row = row._replace(meta=bytes(fields))
+        [row] = with_checksums(checksum_seed(name), [row])
+        connection.execute(f"UPDATE events SET meta = ? {where}", (row.meta, key, event))
+        connection.commit()
+
+
+def swap(path, name, event):
+    key = key_of(path, name)
+    for old, new in ((event, 900), (event + 1, event), (900, event + 1)):
+        run(path, "UPDATE events SET id = ? WHERE conversation = ? AND id = ?", new, key, old)
+
+
+def remove_row(path, name, event):
+    key = key_of(path, name)
+    run(path, "DELETE FROM events WHERE conversation = ? AND id = ?", key, event)
+
+
+def cut(path, name, event):
+    key = key_of(path, name)
+    run(path, "DELETE FROM events WHERE conversation = ? AND id > ?", key, event)
+
+
+def remove(path, name, event):
+    key = key_of(path, name)
+    run(path, "DELETE FROM events WHERE conversation = ?", key)
+    run(path, "DELETE FROM conversations WHERE key = ?", key)
+
+
+def rewrite(path, name, event):
+    """Write a conversation again with one other event, and with true heads and checksums."""
+    with opened(path) as store:
+        contents = [getattr(each, "content", "") for each in store.events(name)]
+    remove(path, name, event)
+    events = all_said(*contents)
+    events[event] = all_said("what should have been")[0]
+    with open_store(f"sqlite:///{path}?plain=allowed") as store:
+        store.append(name, events, expected_version=0)
+
+
+def lengthen(path, name, event):
+    rewrite(path, name, event)
+    with open_store(f"sqlite:///{path}?plain=allowed") as store:
+        say(store, name, *"more")
+
+
+def exchange(path, name, event):
+    """Give a conversation the name of another."""
+    other = NAMES[(NAMES.index(name) + 1) % len(NAMES)]
+    keys = key_of(path, name), key_of(path, other)
+    for key, new in ((keys[0], "?"), (keys[1], name), (keys[0], other)):
+        run(path, "UPDATE conversations SET id = ? WHERE key = ?", new, key)
+
+
+def hide(path, name, event):
+    run(path, "UPDATE conversations SET visible = 0 WHERE id = ?", name)
+
+
+def redact_unseen(path, name, event):
+    """Take the content of an event away, without a receipt."""
+    key = key_of(path, name)
+    run(path, "UPDATE events SET body = '{}' WHERE conversation = ? AND id = ?", key, event)
+
+
+def change_tombstone(path, name, event):
+    column, value = [
+        ("erased_reason", "'retention'"),
+        ("erased_at", "erased_at + 1"),
+        ("erased_events", "erased_events - 1"),
+        ("erased_head", "zeroblob(32)"),
+    ][event % 4]
+    run(path, f"UPDATE conversations SET {column} = {value} WHERE id = ?", name)
+
+
+def remove_tombstone(path, name, event):
+    run(path, "DELETE FROM events WHERE conversation = -?", key_of(path, name))
+    run(path, "DELETE FROM conversations WHERE id = ?", name)
+
+
+def bring_back(path, name, event):
+    """Put a living conversation in the place of an erased one."""
+    remove_tombstone(path, name, event)
+    with open_store(f"sqlite:///{path}?plain=allowed") as store:
+        store.append(name, numbered(event + 1), expected_version=0)
+
+
+def remove_entry(path, name, event):
+    run(path, "DELETE FROM events WHERE conversation = -?", key_of(path, name))
+
+
+def change_entry(path, name, event):
+    """Change the reason in the ledger, with true checksums."""
+    entry = _row_of_entry(Erased(reason="other"), 1_700_000_000_000_000, 3, bytes(32))
+    [row] = with_checksums(checksum_seed(name), [entry])
+    statement = (
+        "UPDATE events SET meta = ?, body = CAST(? AS TEXT) WHERE conversation = -? AND id = 0"
+    )
+    run(path, statement, row.meta, row.body, key_of(path, name))
+
+
+def change_store_ledger(path, name, event):
+    run(path, "DELETE FROM events WHERE conversation = 0")
+
+
+def remove_list(path, name, event):
+    run(path, "DELETE FROM records WHERE projection LIKE 'checkpoints%'")
+
+
+def forge_list(path, name, event):
+    """Rewrite a conversation, and the list of checkpoints with it."""
+    rewrite(path, name, event)
+    run(path, "DELETE FROM records WHERE projection LIKE 'checkpoints%'")
+    with open_store(f"sqlite:///{path}") as store:
+        make_checkpoint(store)
+
+
+def another_store(path, name, event):
+    path.unlink()
+    with opened(path) as store:
+        for other in NAMES:
+            store.append(other, numbered(20), expected_version=0)
+        make_checkpoint(store)
+
+
+OF_LIVING = [
+    *(change_row, change_time, swap, remove_row, cut, remove, rewrite, lengthen, exchange, hide),
+    redact_unseen,
+]
+OF_TOMBSTONES = [change_tombstone, remove_tombstone, bring_back, remove_entry, change_entry]
+OF_THE_STORE = [change_store_ledger, remove_list, forge_list, another_store]
+CHANGES = [*OF_LIVING, *OF_TOMBSTONES, *OF_THE_STORE]
+
+
+def name_change(path, note, seed):
+    """Make a seeded change, and return who must be named, and who is."""
+    chance = random.Random(seed)
+    change = CHANGES[seed % len(CHANGES)]
+    name = chance.choice(GONE if change in OF_TOMBSTONES else NAMES)
+    change(path, name, chance.randrange(2))
+    return None if change in OF_THE_STORE else name, findings(path, note)
+
+
+def check_changes(made_once, tmp_path, seeds):
+    path, note = made_once
+    assert findings(path, note) == {}
+    named = 0
+    for seed in seeds:
+        changed = tmp_path / f"{seed}.db"
+        shutil.copy(path, changed)
+        name, found = name_change(changed, note, seed)
+        assert name in found, (seed, CHANGES[seed % len(CHANGES)].__name__, found)
+        named += 1
+    return named
+
+
+@pytest.mark.parametrize("seed", range(len(CHANGES)), ids=lambda n: CHANGES[n].__name__)
+def test_a_change_of_each_kind_is_named(made_once, tmp_path, seed):
+    assert check_changes(made_once, tmp_path, [seed]) == 1
+
+
+@pytest.mark.long
+def test_200_changes_are_named(made_once, tmp_path):
+    assert check_changes(made_once, tmp_path, range(1000, 1200)) == 200
+
+
+# -- lawful work
+
+
+class Work:
+    """A store, and lawful work on it. ``notes`` are the checkpoints that an auditor has."""
+
+    def __init__(self, folder, seed):
+        self.folder = folder
+        self.path = folder / "store.db"
+        self.chance = random.Random(seed)
+        self.names = []
+        self.archived = set()
+        self.notes = []
+        self.backup = None
+        self.alarms = []
+        self.done = 0
+
+    def step(self, histories):
+        self.done += 1
+        self.histories = histories
+        kind = self.chance.choice(self.KINDS)
+        try:
+            if kind in (Work.begin, Work.check) or self.names:
+                kind(self, histories.store)
+        except StoreUnusable as error:
+            # After a restore, an object stays that another copy of the store may need.
+            if error.kind != "archive":
+                raise
+
+    def name(self):
+        return self.chance.choice(self.names)
+
+    def begin(self, store):
+        name = f"n{self.done}"
+        store.append(name, numbered(self.chance.randrange(2, 9)), expected_version=0)
+        self.names.append(name)
+
+    def append(self, store):
+        say(store, self.name(), f"more {self.done}")
+
+    def fork(self, store):
+        parent, name = self.name(), f"f{self.done}"
+        store.fork(parent, 1, name)
+        if self.chance.random() < 0.5:
+            say(store, name, "other")
+        self.names.append(name)
+
+    def erase(self, store):
+        if len(self.names) > 5:
+            name = self.name()
+            self.names.remove(name)
+            erase(store, name, reason="asked for", detach_forks=True, complete=False)
+
+    def use_again(self, store):
+        if len(self.names) > 5:
+            name = self.name()
+            erase(store, name, reason="asked for", detach_forks=True)
+            new = self.histories.create(name, replace_erased=True)
+            new.append(all_said("new")[0])
+
+    def redact(self, store):
+        name = self.name()
+        begins = store.conversation(name).parent_version or 0
+        version = store.version(name)
+        event = self.chance.randrange(begins, version) if begins < version else 0
+        if begins <= event and getattr(next(store.events(name, event, event + 1)), "content", None):
+            redact(store, name, event, reason="leaked", by="somebody")
+
+    def rekey(self, store):
+        list(rekey(store, self.name(), decrypt=self.chance.random() < 0.3))
+
+    def archive(self, store):
+        archive(store, self.name(), f"file://{self.folder}/objects")
+
+    def vacuum(self, store):
+        vacuum(store)
+
+    def check(self, store):
+        if self.chance.random() < 0.5:
+            self.notes.append(make_checkpoint(store))
+        self.compare(self.path)
+
+    def copy(self, store):
+        with opened(self.folder / f"copy{self.done}.db") as copy:
+            assert [moved.problem for moved in copy_store(store, copy) if moved.problem] == []
+        self.compare(self.folder / f"copy{self.done}.db")
+
+    def back_up(self, store):
+        self.backup = self.folder / f"backup{self.done}.db"
+        back_up(store, str(self.backup))
+        self.at_backup = [*self.notes], [*self.names]
+        self.compare(self.backup)
+
+    def compare(self, path):
+        for note in self.notes[:1] + self.notes[-2:]:
+            found = findings(path, note)
+            if found:
+                self.alarms.append((self.done, path.name, found))
+
+    def restore(self):
+        # Checkpoints of later events than the backup's are true alarms, so they are left out.
+        if self.backup is not None:
+            restore(str(self.backup), str(self.path), WriteSettings(None, KEYS))
+            self.notes, self.names = [*self.at_backup[0]], [*self.at_backup[1]]
+            self.compare(self.path)
+
+    KINDS = (
+        *(begin, append, append, append, fork, erase, use_again, redact, redact, rekey, archive),
+        *(vacuum, check, copy, back_up),
+    )
+
+
+def alarms_after(folder, operations, seed):
+    work = Work(folder, seed)
+    with opened(work.path) as store:
+        work.begin(store)
+        work.notes.append(make_checkpoint(store))
+    while work.done < operations:
+        with foldlog.open(f"sqlite:///{work.path}", keys=KEYS) as histories:
+            for _ in range(min(25, operations - work.done)):
+                work.step(histories)
+        if work.chance.random() < 0.3:
+            work.restore()
+        assert work.alarms == [], (seed, work.done)
+    with opened(work.path) as store:
+        work.notes.append(make_checkpoint(store))
+        work.compare(work.path)
+    return work.alarms
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_lawful_work_raises_no_alarm(tmp_path, seed):
+    assert alarms_after(tmp_path, 25, seed) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_2_000_lawful_operations_raise_no_alarm(tmp_path, seed):
+    assert alarms_after(tmp_path, 200, seed) == []

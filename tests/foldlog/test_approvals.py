@@ -1,0 +1,90 @@
+"""Approvals are events: who was asked, who decided, and the call that the decision allows."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import foldlog
+from foldlog.errors import InvalidArgument, InvalidEvent
+from tests.said import said
+
+CALL = {"id": "pay", "type": "function", "function": {"name": "pay", "arguments": '{"euros": 5}'}}
+
+
+@pytest.fixture
+def history():
+    with foldlog.open("memory:") as histories:
+        opened = histories["c"]
+        opened.append(said("pay 5 euros"))
+        opened.append_reply({"role": "assistant", "content": None, "tool_calls": [CALL]})
+        with opened.lease():
+            yield opened
+
+
+def pay(history, **options):
+    paid = []
+    history.run(history.open_calls()[0], lambda euros: paid.append(euros) or "paid", **options)
+    return paid
+
+
+def test_a_tool_without_a_needed_approval_does_not_run(history):
+    version = history.version()
+    with pytest.raises(InvalidArgument, match="it has no approval; nothing was run"):
+        pay(history, needs_approval=True)
+    assert history.version() == version
+
+
+def test_an_asked_question_is_no_approval(history):
+    [call] = history.open_calls()
+    asked = history.ask_approval(call, to="ann", shown="Pay 5 euros?").event
+    assert (asked.data, asked.cause) == ({"asked": "ann", "shown": "Pay 5 euros?"}, call.id)
+    with pytest.raises(InvalidArgument, match="no approval"):
+        pay(history, needs_approval=True)
+
+
+def test_an_approved_call_runs_and_its_mark_names_the_decision(history):
+    [call] = history.open_calls()
+    until = datetime.now(UTC) + timedelta(hours=1)
+    decided = history.decide(call, True, by="ann", reason="small", until=until).event
+    assert pay(history, needs_approval=True) == [5]
+    mark = next(
+        event for event in history.events() if "attempt" in (getattr(event, "data", 0) or ())
+    )
+    assert mark.data["approval"] == decided.id
+    assert (mark.data["by"], mark.data["reason"]) == ("ann", "small")
+
+
+@pytest.mark.parametrize("until", [None, datetime(2026, 1, 1, tzinfo=UTC)])
+def test_a_refusal_and_an_end_take_the_approval_back(history, until):
+    [call] = history.open_calls()
+    history.decide(call, True, by="ann")
+    history.decide(call, until is not None, by="bob", until=until)
+    with pytest.raises(InvalidArgument, match="has ended or was refused"):
+        pay(history, needs_approval=True)
+
+
+def test_a_redacted_approval_allows_nothing(history):
+    [call] = history.open_calls()
+    decided = history.decide(call, True, by="ann")
+    history.redact(decided.event.id, reason="a name", by="somebody")
+    with pytest.raises(InvalidArgument, match="no approval"):
+        pay(history, needs_approval=True)
+
+
+def test_a_marked_tool_needs_its_approval(history):
+    @foldlog.effect(needs_approval=True)
+    def tool(euros):
+        return "paid"
+
+    [call] = history.open_calls()
+    with pytest.raises(InvalidArgument, match="needs an approval"):
+        history.run(call, tool)
+    history.decide(call, True, by="ann")
+    assert history.run(call, tool).event.content == "paid"
+
+
+def test_a_closed_call_cannot_be_approved(history):
+    [call] = history.open_calls()
+    pay(history)
+    with pytest.raises(InvalidEvent):
+        history.decide(call, True, by="ann")
