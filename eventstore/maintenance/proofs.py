@@ -59,10 +59,11 @@ def prove_event(
     database = store.database
 
     def prove(reader: Reader) -> EventProof:
+        # Before the conversation is found: later reads of joined stores are in its store.
+        leaves = leaves_of(reader, checkpoint)
         state = find_existing(database, reader, conversation)
         reading = ReadTransaction(reader, state, database)
         generation = len(tombstones_before(reader, state))
-        leaves = leaves_of(reader, checkpoint)
         covering = [
             (leaf.version, number)
             for number, leaf in enumerate(leaves)
