@@ -196,6 +196,33 @@ def test_a_token_sees_only_the_conversations_of_its_filter(clients):
     assert refusal.value.status == 403
 
 
+def test_a_token_with_a_filter_moves_no_conversation_out_of_it(clients):
+    ann = clients("ann")
+    own = ann("create_conversation")["id"]
+    other = {"attributes": {"user": "bob"}}
+    for values in (other, {"attributes": None}, {"attributes": "bob"}):
+        for name, body in (("change_documents", values), ("append_events", {"documents": values})):
+            with pytest.raises(Refusal) as refusal:
+                ann(name, conversation=own, body=body)
+            assert refusal.value.status in (403, 422)
+    clients("administrator")("change_attributes", conversation=own, body=other)
+    clients("administrator")(
+        "change_attributes", conversation=own, body={"attributes": {"user": "ann"}}
+    )
+    with pytest.raises(Refusal):
+        ann("fork", conversation=own, body={"at": 2})
+    assert ann("list_conversations", where="user=bob")["conversations"] == []
+    assert ann("read_attributes", conversation=own)["attributes"] == {"user": "ann"}
+
+
+def test_a_path_that_checks_no_version_refuses_one(http):
+    http("append_reply", conversation="c1", body={"reply": REPLY})
+    body = {"call": "k1", "content": "paid"}
+    with pytest.raises(Refusal) as refusal:
+        http("append_tool_result", conversation="c1", body=body, headers={"if-match": '"9"'})
+    assert refusal.value.status == 400
+
+
 def test_a_scope_allows_what_it_names(clients):
     say(clients("worker"), "hi")
     assert clients("reader")("read_conversation", conversation="c1")["version"] == 1

@@ -1565,6 +1565,15 @@ export interface components {
             outcome: unknown;
             /** @default false */
             is_error?: boolean;
+        };
+        /**
+         * SettlementBody
+         * @description ``by`` and ``reason`` say who reported the outcome, and why.
+         */
+        SettlementBody: {
+            outcome: unknown;
+            /** @default false */
+            is_error?: boolean;
             /** @default null */
             by?: string | null;
             /** @default  */
@@ -2084,8 +2093,6 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
                 /** @description A request that is repeated with its key appends only once. */
                 "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
@@ -2125,7 +2132,10 @@ export interface operations {
     append_together: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A request that is repeated with its key appends only once. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2270,10 +2280,6 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
-                /** @description A request that is repeated with its key appends only once. */
-                "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };
@@ -2312,10 +2318,6 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
-                /** @description A request that is repeated with its key appends only once. */
-                "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };
@@ -2354,10 +2356,6 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
-                /** @description A request that is repeated with its key appends only once. */
-                "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };
@@ -2528,10 +2526,6 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
-                /** @description A request that is repeated with its key appends only once. */
-                "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };
@@ -2603,8 +2597,6 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
                 /** @description A request that is repeated with its key appends only once. */
                 "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
@@ -2646,8 +2638,6 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
                 /** @description A request that is repeated with its key appends only once. */
                 "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
@@ -2697,7 +2687,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["OutcomeBody"];
+                "application/json": components["schemas"]["SettlementBody"];
             };
         };
         responses: {
@@ -2725,10 +2715,6 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
-                /** @description A request that is repeated with its key appends only once. */
-                "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };
@@ -2802,10 +2788,6 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
-                /** @description A request that is repeated with its key appends only once. */
-                "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };
@@ -2840,8 +2822,6 @@ export interface operations {
             header?: {
                 /** @description The version that the conversation must have, such as "12". */
                 "If-Match"?: string;
-                /** @description A request that is repeated with its key appends only once. */
-                "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };

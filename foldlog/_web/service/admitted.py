@@ -15,7 +15,14 @@ from foldlog._history.history import History
 from foldlog._history.lease import LeaseBlock
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Principal, Scope
-from foldlog.eventstore import ANY_VERSION, ConversationNotFound, EventStoreError, Store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    ATTRIBUTES,
+    DELETED,
+    ConversationNotFound,
+    EventStoreError,
+    Store,
+)
 from foldlog.types import ExpectedVersion
 
 LEASE: Final = "foldlog-lease"
@@ -57,6 +64,17 @@ class AdmittedRequest:
         if not self.principal.sees(attributes):
             allowed = ", ".join(f"{name}={value}" for name, value in self.principal.where.items())
             raise Refusal(403, f"this token writes only conversations with {allowed}")
+
+    def checked_documents(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return new values of documents for the store: null deletes a document. Raises a
+        ``Refusal`` if the token could not see the conversation afterwards.
+        """
+        if ATTRIBUTES in values:
+            attributes = values[ATTRIBUTES] or {}
+            if not isinstance(attributes, Mapping):
+                raise Refusal(422, "the document 'attributes' must be a map of names to values")
+            self.check_attributes(attributes)
+        return {name: DELETED if value is None else value for name, value in values.items()}
 
     @property
     def expected_version(self) -> ExpectedVersion:

@@ -11,7 +11,13 @@ from typing import Any, Literal
 from foldlog._history import effects
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import AppendedEvents, RecordedEvent
-from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
+from foldlog._web.service.operations import (
+    KEYED,
+    LEASED,
+    OperationAnswer,
+    OperationRequest,
+    operation,
+)
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
@@ -75,6 +81,11 @@ class BegunEffect(OperationAnswer):
 class OutcomeBody(OperationRequest):
     outcome: Any
     is_error: bool = False
+
+
+class SettlementBody(OutcomeBody):
+    """``by`` and ``reason`` say who reported the outcome, and why."""
+
     by: str | None = None
     reason: str = ""
 
@@ -85,12 +96,12 @@ def read_open_calls(request: AdmittedRequest) -> OpenToolCalls:
     return OpenToolCalls(calls=[event_document(each) for each in request.history.open_calls()])
 
 
-@operation("POST", "/conversations/{conversation}/open-calls/close", Scope.APPEND, writes=True)
+@operation("POST", "/conversations/{conversation}/open-calls/close", Scope.APPEND, headers=LEASED)
 def close_open_calls(request: AdmittedRequest, body: CloseBody) -> AppendedEvents:
     """Close every open call with a result that says why it has none."""
     history = request.history
     recorded = history.close_open_calls(body.reason)
-    return AppendedEvents.of(recorded, history.version() if not recorded else 0)
+    return AppendedEvents.after(history, recorded)
 
 
 @operation("GET", "/conversations/{conversation}/effects", Scope.READ)
@@ -110,7 +121,9 @@ def read_effects(request: AdmittedRequest, query: EffectsQuery) -> EffectStates:
     )
 
 
-@operation("POST", "/conversations/{conversation}/effects/{event}/begin", Scope.APPEND, writes=True)
+@operation(
+    "POST", "/conversations/{conversation}/effects/{event}/begin", Scope.APPEND, headers=KEYED
+)
 def begin_effect(request: AdmittedRequest, body: BeginBody) -> BegunEffect:
     """Record that the tool of the open call with this event id begins. Needs the lease."""
     _ = request.lease
@@ -137,7 +150,7 @@ def begin_effect(request: AdmittedRequest, body: BeginBody) -> BegunEffect:
     "/conversations/{conversation}/effects/{event}/outcome",
     Scope.APPEND,
     status=201,
-    writes=True,
+    headers=KEYED,
 )
 def end_effect(request: AdmittedRequest, body: OutcomeBody) -> RecordedEvent:
     """Record the outcome of the tool of a call, even if the lease was lost in between."""
@@ -148,7 +161,7 @@ def end_effect(request: AdmittedRequest, body: OutcomeBody) -> RecordedEvent:
 
 
 @operation("POST", "/conversations/{conversation}/settlements/{key}", Scope.APPEND, status=201)
-def settle_effect(request: AdmittedRequest, body: OutcomeBody) -> RecordedEvent:
+def settle_effect(request: AdmittedRequest, body: SettlementBody) -> RecordedEvent:
     """Record the outcome that a person or the outside system reported for an effect."""
     recorded = request.history.settle(
         request.parameters["key"],

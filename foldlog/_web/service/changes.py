@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import RecordedEvent
-from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
+from foldlog._web.service.operations import LEASED, OperationAnswer, OperationRequest, operation
 from foldlog._web.service.tokens import Scope
 
 
@@ -32,7 +32,11 @@ class RedactedEvents(OperationAnswer):
 
 
 @operation(
-    "POST", "/conversations/{conversation}/retractions", Scope.APPEND, status=201, writes=True
+    "POST",
+    "/conversations/{conversation}/retractions",
+    Scope.APPEND,
+    status=201,
+    headers=("if-match", *LEASED),
 )
 def retract(request: AdmittedRequest, body: RetractionBody) -> RecordedEvent:
     """Take back all events after a version. They stay in the log."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from foldlog._web.service.admitted import AdmittedRequest
-from foldlog._web.service.events import AppendedEvents, documents_of
-from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
+from foldlog._web.service.events import AppendedEvents
+from foldlog._web.service.operations import APPENDS, OperationAnswer, OperationRequest, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog.adapters._shared import below
-from foldlog.eventstore import ConversationNotFound, ConversationRow
+from foldlog.eventstore import ATTRIBUTES, ConversationNotFound, ConversationRow
 from foldlog.eventstore.documents.listing import RecentConversation
 
 
@@ -105,7 +105,10 @@ def create_conversation(request: AdmittedRequest, body: NewConversation) -> Conv
 @operation("GET", "/conversations", Scope.READ)
 def list_conversations(request: AdmittedRequest, query: ListQuery) -> ConversationPage:
     """List the conversations that have some attributes, and that the token may see."""
-    attributes = {**_attributes(query.where), **request.principal.where}
+    asked = _attributes(query.where)
+    attributes = {**asked, **request.principal.where}
+    if not asked.items() <= attributes.items():
+        return ConversationPage(conversations=[], next=None)  # the token sees none of them
     if query.below:
         return _list_below(request, query.below, attributes)
     after = None if query.after is None else _place(query.after)
@@ -137,7 +140,10 @@ def fork(request: AdmittedRequest, body: ForkBody) -> ConversationState:
     """Begin a conversation that shares the events up to a version."""
     if request.principal.where and body.id is not None:
         raise Refusal(403, "this token cannot choose an id; leave out 'id'")
-    made = request.history.fork(body.at, body.id)
+    history = request.history
+    if request.principal.where and body.at is not None:
+        request.check_attributes(history.document(ATTRIBUTES, {}, version=body.at))
+    made = history.fork(body.at, body.id)
     return ConversationState(id=made.id, version=made.version(), attributes=made.attributes())
 
 
@@ -163,7 +169,7 @@ def read_documents(request: AdmittedRequest) -> DocumentValues:
     return DocumentValues(version=version, documents=history.documents(version))
 
 
-@operation("PATCH", "/conversations/{conversation}/documents", Scope.APPEND, writes=True)
+@operation("PATCH", "/conversations/{conversation}/documents", Scope.APPEND, headers=APPENDS)
 def change_documents(request: AdmittedRequest, body: dict[str, Any]) -> AppendedEvents:
     """Set documents by name. Null removes a document."""
     history = request.history
@@ -171,15 +177,17 @@ def change_documents(request: AdmittedRequest, body: dict[str, Any]) -> Appended
         [],
         expected_version=request.expected_version,
         idempotency_key=request.idempotency_key,
-        documents=documents_of(body),
+        documents=request.checked_documents(body),
     )
-    return AppendedEvents.of(recorded, history.version() if not recorded else 0)
+    return AppendedEvents.after(history, recorded)
 
 
 @operation("POST", "/conversations/{conversation}/erasure", Scope.ADMINISTER)
 def erase(request: AdmittedRequest, body: ErasureBody) -> ErasedConversation:
     """Erase the conversation for good. A tombstone with the reason stays."""
     history = request.history
+    if request.principal.where and (body.with_forks or body.detach_forks):
+        raise Refusal(403, "this token may not see all forks, so it cannot erase or detach them")
     tombstone = request.histories.erase(
         history.id,
         reason=body.reason,

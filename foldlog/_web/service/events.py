@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
 
+from foldlog._history.history import History
 from foldlog._web.service.admitted import AdmittedRequest
-from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
+from foldlog._web.service.operations import (
+    APPENDS,
+    KEYED,
+    OperationAnswer,
+    OperationRequest,
+    operation,
+)
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import (
-    ATTRIBUTES,
     Action,
     Annotation,
     CondensationAction,
@@ -70,9 +76,9 @@ class AppendedEvents(OperationAnswer):
     recorded: list[RecordedEvent]
 
     @classmethod
-    def of(cls, recorded: Iterable[Recorded], version: int = 0) -> AppendedEvents:
-        events = [RecordedEvent.of(each) for each in recorded]
-        return cls(version=events[-1].id + 1 if events else version, recorded=events)
+    def after(cls, history: History, recorded: Sequence[Recorded]) -> AppendedEvents:
+        version = recorded[-1].id + 1 if recorded else history.version()
+        return cls(version=version, recorded=list(map(RecordedEvent.of, recorded)))
 
 
 class AppendBody(OperationRequest):
@@ -119,7 +125,9 @@ class EventPage(OperationAnswer):
     next: int | None
 
 
-@operation("POST", "/conversations/{conversation}/events", Scope.APPEND, status=201, writes=True)
+@operation(
+    "POST", "/conversations/{conversation}/events", Scope.APPEND, status=201, headers=APPENDS
+)
 def append_events(request: AdmittedRequest, body: AppendBody) -> AppendedEvents:
     """Append events or chat messages, all or none. When the answer comes, the events are on disk.
     The first append begins the conversation.
@@ -127,21 +135,22 @@ def append_events(request: AdmittedRequest, body: AppendBody) -> AppendedEvents:
     if body.events and body.messages:
         raise Refusal(400, "send either 'events' or 'messages', not both")
     history = request.history
-    if request.principal.where and ATTRIBUTES in body.documents:
-        request.check_attributes(body.documents[ATTRIBUTES] or {})
     recorded = history.append(
         body.events or body.messages,
         expected_version=request.expected_version,
         idempotency_key=request.idempotency_key,
-        documents=documents_of(body.documents) or None,
+        documents=request.checked_documents(body.documents) or None,
     )
-    return AppendedEvents.of(recorded, history.version() if not recorded else 0)
+    return AppendedEvents.after(history, recorded)
 
 
-@operation("POST", "/conversations/{conversation}/replies", Scope.APPEND, status=201, writes=True)
+@operation(
+    "POST", "/conversations/{conversation}/replies", Scope.APPEND, status=201, headers=APPENDS
+)
 def append_reply(request: AdmittedRequest, body: ReplyBody) -> AppendedEvents:
     """Append what a model answered: an action for each tool call, or the agent's message."""
-    recorded = request.history.append_reply(
+    history = request.history
+    recorded = history.append_reply(
         body.reply,
         cost=body.cost,
         meta=body.meta,
@@ -149,11 +158,11 @@ def append_reply(request: AdmittedRequest, body: ReplyBody) -> AppendedEvents:
         expected_version=request.expected_version,
         idempotency_key=request.idempotency_key,
     )
-    return AppendedEvents.of(recorded)
+    return AppendedEvents.after(history, recorded)
 
 
 @operation(
-    "POST", "/conversations/{conversation}/tool-results", Scope.APPEND, status=201, writes=True
+    "POST", "/conversations/{conversation}/tool-results", Scope.APPEND, status=201, headers=KEYED
 )
 def append_tool_result(request: AdmittedRequest, body: ToolResultBody) -> AppendedEvents:
     """Append the result of an open tool call."""
@@ -164,7 +173,7 @@ def append_tool_result(request: AdmittedRequest, body: ToolResultBody) -> Append
         extras=body.extras,
         idempotency_key=request.idempotency_key,
     )
-    return AppendedEvents.of([recorded])
+    return AppendedEvents.after(request.history, [recorded])
 
 
 @operation("GET", "/conversations/{conversation}/events", Scope.READ)
@@ -198,12 +207,13 @@ class AppendedTogether(OperationAnswer):
     appended: list[AppendedEvents]
 
 
-@operation("POST", "/appends", Scope.APPEND, status=201)
+@operation("POST", "/appends", Scope.APPEND, status=201, headers=("idempotency-key",))
 def append_together(request: AdmittedRequest, body: AppendTogetherBody) -> AppendedTogether:
     """Append to several conversations: all events are appended, or none."""
     store = request.histories.store
-    for each in body.appends:
-        request.check_visible(request.histories[each.conversation])
+    histories = [request.histories[each.conversation] for each in body.appends]
+    for history in histories:
+        request.check_visible(history)
     first, *others = body.appends
     together = [
         prepare_append(store, each.conversation, each.events, each.expected_version)
@@ -219,10 +229,9 @@ def append_together(request: AdmittedRequest, body: AppendTogetherBody) -> Appen
         ),
         *(each.recorded() for each in together),
     ]
-    return AppendedTogether(appended=[AppendedEvents.of(each) for each in recorded])
-
-
-def documents_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    from foldlog.eventstore import DELETED
-
-    return {name: DELETED if value is None else value for name, value in values.items()}
+    return AppendedTogether(
+        appended=[
+            AppendedEvents.after(history, each)
+            for history, each in zip(histories, recorded, strict=True)
+        ]
+    )

@@ -11,7 +11,7 @@ from anyio import sleep, to_thread
 
 from foldlog._history.lease import LeaseBlock
 from foldlog._web.service.admitted import AdmittedRequest, Later
-from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
+from foldlog._web.service.operations import LEASED, OperationAnswer, OperationRequest, operation
 from foldlog._web.service.tokens import Scope
 
 _WAIT_MAX_S: Final = 30.0
@@ -56,7 +56,7 @@ def take_lease(request: AdmittedRequest, body: LeaseBody) -> HeldLease | Later:
     return Later(wait)
 
 
-@operation("PUT", "/conversations/{conversation}/lease", Scope.APPEND, writes=True)
+@operation("PUT", "/conversations/{conversation}/lease", Scope.APPEND, headers=LEASED)
 def renew_lease(request: AdmittedRequest, body: RenewBody) -> HeldLease:
     """Renew the lease of the header ``Foldlog-Lease``. If it has ended, the answer is 412."""
     block = _block(request)
@@ -65,7 +65,9 @@ def renew_lease(request: AdmittedRequest, body: RenewBody) -> HeldLease:
     return _document(block)
 
 
-@operation("DELETE", "/conversations/{conversation}/lease", Scope.APPEND, status=204, writes=True)
+@operation(
+    "DELETE", "/conversations/{conversation}/lease", Scope.APPEND, status=204, headers=LEASED
+)
 def release_lease(request: AdmittedRequest) -> None:
     """Release the lease of the header ``Foldlog-Lease``."""
     _block(request).leave()

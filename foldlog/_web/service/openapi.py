@@ -12,10 +12,10 @@ from foldlog._web.service.operations import Operation
 from foldlog._web.service.problems import MEDIA_TYPE
 
 _REF: Final = "#/components/schemas/{name}"
-_WRITE_HEADERS: Final = {
-    "If-Match": 'The version that the conversation must have, such as "12".',
-    "Idempotency-Key": "A request that is repeated with its key appends only once.",
-    "Foldlog-Lease": "The token of the lease under which the request writes.",
+_HEADERS: Final = {
+    "if-match": 'The version that the conversation must have, such as "12".',
+    "idempotency-key": "A request that is repeated with its key appends only once.",
+    "foldlog-lease": "The token of the lease under which the request writes.",
 }
 
 
@@ -78,7 +78,7 @@ def _describe(
                 for name in operation.parameters
             ),
             *_query_parameters(operation, schema_of, components),
-            *(_header(name, text) for name, text in _WRITE_HEADERS.items() if operation.writes),
+            *(_header(name.title(), _HEADERS[name]) for name in operation.headers),
         ],
         "responses": {
             str(operation.status): _response(operation, schema_of),

@@ -19,6 +19,10 @@ from foldlog._web.service.admitted import Later, Stream
 from foldlog._web.service.tokens import Scope
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Headers = tuple[Literal["if-match", "idempotency-key", "foldlog-lease"], ...]
+LEASED: Final[Headers] = ("foldlog-lease",)
+KEYED: Final[Headers] = ("idempotency-key", *LEASED)
+APPENDS: Final[Headers] = ("if-match", *KEYED)
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MODULES: Final = (
@@ -46,8 +50,7 @@ class OperationAnswer(msgspec.Struct, kw_only=True):
 class Operation:
     """``path`` is below ``/v1``. A segment in braces is a parameter, such as ``{conversation}``.
 
-    ``writes``  the operation appends: a request may have ``If-Match``, ``Idempotency-Key`` and
-                ``Foldlog-Lease``
+    ``headers``  the headers that a request may have, of those that guard a write
     """
 
     name: str
@@ -60,7 +63,7 @@ class Operation:
     query: type | None
     answer: type | None
     status: int
-    writes: bool
+    headers: Headers
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -77,12 +80,12 @@ def operation(
     scope: Scope,
     *,
     status: int = 200,
-    writes: bool = False,
+    headers: Headers = (),
 ) -> Callable[[F], F]:
     """Mark a function as the handler of an operation."""
 
     def mark(handle: F) -> F:
-        setattr(handle, _OPERATION, (method, path, scope, status, writes))
+        setattr(handle, _OPERATION, (method, path, scope, status, headers))
         return handle
 
     return mark
@@ -101,7 +104,7 @@ def _operations_of(module: Any) -> Iterator[Operation]:
         marked = getattr(handle, _OPERATION, None)
         if marked is None or handle.__module__ != module.__name__:
             continue
-        method, path, scope, status, writes = marked
+        method, path, scope, status, headers = marked
         types = get_type_hints(handle)
         parameters = signature(handle).parameters
         (answer,) = {*(get_args(types["return"]) or (types["return"],))} - {Later, Stream}
@@ -116,5 +119,5 @@ def _operations_of(module: Any) -> Iterator[Operation]:
             query=types["query"] if "query" in parameters else None,
             answer=None if answer is type(None) else answer,
             status=status,
-            writes=writes,
+            headers=headers,
         )

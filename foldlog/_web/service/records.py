@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
-
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import AppendedEvents
-from foldlog._web.service.operations import operation
+from foldlog._web.service.operations import APPENDS, OperationAnswer, OperationRequest, operation
 from foldlog._web.service.tokens import Scope
 from foldlog.adapters._shared import SentRecords, records_of
 
 
-class RecordsBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class RecordsBody(OperationRequest):
     """``format`` is a format of ``docs/FORMATS.md``, such as openai-responses or claude-code. With
     ``dedupe``, records whose id the conversation has already are left out.
     """
@@ -26,7 +24,7 @@ class RecordsBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     dedupe: Literal["origin"] | None = None
 
 
-class RecordsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class RecordsQuery(OperationRequest):
     """``sent`` asks for the records that are sent to a model: without what was taken back, and with
     a summary for what was condensed.
     """
@@ -35,7 +33,7 @@ class RecordsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     sent: bool = False
 
 
-class ConversationRecords(msgspec.Struct, kw_only=True):
+class ConversationRecords(OperationAnswer):
     """The records in their order. ``newest`` are the ids of the events of the last sent record."""
 
     version: int
@@ -43,7 +41,9 @@ class ConversationRecords(msgspec.Struct, kw_only=True):
     newest: list[int] = []
 
 
-@operation("POST", "/conversations/{conversation}/records", Scope.APPEND, status=201, writes=True)
+@operation(
+    "POST", "/conversations/{conversation}/records", Scope.APPEND, status=201, headers=APPENDS
+)
 def append_records(request: AdmittedRequest, body: RecordsBody) -> AppendedEvents:
     """Append records of a format, all or none. A conversation has records of one format."""
     history = request.history
@@ -54,7 +54,7 @@ def append_records(request: AdmittedRequest, body: RecordsBody) -> AppendedEvent
         idempotency_key=request.idempotency_key,
         dedupe=body.dedupe,
     )
-    return AppendedEvents.of(recorded, history.version() if not recorded else 0)
+    return AppendedEvents.after(history, recorded)
 
 
 @operation("GET", "/conversations/{conversation}/records", Scope.READ)

@@ -101,6 +101,8 @@ class Service:
                 self._histories, principal, parameters, headers, self._changes, self._is_ending
             )
             admitted.require(operation.scope)
+            if "if-match" in headers and "if-match" not in operation.headers:
+                raise Refusal(400, "this path takes no If-Match")
             arguments = {
                 **await _read_body(operation, request, principal.body_bytes_max),
                 **_read_query(operation, request),
@@ -163,7 +165,7 @@ def _bearer(request: Request) -> str | None:
 
 async def _read_body(operation: Operation, request: Request, bytes_max: int) -> dict[str, Any]:
     """Return the decoded body as the argument ``body``. A body may be compressed with gzip, and
-    counts by its bytes before and after.
+    counts by its bytes before the compression.
     """
     if operation.body is None:
         return {}
@@ -205,7 +207,7 @@ def _answer(operation: Operation, answer: Any, headers: Mapping[str, str]) -> Re
     content = b"" if operation.answer is None else _encode(answer)
     response = Response(content, operation.status, media_type="application/json")
     version = getattr(answer, "version", None)
-    if version is not None:
+    if version is not None and operation.query is None:  # with a query, it may be an older version
         response.headers["etag"] = f'"{version}"'
     if len(content) >= _GZIP_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
         response.body = zlib.compress(content, 1, wbits=31)

@@ -6,7 +6,7 @@ from typing import Any
 
 from foldlog._web.service.admitted import AdmittedRequest
 from foldlog._web.service.events import RecordedEvent
-from foldlog._web.service.operations import OperationAnswer, OperationRequest, operation
+from foldlog._web.service.operations import LEASED, OperationAnswer, OperationRequest, operation
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
@@ -110,7 +110,7 @@ def read_view(request: AdmittedRequest, query: ViewQuery) -> ShownView:
     return _document(view, query.dialect)
 
 
-@operation("POST", "/conversations/{conversation}/prepare", Scope.APPEND, writes=True)
+@operation("POST", "/conversations/{conversation}/prepare", Scope.APPEND, headers=LEASED)
 def prepare(request: AdmittedRequest, body: PrepareBody) -> ShownView:
     """Return the View to send to the model, with its messages. If the View has become too large,
     the condenser of the server first forgets events.
@@ -123,14 +123,14 @@ def prepare(request: AdmittedRequest, body: PrepareBody) -> ShownView:
     "/conversations/{conversation}/condensation-requests",
     Scope.APPEND,
     status=201,
-    writes=True,
+    headers=LEASED,
 )
 def request_condensation(request: AdmittedRequest, body: ReasonBody) -> RecordedEvent:
     """Ask for a condensation at the next ``prepare``."""
     return RecordedEvent.of(request.history.request_condensation(body.reason))
 
 
-@operation("POST", "/conversations/{conversation}/condensations", Scope.APPEND, writes=True)
+@operation("POST", "/conversations/{conversation}/condensations", Scope.APPEND, headers=LEASED)
 def condense(request: AdmittedRequest, body: ReasonBody) -> ShownView:
     """Condense now, and return the View."""
     history = request.history
