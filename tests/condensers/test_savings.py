@@ -14,7 +14,16 @@ from foldlog.condensers.models.caches import CacheRule, cache_rule
 from foldlog.condensers.strategies.savings import saves
 from foldlog.eventstore import Message
 from foldlog.projections import View
-from tests.condensers.made import after, message, messages, plan, viewed
+from tests.condensers.made import (
+    after,
+    condensed,
+    history,
+    later,
+    message,
+    messages,
+    plan,
+    viewed,
+)
 from tests.condensers.scripted import Scripted, Weights
 
 CHEAP = CacheRule(provider="a", models="", least=0, read=0.1)
@@ -51,14 +60,24 @@ def test_the_usage_of_the_replies_says_what_the_cache_reads():
 
 
 def test_only_calls_since_the_last_condensation_have_paid():
+    nothing_lost = CacheRule(provider="a", models="", least=0, read=0.1, write=0.1)
+    view = viewed(turns(20))
+    assert saves(view, sums_of(view), slice(2, 15), 0, nothing_lost)
+    view = View.from_events(
+        [*history(turns(20)), *later(20, condensed(2, 3, summary="s", offset=2))]
+    )
+    assert not saves(view, sums_of(view), slice(2, 15), 0, nothing_lost)
+
+
+def test_the_reason_is_in_the_metadata():
     condenser = DigestCondenser(when_cheaper=True, max_size=1_000)
     view = viewed(
         [message("word " * 300, source) for _ in range(20) for source in ("user", "agent")]
     )
-    action = plan(condenser.condense(view, ESTIMATE))
-    assert action.metadata["reason"] == "cost"
-    assert because(action) == "it saves more than it costs"
-    assert condenser.reasons(after(view, condenser.condense(view, ESTIMATE)), ESTIMATE) == set()
+    result = condenser.condense(view, ESTIMATE)
+    assert plan(result).metadata["reason"] == "cost"
+    assert because(plan(result)) == "it saves more than it costs"
+    assert condenser.reasons(after(view, result), ESTIMATE) == set()
 
 
 def test_a_condensation_for_its_savings_can_wait():
