@@ -288,6 +288,35 @@ test("a holder whose lease has ended is stopped, and writes nothing", async () =
   assert.deepEqual(await contents(history), ["pay Ann", undefined]);
 });
 
+test("a write that arrives after another worker has taken the lease is refused", async () => {
+  const history = newHistory();
+  let isTaken = false;
+  let release = (): void => undefined;
+  const released = new Promise<void>((resolve) => (release = resolve));
+  /** A network that loses renewals, and delivers an append late, whatever its sender does meanwhile. */
+  const slowFetch: typeof fetch = async (input, init = {}) => {
+    if (init.method === "PUT" && isTaken) throw new TypeError("the renewal was lost");
+    if (init.method === "POST" && String(input).endsWith("/events")) await released;
+    return fetch(input, { ...init, signal: null });
+  };
+  const slow = new Foldlog({ url: service.url, token: TOKEN, fetch: slowFetch }).histories.open(history.id);
+  let take = (): void => undefined;
+  const taken = new Promise<void>((resolve) => (take = resolve));
+  const late = slow.lease({ worker: "w1", ttlS: 0.3 }, (held) => {
+    isTaken = true;
+    take();
+    return held.appendMessages([user("late")]);
+  });
+  const refused = assert.rejects(late, LeaseLost);
+  await taken;
+  await history.lease({ worker: "w2", waitS: 20 }, async (held) => {
+    release();
+    await refused;
+    await held.appendMessages([user("in time")]);
+  });
+  assert.deepEqual(await contents(history), ["in time"]);
+});
+
 test("a follower gets each event once, over breaks of the connection", async () => {
   await behindProxy(["none", "drop", "none", "cut in the body"], async (history, proxy) => {
     await history.appendMessages([user("0")]);
