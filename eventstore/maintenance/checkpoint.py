@@ -25,6 +25,7 @@ from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.ledger import entries
 from foldlog.eventstore.log.row import stored_event_of
 from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.maintenance.archive import check_archived
 from foldlog.eventstore.maintenance.archived import address_of_object, read_archived
 from foldlog.eventstore.maintenance.merkle import grown_edge, leaf_hash, root_of, root_of_edge
 from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
@@ -252,7 +253,7 @@ def verify_against(store: Store, checkpoint: StoreCheckpoint) -> Iterator[Verdic
     comparison = _Comparison(store, checkpoint)
     for verdict in verify(store, None, comparison.published):
         if verdict.conversation is not None:
-            yield comparison.compare(verdict)
+            yield comparison.compare(check_archived(store, verdict))
             continue
         yield from comparison.missing_tombstones()
         problems = map(of_all, comparison.problems())
@@ -307,9 +308,10 @@ class _Comparison:
         if state is None or not leaves:
             return verdict
         findings = [*verdict.findings]
+        is_unread = all(finding.needs_key for finding in findings)
         if not self._has_ledger(state.key, leaves):
             findings.append(of_all("its ledger was changed since the checkpoint"))
-        if verdict.archived or any(finding.needs_key for finding in findings):
+        if is_unread and (verdict.findings or verdict.archived):
             findings += [
                 of_all(f"at version {leaf.version} its head differs from the checkpoint")
                 for leaf in leaves

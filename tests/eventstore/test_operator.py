@@ -270,6 +270,7 @@ class Work:
         self.folder = folder
         self.path = folder / "store.db"
         self.chance = random.Random(seed)
+        self.restores = seed % 2 == 1
         self.names = []
         self.archived = set()
         self.notes = []
@@ -280,7 +281,9 @@ class Work:
     def step(self, histories):
         self.done += 1
         self.histories = histories
-        kind = self.chance.choice(self.KINDS)
+        # A restored backup may name objects that were deleted since, which is a true finding.
+        kinds = [kind for kind in self.KINDS if not (self.restores and kind is Work.archive)]
+        kind = self.chance.choice(kinds)
         try:
             if kind in (Work.begin, Work.check) or self.names:
                 kind(self, histories.store)
@@ -361,7 +364,7 @@ class Work:
 
     def restore(self):
         # Checkpoints of later events than the backup's are true alarms, so they are left out.
-        if self.backup is not None:
+        if self.restores and self.backup is not None:
             restore(str(self.backup), str(self.path), WriteSettings(None, KEYS))
             self.notes, self.names = [*self.at_backup[0]], [*self.at_backup[1]]
             self.compare(self.path)

@@ -226,7 +226,9 @@ def test_an_archive_is_compared(path, note, tmp_path):
         archive(store, "d", f"file://{tmp_path}/objects")
     assert findings(path, note) == {}
     wrong = leaves_changed(path, note, b"d")
-    assert "d" in findings(path, wrong)
+    assert "at version 4 its head differs from the checkpoint" in findings(path, wrong)["d"]
+    shutil.rmtree(tmp_path / "objects")
+    assert "is missing" in findings(path, note)["d"][0]
 
 
 def test_a_copy_and_a_backup_are_compared(path, note, tmp_path):
@@ -430,3 +432,47 @@ def foldlog(path, *arguments):
         check=False,
         env={**os.environ, "FOLDLOG_KEY": "22" * 32},
     )
+
+
+# -- the command
+
+
+def test_the_command_names_a_change_and_ends_with_1(path, tmp_path):
+    key, public = tmp_path / "key.pem", tmp_path / "public.pem"
+    make_keys(key, public)
+    checkpoint = tmp_path / "checkpoint.txt"
+    checkpoint.write_text(foldlog(path, "checkpoint", "--key", key).stdout)
+    against = ("verify", "--against", checkpoint, "--key", public)
+    sound = foldlog(path, *against)
+    assert (sound.returncode, "no changes found" in sound.stdout) == (0, True)
+    with opened(path) as store:
+        redact(store, "c", 1, reason="leaked", by="somebody")
+    assert "event 1 redacted since the checkpoint by somebody" in foldlog(path, *against).stdout
+    rewrite(path, "b", "1", "2", "3", "4")
+    changed = foldlog(path, *against)
+    assert changed.returncode == 1
+    assert "conversation 'b'" in changed.stderr
+    assert "rewritten" in changed.stderr
+
+
+def test_a_checkpoint_without_the_signature_of_the_key_is_refused(path, tmp_path):
+    make_keys(tmp_path / "key.pem", tmp_path / "public.pem")
+    checkpoint = tmp_path / "checkpoint.txt"
+    checkpoint.write_text(foldlog(path, "checkpoint").stdout)
+    ran = foldlog(path, "verify", "--against", checkpoint, "--key", tmp_path / "public.pem")
+    assert ran.returncode == 2
+    assert "has no true signature" in ran.stderr
+
+
+def test_a_command_signs_with_a_key_that_foldlog_does_not_see(path, tmp_path):
+    key, public = tmp_path / "key.pem", tmp_path / "public.pem"
+    make_keys(key, public)
+    command = (
+        f"cat >{tmp_path}/text && openssl pkeyutl -sign -rawin -inkey {key} -in {tmp_path}/text"
+    )
+    signing = ("checkpoint", "--key", public, "--sign-command")
+    signed = read_note(foldlog(path, *signing, command).stdout)
+    assert read_key(public.read_text(), signed.origin).is_signer_of(signed)
+    refused = foldlog(path, *signing, "echo no")
+    assert (refused.returncode, "wrote 3 bytes" in refused.stderr) == (2, True)
+    assert "has no private key" in foldlog(path, "checkpoint", "--key", public).stderr

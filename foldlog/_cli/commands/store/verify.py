@@ -97,8 +97,7 @@ def run(
             names = [find_conversation(store, name) for name in conversations]
             update(total=events_total(store, names, start))
             # Generators print the verdicts of a large store one by one, and do not collect them.
-            stored = _verdicts(store, names, published, start, note)
-            verdicts = (archive.check_archived(store, verdict) for verdict in stored)
+            verdicts = _verdicts(store, names, published, start, note)
             rows = (
                 (verdict, checks.check_views(store, verdict, repair=repair) if views else UNSET)
                 for verdict in checks.count(verdicts, update)
@@ -152,7 +151,8 @@ def _verdicts(
     check = partial(verify, store, published=published, start=start)
     # None stands for all conversations.
     chosen: list[str | None] = [*dict.fromkeys(names)] or [None]
-    return chain.from_iterable(check(name) for name in chosen)
+    stored = chain.from_iterable(check(name) for name in chosen)
+    return (archive.check_archived(store, verdict) for verdict in stored)
 
 
 def _command_for_rest(newest: str, *, views: bool, repair: bool) -> str:
