@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from itertools import accumulate, chain
@@ -236,7 +237,11 @@ def copy_checkpoints(source: Database, target: Database) -> None:
         origins = [name.removeprefix(_LIST) for name in names if name.startswith(_LIST)]
         return {origin: [*_records(reader, origin)] for origin in origins}
 
-    for origin, records in source.recorder.query(read).items():
+    lists: dict[str, list[_Stored]] = {}
+    # Damage beside the events costs the copy no event. Verifying the copy names a missing list.
+    with suppress(StoreDamaged):
+        lists = source.recorder.query(read)
+    for origin, records in lists.items():
         target.recorder.transact(partial(_put_records, origin=origin, records=records))
 
 
