@@ -81,7 +81,7 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
         return Archived(conversation, 0, 0, stays)
     assert state.head is not None  # the conversation has events
     data = pack_rows(placed)
-    owner = recorder.transact(owner_of_objects)
+    owner = owner_of_objects(recorder)
     attempt = Unfinished(state.key, state.id, ARCHIVE, new_address(to, state.head, data, owner))
     check_reachable(attempt.state)
     if not on_finished(database, partial(_begin, state=state, attempt=attempt)):

@@ -129,11 +129,14 @@ def new_address(to: str, head: bytes, data: bytes, owner: str) -> str:
     return f"{sha256(data).hexdigest()} {to.rstrip('/')}/{name}"
 
 
-def owner_of_objects(reader: Reader) -> str:
+def owner_of_objects(recorder: Recorder) -> str:
     """Return the part of an object's name that tells the stores apart which may use the object. A
     copied file, or a restored or promoted server, has a new owner from its first write on.
     """
-    identity = f"{reader.value('uuid')} {reader.value('file')}"
+    uuid, file = recorder.transact(lambda reader: (reader.value("uuid"), reader.value("file")))
+    # A copy on another file system may have the inode of the original.
+    system = os.statvfs(recorder.path).f_fsid if recorder.path else ""
+    identity = f"{uuid} {file} {system}"
     return sha256(identity.encode()).hexdigest()[: 2 * _HEAD]
 
 
@@ -362,7 +365,7 @@ def delete_owned(recorder: Recorder, operation: Unfinished) -> None:
     reminder instead, or besides.
     """
     key, _, name, address = operation
-    may_be_needed = _may_be_needed(address, recorder.transact(owner_of_objects))
+    may_be_needed = _may_be_needed(address, owner_of_objects(recorder))
     if may_be_needed or name == ARCHIVE:
         recorder.transact(partial(remind, key=key, address=address))
     if not may_be_needed:
@@ -384,7 +387,7 @@ def heed(recorder: Recorder, reminder: Unfinished, *, copied_objects: bool) -> N
     """Delete the objects of a reminder. Raises ``StoreUnusable`` if another store may need one of
     them, unless ``copied_objects`` is true.
     """
-    owner = recorder.transact(owner_of_objects)
+    owner = owner_of_objects(recorder)
     needed: list[str] = []
     late: list[str] = []
     for address in reminder.state.split("\n"):

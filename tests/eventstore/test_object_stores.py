@@ -11,6 +11,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -355,6 +356,21 @@ def test_an_erasure_in_a_copied_file_leaves_the_object_for_the_other_file(
         copy.maintenance.vacuum(copied_objects=True)
         copy.maintenance.vacuum()
     assert keys_in(server, prefix) == []
+
+
+def test_a_copy_with_the_inode_of_its_store_on_another_file_system_leaves_the_object(
+    histories, server, prefix, to, monkeypatch
+):
+    archive(histories, to)
+    status_of = os.statvfs
+
+    def elsewhere(path):
+        status = status_of(path)
+        return SimpleNamespace(f_fsid=status.f_fsid + 1)
+
+    monkeypatch.setattr(os, "statvfs", elsewhere)
+    assert histories.erase("c", reason="asked to").bytes_pending
+    assert len(keys_in(server, prefix)) == 1
 
 
 def test_a_redaction_in_a_copied_file_leaves_the_object_for_the_other_file(
