@@ -8,7 +8,7 @@ later reply of the model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog.eventstore import Store
 from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.sources.blocks import Block, each_hash
 from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Sources, SourcesToWrite
 
@@ -67,7 +68,10 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
         before = _note_in(facts)
         now = _count(skeleton(source.sums))
         now.at = datetime.now(UTC).isoformat(timespec="seconds")
-        now.since = before.shown
+        if _KEY in facts:
+            now.since = before.shown
+        elif now.compactions:
+            now.since = _shown_before_compaction(skeleton(), sources.blocks(source))
         if before.at:  # another hook of the same compaction
             now.at = before.at
             now.since = before.since
@@ -109,6 +113,18 @@ def _is_over(note: _Note, now: _Note) -> bool:
 
 def _note_in(facts: Mapping[str, Any]) -> _Note:
     return msgspec.convert(facts.get(_KEY, {}), _Note)
+
+
+def _shown_before_compaction(skeleton: Skeleton, blocks: Iterable[Block]) -> int:
+    """Count all records. Return the number of shown events before the last compaction."""
+    shown = compactions = 0
+    for block in blocks:
+        for record, record_hash in zip(block.records(), each_hash(block.hashes), strict=True):
+            skeleton.add(record, record_hash)
+            if skeleton.state.compactions > compactions:
+                compactions = skeleton.state.compactions
+                shown = _count(skeleton).shown
+    return shown
 
 
 def _count(skeleton: Skeleton) -> _Note:
