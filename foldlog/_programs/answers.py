@@ -31,7 +31,7 @@ from foldlog.condensers import is_masked
 from foldlog.condensers.models.estimate import estimate
 from foldlog.condensers.prompts.rendering import clip_line
 from foldlog.eventstore import Event, EventStoreError, Store, summary_of
-from foldlog.projections import Views
+from foldlog.projections import NoSuchEvent, Views
 
 TOKENS_MAX = 2_000
 _SHORT = 100
@@ -142,8 +142,9 @@ class Answers:
 
     def _why(self, about: str, at: int | None, subject: Asked) -> Iterator[str]:
         name = subject.conversation
+        about = about.strip()
         before = "before this compaction: " if subject.missing else ""
-        if not _EVENT_ID.fullmatch(about.strip()):
+        if not _EVENT_ID.fullmatch(about):
             result = fact(self._store, self._views, name, about, at)
             yield (
                 f"{_name(name)} at version {result.version}:"
@@ -154,7 +155,12 @@ class Answers:
             for event_id in [*result.known_by[:2], *others][:_NAMES]:
                 yield from map(_line, self._event(name, event_id))
             return
-        answer = why_sent(self._store, self._views, name, int(about), at)
+        try:
+            answer = why_sent(self._store, self._views, name, int(about), at)
+        except NoSuchEvent as error:
+            yield f"cannot be answered: {_quote(str(error), _ERROR_MAX)}"
+            yield f'to ask about the text {about}, put it in double quotes: "{about}"'
+            return
         prefix = "it was " if subject.missing else ""
         reason = printable(answer.reason, one_line=True)
         yield f"{_name(name)}, event {about}: {before}{prefix}{answer.fate}; {reason}"

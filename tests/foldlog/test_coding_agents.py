@@ -286,6 +286,15 @@ def test_arguments_of_any_length_have_a_short_answer(about, histories, session):
         assert estimate(text) <= 500
 
 
+def test_a_number_that_is_no_event_may_be_a_text(histories, session):
+    session.user("The ticket is 7443.").reply("fine")
+    stop(histories, session)
+    tools = answers(histories)
+    hint = 'to ask about the text 7443, put it in double quotes: "7443"'
+    assert tools.why(" 7443", "s1").splitlines()[-1] == hint
+    assert "is known" in tools.why('"7443"', "s1")
+
+
 def test_a_folder_of_nobody_has_no_conversations(histories, session):
     answer_hook(histories.store, session.user("begin").hook("Stop"))
     tools = answers(histories)
