@@ -49,7 +49,8 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
         (
             "conversation %(conversation)r: the condenser %(condenser)r %(outcome)s, because its"
             " model %(model)r failed (%(failure)s, %(error)s); attempts: %(attempts)s%(paid)s;"
-            " its report in the conversation has the error's text"
+            " its report in the conversation has the error's text (foldlog log %(conversation)s"
+            " --kind annotation --kind condensation)"
         ),
     ),
     "foldlog.condensation.declined": (

@@ -261,7 +261,8 @@ def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_p
         assert histories["c1"].stats().condensations["llm"].failed == 1
     (record,) = caplog.records
     assert "(bad_reply, TypeError)" in record.getMessage()
-    assert "its report in the conversation has the error's text" in record.getMessage()
+    command = "foldlog log c1 --kind annotation --kind condensation"
+    assert f"has the error's text ({command})" in record.getMessage()
     assert "missing 1 required keyword-only argument: 'model'" in str(newest)
 
 
