@@ -67,6 +67,11 @@ def use_store(db: str | None) -> str | None:
     return db
 
 
+def store_in_use() -> str:
+    """Name the store of the command for a message."""
+    return "this store" if _store is None else f"the store {store_name(_store)}"
+
+
 def prices_hint() -> str:
     from foldlog.eventstore.inside import install_command
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from foldlog._archive import makes_events
 from foldlog._cli import terminal
-from foldlog._cli.hints import command, make_folder_of, use_store
+from foldlog._cli.hints import command, make_folder_of, store_in_use, use_store
 from foldlog._cli.outcome import Refused
 from foldlog._companions import ids_beginning_with
 from foldlog._open_files import is_store
@@ -220,7 +220,7 @@ def _not_there(store: Store, text: str) -> str:
     from difflib import get_close_matches
 
     if text.endswith(".db"):
-        return f"this store has no conversation {text!r}; to name a store, use --db {text}"
+        return f"{store_in_use()} has no conversation {text!r}; to name a store, use --db {text}"
     ids = [row.id for row in islice(iter_rows(store), _SEARCHED)]
     shorter = text.lower()
     near = [name for name in ids if shorter and shorter in name.lower()][:3]
@@ -229,7 +229,7 @@ def _not_there(store: Store, text: str) -> str:
         meant = f"did you mean {' or '.join(map(repr, near))}?"
     else:
         meant = "'foldlog list' shows its conversations"
-    return f"this store has no conversation {text!r}; {meant}"
+    return f"{store_in_use()} has no conversation {text!r}; {meant}"
 
 
 def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:

@@ -32,7 +32,8 @@ def test_an_import_adds_to_the_store_of_the_hooks(foldlog, users_store, five_mes
     document = foldlog("list --json").document
     assert document["db"] == foldlog("--json").document["db"] == str(users_store)
     assert foldlog("append five hello").status == 0
-    assert "this store has no conversation 'qqq'; 'foldlog list' shows" in foldlog("view qqq").err
+    problem = f"the store {users_store} has no conversation 'qqq'; 'foldlog list' shows"
+    assert problem in foldlog("view qqq").err
     command = command_named("view")
     context = command.make_context("view", [], resilient_parsing=True)
     assert complete_id(context, command.params[0], "fi") == ["five"]
