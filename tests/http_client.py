@@ -29,12 +29,14 @@ class Refusal(Exception):
         super().__init__(self.document["detail"])
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         return self.document[name]
 
 
 class HttpClient:
     def __init__(self, app: Any, token: str) -> None:
-        self._client = Client(app, {"authorization": f"Bearer {token}"})
+        self._client = Client(app, {"authorization": f"Bearer {token}"}, waits=True)
 
     def __call__(
         self, name: str, *, body: Any = None, headers: Mapping[str, str] = {}, **parameters: Any

@@ -28,11 +28,12 @@ class Answer(NamedTuple):
 
 class Client:
     """Sends requests as a browser does that knows one host name. ``headers`` go with every
-    request.
+    request. A client that ``waits`` stays connected until it has its answer.
     """
 
-    def __init__(self, app: Any, headers: Mapping[str, str] = {}) -> None:
+    def __init__(self, app: Any, headers: Mapping[str, str] = {}, *, waits: bool = False) -> None:
         self._app = app
+        self._waits = waits
         self.headers = {"host": "localhost:8765", **headers}
 
     def get(
@@ -75,7 +76,10 @@ class Client:
         requests = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def receive() -> dict[str, Any]:
-            return next(requests, {"type": "http.disconnect"})
+            request = next(requests, None)
+            if request is None and self._waits:
+                await asyncio.Event().wait()
+            return request or {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             messages.append(message)

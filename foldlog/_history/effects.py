@@ -202,19 +202,28 @@ def arguments_for(call: Action) -> Mapping[str, Any]:
 
 
 def end_elsewhere(
-    history: History, call_id: int, content: Any, is_error: bool, idempotency_key: str | None
+    history: History, call_id: int | str, content: Any, is_error: bool, idempotency_key: str | None
 ) -> Recorded:
     """Record the outcome of a tool that a program outside of this process ran. ``call_id`` is the
-    id of the event of the call. The outcome is recorded even if the lease has ended. Raises
-    ``InvalidEvent`` unless the event is a call.
+    id of the event of the call, or the id that the model gave the call. The outcome is recorded
+    even if the lease has ended, and once for each ``idempotency_key``. Raises ``InvalidEvent``
+    unless it is a call.
     """
-    traces, keys = read_traces(history, call_id)
-    if call_id not in traces:
-        raise InvalidEvent(f"event {call_id} of {history.id!r} is not a call of a tool")
-    return record_outcome(
+    traces, keys = read_traces(history, call_id if isinstance(call_id, int) else 0)
+    named = (
+        event_id
+        for event_id, trace in reversed(traces.items())
+        if call_id in (event_id, trace.call.call_id)
+    )
+    event_id = next(named, None)
+    if event_id is None:
+        raise InvalidEvent(f"{call_id!r} is not a call of a tool in {history.id!r}")
+    call = traces[event_id].call
+    outcome = find_outcome(history, idempotency_key, call, content, is_error)
+    return outcome or record_outcome(
         history,
-        traces[call_id].call,
-        keys[call_id],
+        call,
+        keys[event_id],
         content,
         is_error,
         idempotency_key=idempotency_key,
@@ -322,7 +331,13 @@ class Attempt:
     def has_begun(self) -> bool:
         """Whether this attempt has its mark already, because its begin is repeated."""
         marks = self._trace.marks
-        return bool(marks) and marks[-1].data.get("run") == self._run
+        block = self._history._lease_block
+        return (
+            block is not None
+            and bool(marks)
+            and self._trace.state(None) not in ("done", "failed")
+            and (marks[-1].data.get("run"), marks[-1].data.get("lease")) == (self._run, block.token)
+        )
 
     def checked(self, outcome: Any) -> Recorded | None:
         return None if outcome is None else self.end(outcome)

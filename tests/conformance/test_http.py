@@ -215,6 +215,84 @@ def test_a_token_with_a_filter_moves_no_conversation_out_of_it(clients):
     assert ann("read_attributes", conversation=own)["attributes"] == {"user": "ann"}
 
 
+def test_a_token_with_a_filter_learns_of_no_erased_conversation(clients):
+    http, ann = clients("administrator"), clients("ann")
+    http("create_conversation", body={"id": "bob", "attributes": {"user": "bob"}})
+    http("erase", conversation="bob", body={"reason": "a secret of bob"})
+    with pytest.raises(Refusal) as refusal:
+        ann("read_conversation", conversation="bob")
+    assert (refusal.value.status, "secret" in str(refusal.value)) == (404, False)
+
+
+def begin(http, worker, run, **body):
+    lease = http("take_lease", conversation="c1", body={"worker": worker})
+    headers = {"foldlog-lease": lease["token"], "idempotency-key": run}
+    begun = http("begin_effect", conversation="c1", event=0, body=body, headers=headers)
+    return begun, headers
+
+
+def test_the_key_of_a_run_does_not_let_the_next_worker_run_the_tool(http):
+    http("append_reply", conversation="c1", body={"reply": REPLY})
+    first, held = begin(http, "w1", "run-1")
+    http("release_lease", conversation="c1", headers={"foldlog-lease": held["foldlog-lease"]})
+    second, _ = begin(http, "w2", "run-1")
+    assert (first["next"], second["next"]) == ("run", "done")
+    assert "may have run" in second["recorded"]["event"]["content"]
+
+
+def test_an_outcome_is_recorded_after_the_lease_was_lost_and_once_for_its_key(http):
+    http("append_reply", conversation="c1", body={"reply": REPLY})
+    _, held = begin(http, "w1", "run-1")
+    lost = {"foldlog-lease": held["foldlog-lease"]}
+    http("release_lease", conversation="c1", headers=lost)
+    body = {"outcome": "paid"}
+    headers = {**lost, "idempotency-key": "outcome-1"}
+    first, again = (
+        http("end_effect", conversation="c1", event=0, body=body, headers=headers) for _ in range(2)
+    )
+    assert first == again
+    (effect,) = http("read_effects", conversation="c1")["effects"]
+    assert (effect["state"], effect["outcome"]) == ("done", "paid")
+
+
+def test_a_tool_result_under_a_lost_lease_is_recorded_and_says_so(http):
+    http("append_reply", conversation="c1", body={"reply": REPLY})
+    lease = http("take_lease", conversation="c1", body={"worker": "w1"})
+    held = {"foldlog-lease": lease["token"]}
+    http("release_lease", conversation="c1", headers=held)
+    body = {"call": "k1", "content": "paid"}
+    with pytest.raises(Refusal) as refusal:
+        http("append_tool_result", conversation="c1", body=body, headers=held)
+    assert refusal.value.status == 412
+    assert http("read_events", conversation="c1")["events"][-1]["content"] == "paid"
+
+
+def test_a_lease_has_a_bound_and_guards_no_append_to_several_conversations(http):
+    say(http, "hi")
+    for ttl_s in (0, -1, 9e8):
+        with pytest.raises(Refusal) as refusal:
+            http("take_lease", conversation="c1", body={"worker": "w", "ttl_s": ttl_s})
+        assert refusal.value.status == 400
+    event = {"kind": "message", "source": "user", "content": "hi"}
+    appends = [{"conversation": each, "events": [event], "expected_version": 1} for each in "ab"]
+    with pytest.raises(Refusal) as refusal:
+        http("append_together", body={"appends": appends}, headers={"foldlog-lease": "1"})
+    assert refusal.value.status == 400
+
+
+def test_mistakes_of_a_client_are_no_failures_of_the_server(http):
+    say(http, "hi")
+    for name, arguments in (
+        ("read_view", {"at": 9}),
+        ("why", {"event": 99}),
+        ("append_events", {"headers": {"content-encoding": "gzip"}}),
+        ("read_records", {"format": "none"}),
+    ):
+        with pytest.raises(Refusal) as refusal:
+            http(name, conversation="c1", **arguments)
+        assert 400 <= refusal.value.status < 500
+
+
 def test_a_path_that_checks_no_version_refuses_one(http):
     http("append_reply", conversation="c1", body={"reply": REPLY})
     body = {"call": "k1", "content": "paid"}

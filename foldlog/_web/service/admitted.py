@@ -19,6 +19,7 @@ from foldlog.eventstore import (
     ANY_VERSION,
     ATTRIBUTES,
     DELETED,
+    ConversationErased,
     ConversationNotFound,
     EventStoreError,
     Store,
@@ -41,22 +42,36 @@ class AdmittedRequest:
     parameters: Mapping[str, str]
     headers: Mapping[str, str]
     changes: StoreChanges
+    is_disconnected: Callable[[], Awaitable[bool]]
     is_ending: Callable[[], bool]
 
     @cached_property
     def history(self) -> History:
         """Return the history that the path names. Raises ``ConversationNotFound`` if the token may
-        not see it, with the words for a conversation that does not exist.
+        not see it, with the words for a conversation that does not exist. Adopts the lease of the
+        header ``Foldlog-Lease``, and raises ``LeaseTaken`` if it has ended.
         """
-        history = self.histories[self.parameters["conversation"]]
-        self.check_visible(history)
+        history = self.history_without_lease
         lease = self.headers.get(LEASE)
         if lease is not None:
             LeaseBlock.adopt(history, lease)
         return history
 
+    @cached_property
+    def history_without_lease(self) -> History:
+        """Return the same history for outcomes of tools, which are recorded without a lease too."""
+        history = self.histories[self.parameters["conversation"]]
+        self.check_visible(history)
+        return history
+
     def check_visible(self, history: History) -> None:
-        if self.principal.where and not self.principal.sees(history.attributes()):
+        if not self.principal.where:
+            return
+        try:
+            attributes = history.attributes()
+        except ConversationErased:
+            raise ConversationNotFound(history.id) from None
+        if not self.principal.sees(attributes):
             raise ConversationNotFound(history.id)
 
     def check_attributes(self, attributes: Mapping[str, Any]) -> None:

@@ -155,7 +155,11 @@ def begin_effect(request: AdmittedRequest, body: BeginBody) -> BegunEffect:
 def end_effect(request: AdmittedRequest, body: OutcomeBody) -> RecordedEvent:
     """Record the outcome of the tool of a call, even if the lease was lost in between."""
     recorded = effects.end_elsewhere(
-        request.history, _call_id(request), body.outcome, body.is_error, request.idempotency_key
+        request.history_without_lease,
+        _call_id(request),
+        body.outcome,
+        body.is_error,
+        request.idempotency_key,
     )
     return RecordedEvent.of(recorded)
 

@@ -12,7 +12,12 @@ from foldlog._web.service.operations import APPENDS, OperationAnswer, OperationR
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Scope
 from foldlog.adapters._shared import below
-from foldlog.eventstore import ATTRIBUTES, ConversationNotFound, ConversationRow
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    ConversationHasForks,
+    ConversationNotFound,
+    ConversationRow,
+)
 from foldlog.eventstore.documents.listing import RecentConversation
 
 
@@ -188,12 +193,17 @@ def erase(request: AdmittedRequest, body: ErasureBody) -> ErasedConversation:
     history = request.history
     if request.principal.where and (body.with_forks or body.detach_forks):
         raise Refusal(403, "this token may not see all forks, so it cannot erase or detach them")
-    tombstone = request.histories.erase(
-        history.id,
-        reason=body.reason,
-        with_forks=body.with_forks,
-        detach_forks=body.detach_forks,
-    )
+    try:
+        tombstone = request.histories.erase(
+            history.id,
+            reason=body.reason,
+            with_forks=body.with_forks,
+            detach_forks=body.detach_forks,
+        )
+    except ConversationHasForks:
+        if request.principal.where:
+            raise Refusal(409, "the conversation has forks; ask an administrator") from None
+        raise
     return ErasedConversation(
         id=tombstone.id,
         events=tombstone.version,

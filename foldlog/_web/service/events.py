@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from foldlog._history import effects
 from foldlog._history.history import History
-from foldlog._web.service.admitted import AdmittedRequest
+from foldlog._history.lease import LeaseTaken
+from foldlog._web.service.admitted import LEASE, AdmittedRequest
 from foldlog._web.service.operations import (
     APPENDS,
     KEYED,
@@ -166,14 +168,26 @@ def append_reply(request: AdmittedRequest, body: ReplyBody) -> AppendedEvents:
 )
 def append_tool_result(request: AdmittedRequest, body: ToolResultBody) -> AppendedEvents:
     """Append the result of an open tool call."""
-    recorded = request.history.append_tool_result(
+    try:
+        history = request.history
+    except LeaseTaken:
+        # The tool has run, so its outcome is recorded, even if another worker closed the call.
+        effects.end_elsewhere(
+            request.history_without_lease,
+            body.call,
+            body.content,
+            body.is_error,
+            request.idempotency_key,
+        )
+        raise
+    recorded = history.append_tool_result(
         body.call,
         body.content,
         body.is_error,
         extras=body.extras,
         idempotency_key=request.idempotency_key,
     )
-    return AppendedEvents.after(request.history, [recorded])
+    return AppendedEvents.after(history, [recorded])
 
 
 @operation("GET", "/conversations/{conversation}/events", Scope.READ)
@@ -211,6 +225,8 @@ class AppendedTogether(OperationAnswer):
 def append_together(request: AdmittedRequest, body: AppendTogetherBody) -> AppendedTogether:
     """Append to several conversations: all events are appended, or none."""
     store = request.histories.store
+    if LEASE in request.headers:
+        raise Refusal(400, "an append to several conversations writes under no lease")
     histories = [request.histories[each.conversation] for each in body.appends]
     for history in histories:
         request.check_visible(history)

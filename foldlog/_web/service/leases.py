@@ -5,8 +5,9 @@ store can serve the holder.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
 from anyio import sleep, to_thread
 
 from foldlog._history.lease import LeaseBlock
@@ -15,6 +16,8 @@ from foldlog._web.service.operations import LEASED, OperationAnswer, OperationRe
 from foldlog._web.service.tokens import Scope
 
 _WAIT_MAX_S: Final = 30.0
+LeaseSeconds = Annotated[float, msgspec.Meta(ge=0.1, le=600)]
+"""A holder that dies keeps others away for this time at most."""
 
 
 class LeaseBody(OperationRequest):
@@ -23,7 +26,7 @@ class LeaseBody(OperationRequest):
     """
 
     worker: str
-    ttl_s: float = 30.0
+    ttl_s: LeaseSeconds = 30.0
     wait_s: float = 0.0
 
 
@@ -37,7 +40,7 @@ class HeldLease(OperationAnswer):
 
 
 class RenewBody(OperationRequest):
-    ttl_s: float = 30.0
+    ttl_s: LeaseSeconds = 30.0
 
 
 @operation("POST", "/conversations/{conversation}/lease", Scope.APPEND, status=201)
@@ -50,7 +53,10 @@ def take_lease(request: AdmittedRequest, body: LeaseBody) -> HeldLease | Later:
     async def wait() -> HeldLease:
         while (pause_s := await to_thread.run_sync(block.attempt)) is not None:
             await sleep(pause_s)
-        await to_thread.run_sync(block.close_redacted_calls)
+        if await request.is_disconnected():
+            await to_thread.run_sync(block.leave)  # the client would not know the token
+        else:
+            await to_thread.run_sync(block.close_redacted_calls)
         return _document(block)
 
     return Later(wait)

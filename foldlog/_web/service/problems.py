@@ -24,6 +24,7 @@ from foldlog.eventstore import (
     UnknownEventType,
     VersionConflict,
 )
+from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
 
 MEDIA_TYPE: Final = "application/problem+json"
 HEALS_AFTER_S: Final = 1
@@ -36,6 +37,8 @@ _STATUS: Final[Mapping[type[Exception], int]] = {
     ConversationErased: 410,
     ConversationNotFound: 404,
     LeaseTaken: 423,
+    NoSuchVersion: 404,
+    NoSuchEvent: 404,
     InvalidEvent: 422,
     CannotRedact: 422,
     InvalidCondenser: 422,
@@ -87,7 +90,7 @@ def refusal_of(error: Exception, *, has_lease: bool) -> Refusal:
     for kind, status in _STATUS.items():
         if isinstance(error, kind):
             return Refusal(status, str(error), error=kind.__name__, **_members(error))
-    if isinstance(error, EventStoreError):
+    if isinstance(error, EventStoreError) and not isinstance(error, ValueError | TypeError):
         return Refusal(500, str(error), error=type(error).__name__)
     if isinstance(error, ValueError | TypeError):
         return Refusal(400, str(error))

@@ -6,6 +6,7 @@ the path are decoded one by one, so ``a%2Fb`` is one segment.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -25,9 +26,11 @@ from foldlog._web.service.admitted import LEASE, AdmittedRequest, Later, StoreCh
 from foldlog._web.service.operations import Operation, all_operations
 from foldlog._web.service.problems import Refusal
 from foldlog._web.service.tokens import Principal, Tokens
+from foldlog.eventstore import EventStoreError
 
 PREFIX: Final = "/v1"
 _GZIP_FROM_BYTES: Final = 1_000
+_log: Final = logging.getLogger("foldlog.serve")
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -83,6 +86,8 @@ class Service:
                 raise Refusal(401, "send a token: Authorization: Bearer TOKEN")
             return await self._admit(request, segments, principal)
         except Exception as error:  # noqa: BLE001 - each error becomes an answer
+            if not isinstance(error, EventStoreError | ValueError | TypeError):
+                _log.error("the service failed: %s", request.url.path, exc_info=error)
             return _refuse(error, has_lease=LEASE in request.headers)
 
     async def _admit(self, request: Request, segments: list[str], principal: Principal) -> Response:
@@ -97,8 +102,16 @@ class Service:
         try:
             operation, parameters = self._find(request.method, segments)
             headers = {name.lower(): value for name, value in request.headers.items()}
+            if operation.method == "GET":
+                headers.pop(LEASE, None)  # a reader needs no lease
             admitted = AdmittedRequest(
-                self._histories, principal, parameters, headers, self._changes, self._is_ending
+                self._histories,
+                principal,
+                parameters,
+                headers,
+                self._changes,
+                request.is_disconnected,
+                self._is_ending,
             )
             admitted.require(operation.scope)
             if "if-match" in headers and "if-match" not in operation.headers:
@@ -165,7 +178,7 @@ def _bearer(request: Request) -> str | None:
 
 async def _read_body(operation: Operation, request: Request, bytes_max: int) -> dict[str, Any]:
     """Return the decoded body as the argument ``body``. A body may be compressed with gzip, and
-    counts by its bytes before the compression.
+    counts by its bytes before and after.
     """
     if operation.body is None:
         return {}
@@ -177,13 +190,18 @@ async def _read_body(operation: Operation, request: Request, bytes_max: int) -> 
         raise Refusal(415, f"the content encoding {encoding!r} is not known; use gzip or none")
     unzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
     body = bytearray()
+    received = 0
     async for part in request.stream():
+        received += len(part)
         room = bytes_max + 1 - len(body)
-        body += part if unzip is None else unzip.decompress(part, room)
-        if len(body) > bytes_max:
+        try:
+            body += part if unzip is None else unzip.decompress(part, room)
+        except zlib.error as error:
+            raise Refusal(400, f"the body is not compressed by gzip: {error}") from None
+        if max(received, len(body)) > bytes_max:
             raise Refusal(413, f"the body has more than {bytes_max:,} bytes", bytes_max=bytes_max)
-    if unzip is not None and not unzip.eof:
-        raise Refusal(400, "the compressed body is cut off")
+    if unzip is not None and (not unzip.eof or unzip.unused_data):
+        raise Refusal(400, "the compressed body is cut off, or more follows it")
     try:
         return {"body": msgspec.json.decode(bytes(body), type=operation.body)}
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -20,7 +20,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -40,8 +40,8 @@ class TokenEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     sha256: str | None = None
     token: str | None = None
     where: dict[str, str | int | bool] = {}
-    requests_per_s: float = 200.0
-    connections: int = 100
+    requests_per_s: Annotated[float, msgspec.Meta(gt=0)] = 200.0
+    connections: Annotated[int, msgspec.Meta(ge=1)] = 100
     body_bytes_max: int = 64 * 1024 * 1024
 
 
@@ -58,13 +58,16 @@ class Principal:
         self._requests_per_s = entry.requests_per_s
         self._connections_max = entry.connections
         self._connections = 0
-        self._allowance = entry.requests_per_s
+        self._allowance = max(1.0, entry.requests_per_s)
         self._counted_at = time.monotonic()
         self._lock = Lock()
 
     def sees(self, attributes: Mapping[str, Any]) -> bool:
         """Return whether a conversation with these attributes belongs to the token."""
-        return all(attributes.get(name) == value for name, value in self.where.items())
+        return all(
+            type(attributes.get(name)) is type(value) and attributes[name] == value
+            for name, value in self.where.items()
+        )
 
     def wait_s(self) -> float:
         """Count a request. Return the number of seconds after which the next request may come, or
@@ -75,7 +78,7 @@ class Principal:
             elapsed_s = now - self._counted_at
             self._counted_at = now
             self._allowance = min(
-                self._requests_per_s, self._allowance + elapsed_s * self._requests_per_s
+                max(1.0, self._requests_per_s), self._allowance + elapsed_s * self._requests_per_s
             )
             if self._allowance < 1:
                 return (1 - self._allowance) / self._requests_per_s
