@@ -27,6 +27,9 @@ from foldlog.projections.effects import in_doubt
 from foldlog.projections.left_behind import left_behind_by_ids
 from foldlog.projections.units import is_unseen
 
+SEND_IT = ": send the View to the model"
+"""The advice at the end of an error, if events stay because no model has seen them."""
+
 
 def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
     index = bisect_left(cut_points, wanted)
@@ -56,7 +59,7 @@ def describe_unseen(view: View) -> str:
             "event stays until a model has seen it",
             "events stay until a model has seen them",
         )
-        return f"; its last {stay}: send the View to the model"
+        return f"; its last {stay}{SEND_IT}"
     return ""
 
 

@@ -33,9 +33,11 @@ from foldlog.condensers.base import (
 )
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.prompts.rendering import arguments_of, truncate
-from foldlog.condensers.reports import Report, is_standing
+from foldlog.condensers.reports import Report, failures_in, is_standing
 from foldlog.condensers.rolling import ModelUse, model_use
+from foldlog.condensers.selection import SEND_IT
 from foldlog.condensers.strategies.digest import default_condenser
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import MASKED
 from foldlog.condensers.strategies.summarizing import limit_of, overrun_of
 from foldlog.eventstore import (
@@ -58,16 +60,23 @@ LENGTH = "length"
 """The value of ``MASKED`` in the ``meta`` of an event with shortened texts."""
 
 
+class _TooLong(NoCondensationAvailable):
+    """A View exceeds ``limit``, in tokens, even with its shortest texts."""
+
+    limit = 0
+
+
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Run a step of ``condenser`` on ``view``, and return the result. All unseen events stay. The
     texts of unseen events are shortened if nothing else makes the prompt fit. If the View does not
     fit into the agent's model, the condenser condenses it as if a condensation had been requested.
 
-    If a condensation is required and the condenser's model fails, a digest takes the place of the
-    summary, unless ``condenser.fallback`` is false. Raises ``NoCondensationAvailable`` if a
-    condensation is required and impossible, and shorter texts would not help. Cost: the step runs
-    the condenser and counts the View's tokens once. If texts are shortened, their tokens are
-    counted about 9 times.
+    Unless ``condenser.fallback`` is false, a digest takes the place of the condenser in three
+    cases: if a condensation is required and the condenser's model fails, if the View does not fit
+    even with shortened texts, and if the model fails and the View exceeds the default limit of a
+    digest. Raises ``NoCondensationAvailable`` if a condensation is required and impossible, and
+    shorter texts would not help. Cost: the step runs the condenser and counts the View's tokens
+    once. If texts are shortened, their tokens are counted about 9 times.
     """
     guarded = replace(view, kept_from=_first_unseen(view))
     # A View caches its events, so the copy need not make them again.
@@ -77,9 +86,13 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
         with _using_models(ModelUse.SPARE if is_spared else ModelUse.TRY):
             result = _step(condenser, guarded, agent_llm)
     except NoCondensationAvailable as error:
-        if not condenser.fallback or not (is_spared or error.model_failed):
+        is_too_long = isinstance(error, _TooLong) and condenser.handles_condensation_requests()
+        if not condenser.fallback or not (is_spared or error.model_failed or is_too_long):
             raise
         result = _step_without_model(condenser, guarded, agent_llm, error)
+    else:
+        if condenser.fallback and (is_spared or failures_in(result.reports)):
+            result = _digest_above_default(condenser, guarded, agent_llm, result)
     return result._replace(result=view) if result.result is guarded else result
 
 
@@ -98,7 +111,7 @@ def _step_without_model(
     agent_llm: AgentModel | None,
     failed: NoCondensationAvailable,
 ) -> Step:
-    """Return a step that asks no model, after the model of ``condenser`` failed. A condenser that
+    """Return a step that asks no model, after a step of ``condenser`` failed. A condenser that
     cannot condense without a model is replaced by the default condenser.
     """
     reports = tuple(report for report in failed.reports if not is_standing(report))
@@ -106,13 +119,44 @@ def _step_without_model(
         try:
             result, new_reports = _step(condenser, view, agent_llm)
         except NoCondensationAvailable as error:
+            max_tokens = error.limit if isinstance(error, _TooLong) else None
             try:
-                result, new_reports = _step(default_condenser(), view, agent_llm)
+                result, new_reports = _step(
+                    default_condenser(max_tokens=max_tokens), view, agent_llm
+                )
             except NoCondensationAvailable:
+                if isinstance(failed, _TooLong):
+                    raise failed from failed.__cause__
                 error.reports = (*reports, *error.reports)
                 raise error from failed
             result = _marked(result, condenser.type)
     return with_step_reports(result, (*reports, *new_reports))
+
+
+def _digest_above_default(
+    condenser: Condenser, view: View, agent_llm: AgentModel | None, step: Step
+) -> Step:
+    """Return a digest instead of ``step``, which left the View because the model fails, if no token
+    limit is known and the View exceeds the default limit of a digest.
+    """
+    if (
+        not isinstance(step.result, View)
+        or limit_of(agent_llm) is not None
+        or _has_max_tokens(condenser)
+        or default_condenser().overrun(step.result, agent_llm) is None
+    ):
+        return step
+    result, _ = _step(default_condenser(), view, agent_llm)
+    if isinstance(result, View):
+        return step
+    spent = tuple(report for report in step.reports if not is_standing(report))
+    return with_step_reports(_marked(result, condenser.type), spent)
+
+
+def _has_max_tokens(condenser: Condenser) -> bool:
+    if isinstance(condenser, PipelineCondenser):
+        return any(map(_has_max_tokens, condenser.condensers))
+    return getattr(condenser, "max_tokens", None) is not None
 
 
 def _marked(result: View | Condensation, instead_of: str) -> View | Condensation:
@@ -206,28 +250,7 @@ def _shorten(
 
     fitting = bisect_right(_LENGTHS, over.limit, key=tokens)
     if not fitting:
-        smallest = shorten_texts(view, _LENGTHS[0])
-        # Count the tokens that cannot be shortened, so that the error can name their number.
-        without_tools = [
-            with_fields(event, tools=()) if isinstance(event, SystemMessage) else event
-            for event in smallest.events
-        ]
-        without_prompt = [
-            event for event in smallest.events if not isinstance(event, SystemMessage)
-        ]
-        total = tokens(_LENGTHS[0])
-        without_tools_total = over.counter.token_sums(smallest.with_events(without_tools))[-1]
-        others_total = over.counter.token_sums(smallest.with_events(without_prompt))[-1]
-        raise NoCondensationAvailable(
-            f"the prompt may have {over.limit} tokens. If all texts of results and messages were"
-            f" cut to {_LENGTHS[0]} characters, the prompt would have {total}:"
-            f" {total - without_tools_total} for tools, {without_tools_total - others_total} for"
-            f" the system prompt, {others_total} for other events. Shorten the tools"
-            " or the system prompt, or raise the limit. To clear old tool results, begin a"
-            " pipeline with the condenser clear_tool_uses, and set its trigger below the limit."
-            f" Nothing else can be forgotten: {error}",
-            error.reports,
-        ) from error
+        raise _too_long(shorten_texts(view, _LENGTHS[0]), over, error) from error
     length = _LENGTHS[fitting - 1]
     shown = shorten_texts(view, length)
     cut = [event.id for event in shown.events if event.meta.get(MASKED) == LENGTH]
@@ -242,6 +265,39 @@ def _shorten(
         "tokens_after": tokens(length),
     }
     return Step(shown, (*error.reports, {**report, "reason": "tokens", **counts}))
+
+
+def _too_long(shortest: View, over: Overrun, error: NoCondensationAvailable) -> _TooLong:
+    """Return the error for a View that exceeds a limit even with its shortest texts, ``shortest``.
+    The message has the numbers of the tokens that cannot be shortened.
+    """
+    without_tools = [
+        with_fields(event, tools=()) if isinstance(event, SystemMessage) else event
+        for event in shortest.events
+    ]
+    without_prompt = [event for event in shortest.events if not isinstance(event, SystemMessage)]
+    total, without_tools_total, others_total = (
+        over.counter.token_sums(shortest.with_events(events))[-1]
+        for events in (shortest.events, without_tools, without_prompt)
+    )
+    counts = {
+        "the tools": total - without_tools_total,
+        "the system prompt": without_tools_total - others_total,
+        "other events": others_total,
+    }
+    tokens_by_part = ", ".join(f"{tokens} for {part}" for part, tokens in counts.items() if tokens)
+    long = [part for part, tokens in counts.items() if tokens and part != "other events"]
+    advice = f"Shorten {' or '.join(long)}, or raise the limit." if long else "Raise the limit."
+    why = str(error).removesuffix(SEND_IT)
+    too_long = _TooLong(
+        f"the prompt may have {over.limit} tokens. If all texts of results and messages were cut to"
+        f" {_LENGTHS[0]} characters, the prompt would have {total}: {tokens_by_part}. {advice} To"
+        " clear old tool results, begin a pipeline with the condenser clear_tool_uses, and set its"
+        f" trigger below the limit. {why[:1].upper()}{why[1:]}",
+        error.reports,
+    )
+    too_long.limit = over.limit
+    return too_long
 
 
 def shorten_texts(view: View, length: int, ids: Container[int] | None = None) -> View:

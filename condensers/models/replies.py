@@ -88,8 +88,8 @@ _LEAST = 16
 ``_RATIO_MAX`` times the tokens of the summary.
 """
 
-_SMALL = 512
-"""A summary of at most ``_SMALL`` tokens may be larger than the events that it replaces, because a
+SMALL = 512
+"""A summary of at most ``SMALL`` tokens may be larger than the events that it replaces, because a
 few events may be very short.
 """
 
@@ -108,7 +108,7 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
             f"{problem_of(text)!r} cannot replace {count(len(events), 'event')} of about"
             f" {replaced} tokens",
         )
-    if tokens > max(replaced, _SMALL):
+    if tokens > max(replaced, SMALL):
         raise useless(
             reply,
             f"the summary has about {tokens} tokens, more than the {replaced} tokens of the events"

@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
 from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.caches import CacheRule, cache_rule
-from foldlog.condensers.models.estimate import ESTIMATE, token_sums_of, tokens_of
+from foldlog.condensers.models.estimate import ESTIMATE, estimate, token_sums_of, tokens_of
 from foldlog.condensers.models.limits import Window
+from foldlog.condensers.models.replies import SMALL
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
@@ -257,7 +258,8 @@ class SummarizingCondenser(RollingCondenser):
         this text. If the prompt exceeded a limit, the text is shortened until the prompt needs at
         most the share ``_ROOM`` of the limit. If the text cannot be made that short, it may itself
         use the share ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the
-        prompt is smaller than before the condensation.
+        prompt is smaller than before the condensation. Raises ``NoCondensationAvailable`` if a
+        model wrote a text that is too long for the limit.
         """
 
         def tokens_with(*texts: str) -> int | None:
@@ -290,7 +292,23 @@ class SummarizingCondenser(RollingCondenser):
                 tokens = tokens_with(text)
             if tokens is None or tokens <= size:
                 break
+        if over is not None and tokens is not None and tokens > max(over.limit, *sizes):
+            self._check_length(summary, tokens, over.limit)
         return text, tokens
+
+    def _check_length(self, summary: Summary, tokens: int, limit: int) -> None:
+        # Without reports, no model wrote the text, so there is no reply to reject.
+        if not summary.reports or estimate(summary.text) <= SMALL:
+            return
+        *earlier, last = summary.reports
+        problem = (
+            f"with the summary of {len(summary.text):,} characters, the prompt would have {tokens}"
+            f" tokens, and it may have {limit}"
+        )
+        failed = ModelCallFailed(str(summary.metadata.get("model", "")), "bad_reply", problem, last)
+        raise NoCondensationAvailable(
+            f"Summarization LLM call failed: {problem}", (*earlier, failed.report)
+        ) from failed
 
 
 def limit_of(

@@ -70,7 +70,7 @@ def because(
     if failures and not brief and ("parts" not in condensation.metadata or instead_of):
         text += f"; the model failed: {failures[-1].get('problem')}"
     if instead_of:
-        text += f"; a digest took the place of the summary by {instead_of}"
+        text += f"; a digest took the place of the condenser {instead_of}"
     if condensation.metadata.get("cut"):
         text += "; the summary was cut off at the model's output limit"
     return printable(text, one_line=True)

@@ -15,17 +15,19 @@ import foldlog
 from foldlog import Message, SystemMessage
 from foldlog._words.reasons import because
 from foldlog.condensers import (
+    AmortizedForgettingCondenser,
     LLMAttentionCondenser,
     LLMSummarizingCondenser,
     NoCondensationAvailable,
     ObservationMaskingCondenser,
     PipelineCondenser,
     RollingCondenser,
+    StructuredSummaryCondenser,
     Usage,
     condenser_from_config,
     reports_of,
 )
-from foldlog.condensers.models.estimate import Estimate, _count
+from foldlog.condensers.models.estimate import ESTIMATE, Estimate, _count
 from foldlog.eventstore import CondensationAction
 from tests.condensers.made import REQUEST, flat, message, messages, pair
 from tests.condensers.openai_server import (
@@ -37,7 +39,7 @@ from tests.condensers.openai_server import (
     ToolCall,
     context_length_exceeded,
 )
-from tests.condensers.scripted import Scripted, failed
+from tests.condensers.scripted import Scripted, failed, said
 
 LIMIT = 3_000
 
@@ -202,7 +204,7 @@ def test_the_same_events_are_forgotten_and_their_digest_is_their_summary():
     assert made.summary.startswith("# Digest of")
     assert because(made) == (
         "View of 30 events exceeded 20, asked for; the model failed: boom; a digest took the place"
-        " of the summary by llm"
+        " of the condenser llm"
     )
 
 
@@ -281,3 +283,73 @@ def test_a_model_that_failed_is_spared_also_by_condensations_that_cannot_wait():
     history.request_condensation()
     history.prepare()
     assert len(model.calls) == len(versions) + 1, "a request does not wait"
+
+
+def test_a_summary_that_is_too_long_for_the_agent_gives_way_to_a_digest():
+    agent = Agent(_count)
+    condenser = LLMSummarizingCondenser(Scripted(said("A sentence of the summary. " * 1_500)))
+    seen = (message("I read it.", source="agent"), message("Go on."))
+    history, view = stepped(
+        condenser, message(), pair(1, content="a line " * 9_000), *seen, agent=agent
+    )
+    assert agent.token_sums(view)[-1] <= LIMIT
+    (made,) = condensations(history)
+    (report,) = reports_of(made)
+    assert (made.metadata["condenser"], report["failure"]) == ("digest", "bad_reply")
+    assert "40,500 characters" in report["problem"]
+    assert report["metrics"]["cost"] == 0.01
+
+
+def turns(count, words):
+    """Return calls with results of so many words, all seen by the model, and a message."""
+    calls = [pair(number, content=f"file{number} " * words) for number in range(count)]
+    return (message(), *calls, message("I read them.", source="agent"), message("Go on."))
+
+
+@pytest.mark.parametrize(
+    "condenser",
+    [
+        LLMAttentionCondenser(Scripted(json.dumps({"events": []})), max_size=100),
+        LLMAttentionCondenser(Scripted(failed("unavailable")), max_size=100),
+        AmortizedForgettingCondenser(),
+        PipelineCondenser([ObservationMaskingCondenser(40), AmortizedForgettingCondenser()]),
+    ],
+    ids=["attention", "attention without a model", "forgetting", "a pipeline"],
+)
+def test_a_digest_makes_room_where_shorter_texts_do_not(condenser):
+    agent = Agent(_count)
+    history, view = stepped(condenser, *turns(20, 100), agent=agent)
+    assert agent.token_sums(view)[-1] <= LIMIT
+    (made,) = condensations(history)
+    assert made.metadata["condenser"] == "digest"
+    assert because(made).endswith(f"a digest took the place of the condenser {condenser.type}")
+
+
+def test_a_condenser_that_only_masks_never_forgets_for_a_digest():
+    with pytest.raises(NoCondensationAvailable, match="may have 3000 tokens"):
+        stepped(ObservationMaskingCondenser(100), *turns(40, 200), agent=Agent(_count))
+
+
+@pytest.mark.parametrize(
+    "kind", [LLMSummarizingCondenser, StructuredSummaryCondenser, LLMAttentionCondenser]
+)
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_without_a_token_limit_a_digest_keeps_a_view_below_the_default_limit(kind, in_pipeline):
+    model = Scripted(failed("unavailable"))
+    condenser = kind(model, max_size=20)
+    if in_pipeline:
+        condenser = PipelineCondenser([condenser])
+    history, _ = stepped(condenser, *turns(20, 100))
+    assert condensations(history) == [], "a small View can wait"
+    history.append(flat(*turns(60, 300)))
+    view = history.prepare()
+    assert ESTIMATE.token_sums(view)[-1] < 32_000
+    (made,) = condensations(history)
+    assert (made.metadata["condenser"], made.metadata["instead_of"]) == ("digest", condenser.type)
+
+
+def test_a_view_waits_below_a_limit_that_the_condenser_has():
+    model = Scripted(failed("unavailable"))
+    condenser = LLMSummarizingCondenser(model, max_size=20, max_tokens=200_000)
+    history, _ = stepped(PipelineCondenser([condenser]), *turns(60, 300))
+    assert condensations(history) == []

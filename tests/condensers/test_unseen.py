@@ -209,26 +209,33 @@ def test_a_decline_names_the_tokens_of_texts_that_were_cut_to_the_least(agent):
     assert not any(newest.forgotten)
 
 
-@pytest.mark.parametrize("large", ["tools", "system prompt", "rest"])
+@pytest.mark.parametrize("large", ["tools", "system prompt", "other events"])
 def test_a_decline_says_what_takes_the_room(large):
-    words, parts = "a " * 2_500, ("tools", "system prompt", "rest")
+    words = "a " * 2_500
     tools = (
         ({"type": "function", "function": {"name": "t", "description": words}},)
         if large == "tools"
         else ()
     )
     system = SystemMessage(content=words if large == "system prompt" else "", tools=tools)
-    view = viewed(system, *[message("a " * 190)] * (20 if large == "rest" else 1))
+    view = viewed(system, *[message("a " * 190)] * (20 if large == "other events" else 1))
     with pytest.raises(NoCondensationAvailable) as declined:
         step(condenser_from_config({"type": "digest", "max_tokens": 2_000}), view, ESTIMATE)
-    pattern = (
-        r"would have (\d+): (\d+) for tools, (\d+) for the system prompt, (\d+) for other events\."
-        r" Shorten the tools"
-    )
-    (counts,) = re.findall(pattern, str(declined.value))
-    total, *by_part = map(int, counts)
-    assert sum(by_part) == total
-    assert [part for part, count in zip(parts, by_part, strict=True) if count > 1_000] == [large]
+    text = str(declined.value)
+    ((total, parts, advice),) = re.findall(r"would have (\d+): ([^.]*)\. ([^.]*)\. To clear", text)
+    tokens = {
+        part: int(number)
+        for number, part in re.findall(r"(\d+) for (the [^,]+|other events)", parts)
+    }
+    assert sum(tokens.values()) == int(total)
+    assert all(tokens.values())
+    (largest,) = (part for part, number in tokens.items() if number > 1_000)
+    assert large in largest
+    for part in ("the tools", "the system prompt"):
+        assert (part in advice) == (part in tokens)
+    assert advice.lower().endswith("raise the limit")
+    assert "Nothing else" not in text
+    assert "send the View" not in text
 
 
 def test_results_of_a_tool_loop_that_stays_whole_are_shortened_and_the_log_knows_it(agent):
