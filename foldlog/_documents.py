@@ -1423,7 +1423,7 @@ class ModelDocument(SpentDocument, frozen=True, kw_only=True):
     ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``.
     ``cache_write_1h_tokens`` is part of ``cache_write_tokens``, and ``reasoning_tokens`` is part of
     ``completion_tokens``. ``cost_without_cache`` is the cost if no token were read from a cache or
-    written to a cache. It is null if the model has no price.
+    written to a cache. It is null without cached tokens, and if the model has no price.
     """
 
     day: str

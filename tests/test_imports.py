@@ -173,7 +173,7 @@ with foldlog.open("memory:", condenser="digest") as histories:
         (["list", "-n", "5"], 330),
         (["list", "--short"], 330),
         (["log", "c1", "-n", "3"], 330),
-        (["view", "c1", "--at", "1"], 340),
+        (["view", "c1", "--at", "1"], 350),
     ],
 )
 def test_a_short_command_in_a_new_process_imports_few_modules(tmp_path, arguments, most):

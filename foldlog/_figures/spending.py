@@ -147,8 +147,9 @@ def price_calls(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, s
                 cost = round(price, DIGITS)
                 estimated = call_count
         uncached = {name: tokens for name, tokens in usage.items() if "cache" not in name}
+        is_cached = any(usage[name] for name in usage.keys() - uncached.keys())
         figures: dict[str, Any] = {
-            "cost_without_cache": prices.cost(model, uncached, above),
+            "cost_without_cache": prices.cost(model, uncached, above) if is_cached else None,
             "condenser_calls": call_count * by_condenser,
             "costs_estimated": estimated,
             "cost": cost,

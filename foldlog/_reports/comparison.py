@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._documents import StrategyFiguresDocument
 from foldlog._words.gist import cost_words, count
-from foldlog.condensers.models.caches import OTHER, CacheRule
 
 if TYPE_CHECKING:
     from foldlog._figures.prices import Price
     from foldlog._reports.replays import Replay
     from foldlog.condensers import AgentModel, Condenser
+    from foldlog.condensers.models.caches import CacheRule
 
 _OF_A_FILE = int | float | str | None
 _UNNEEDED = (
@@ -59,8 +59,8 @@ def comparison(
     replays: Mapping[str, Replay],
     asks: Collection[int],
     price: Price,
-    condensers: Mapping[str, Mapping[str, Any]] = {},
-    rule: CacheRule = OTHER,
+    condensers: Mapping[str, Mapping[str, Any]],
+    rule: CacheRule,
 ) -> list[StrategyFiguresDocument]:
     """Return the figures of each replay. ``replays`` maps the name of a strategy to its replay.
     ``asks`` are the ids of the user's messages in the history. ``condensers`` are the results of

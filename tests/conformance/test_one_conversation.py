@@ -18,12 +18,15 @@ LONG = 300
 
 LATE = {"role": "assistant", "content": "late"}
 
+OPEN_CALL = Action(id=1, tool="t", call_id="a")
 POSITIONAL = {
     "append": [said("late")],
     "append_records": [[LATE]],
     "append_reply": [LATE],
     "append_tool_result": ["a", "late"],
+    "ask_approval": [OPEN_CALL],
     "at": [1],
+    "decide": [OPEN_CALL, True],
     "difference": [0, 1],
     "document": ["state"],
     "fact": ["second"],
@@ -31,13 +34,15 @@ POSITIONAL = {
     "recorded": ["k"],
     "redact": [1],
     "retract": [1],
-    "run": [Action(id=1, tool="t", call_id="a"), print],
+    "run": [OPEN_CALL, print],
     "settle": ["k", "late"],
     "tail": [3],
     "why": [1],
 }
 BY_NAME = {
     "append_records": {"format": "openai-chat"},
+    "ask_approval": {"to": "ann"},
+    "decide": {"by": "ann"},
     "fork": {"id": "a fork"},
     "lease": {"wait_s": 0},
     "redact": {"reason": "asked for"},
@@ -165,7 +170,7 @@ def test_an_object_means_the_conversation_that_its_first_call_found(
     olds = {"fork at": histories[0]["c1"]}
     olds["fork at"].fork(1, id="an early fork")
     for name in sorted(METHODS, key=lambda name: name in last):
-        if name not in ("condense", "run", "settle"):
+        if name not in ("ask_approval", "condense", "decide", "run", "settle"):
             olds[name] = histories[0]["c1"]
             call(olds[name], name)
     for fork in ("a fork", "an early fork"):

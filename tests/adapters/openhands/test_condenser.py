@@ -129,8 +129,12 @@ def test_what_has_no_room_is_shortened_in_the_sdk():
     llm = served("http://127.0.0.1:9/v1").model_copy(
         update={"max_input_tokens": 15_000, "max_output_tokens": 500}
     )
-    *before, result, last = FoldlogCondenser().condense(view, llm).events
-    assert before == view.events[:-2]
+    prompt, call, result, last = FoldlogCondenser().condense(view, llm).events
+    assert prompt == view.events[0]
+    arguments = json.loads(call.tool_call.arguments)["what"]
+    assert arguments.startswith("word word")
+    assert len(arguments) < 40_000
+    assert call.tool_call.id == action.tool_call.id
     header, text, shown = result.to_llm_message().content
     assert (header, shown) == (big.observation.to_llm_content[0], image)
     assert result.to_llm_message().tool_call_id == big.tool_call_id

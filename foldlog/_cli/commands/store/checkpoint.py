@@ -62,7 +62,7 @@ def run(
     --against FILE' later names every conversation that was changed, shortened, removed or replaced
     since. Erasures, redactions, copies and backups do not change a checkpoint.
 
-    Example: foldlog store checkpoint --key key.pem > checkpoint.txt
+    Example: foldlog store checkpoint --key key.pem
     """
     with open_existing(db) as store:
         note = make_checkpoint(store) if stored is None else read_checkpoint(stored)
