@@ -116,7 +116,8 @@ def _is_ours(name: str) -> bool:
 @cache  # Click takes the decorators of a function once
 def _load(name: str) -> click.Command:
     module = importlib.import_module(module_of(name))
-    settings = getattr(module, "SETTINGS", {})
+    # A command remembers the names of its option for help, so it must know them without a group.
+    settings = {**SETTINGS, **getattr(module, "SETTINGS", {})}
     return click.command(cls=Command, context_settings=settings)(module.run)
 
 
