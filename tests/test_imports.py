@@ -169,7 +169,7 @@ with foldlog.open("memory:", condenser="digest") as histories:
 @pytest.mark.parametrize(
     "arguments, most",
     [
-        (["--version"], 75),
+        (["--version"], 85),
         (["list", "-n", "5"], 330),
         (["list", "--short"], 330),
         (["log", "c1", "-n", "3"], 330),

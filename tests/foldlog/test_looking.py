@@ -102,9 +102,13 @@ def test_a_log_is_followed_until_ctrl_c(tmp_path):
             assert "first" in process.stdout.readline()
             for text in ("second", "third"):
                 histories["c"].append(said(text))
-                assert text in process.stdout.readline()
+                line = process.stdout.readline()
+                assert text in line
             process.send_signal(signal.SIGINT)
-            assert process.communicate() == ("", "")
+            rest, problems = process.communicate()
+            # Python may write a line again if the signal came in the middle of its write.
+            assert rest in ("", line)
+            assert problems == ""
             assert process.returncode == 0
 
 
