@@ -34,7 +34,7 @@ from typing import Any
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
-from foldlog._formats.record import Located, read_time, usage_meta
+from foldlog._formats.record import Fields, Located, read_time, usage_meta
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Message
 
@@ -219,7 +219,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     yield kind, block + blank
 
 
-def _record_of_block(kind: str, raw: str) -> dict[str, Any]:
+def _record_of_block(kind: str, raw: str) -> Fields:
     plain = raw.replace("\r\n", "\n")
     text = plain.strip("\n")
     if kind == "start":
@@ -238,7 +238,7 @@ def _record_of_block(kind: str, raw: str) -> dict[str, Any]:
     return {**record, "raw": raw}
 
 
-def _markdown(record: dict[str, Any]) -> str:
+def _markdown(record: Fields) -> str:
     """Return the text that aider would write for a record."""
     raw = record.get("raw")
     kind = record["aider"]
@@ -277,7 +277,7 @@ class _Decoder(FollowingDecoder):
 
     _model: str | None = None
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         kind = record["aider"]
         text = record["text"]
         is_cleared = (
@@ -311,7 +311,7 @@ def _number_at(match: re.Match[str], group: int) -> int:
     return round(float(match[group]) * thousands)
 
 
-def _usage_in(text: str, model: str | None) -> dict[str, Any]:
+def _usage_in(text: str, model: str | None) -> Fields:
     """Return the usage in a line of aider. aider has rounded the tokens and the cost."""
     match = _TOKENS.search(text)
     if match is None:

@@ -57,6 +57,7 @@ from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.messages import COMPACTED_BY_PROVIDER, READER
 from foldlog._formats.openai_chat import beside
 from foldlog._formats.record import (
+    Fields,
     Located,
     at,
     dict_or_empty,
@@ -166,8 +167,8 @@ class AnthropicDecoder(FollowingDecoder):
         super().__init__(options)
         self._count = 0
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        read.tag = (self._count, text_or_none(record.get("truncationParent")))
+    def read(self, read: RecordEvents, record: Fields) -> None:
+        read.tag = (self._count, text_or_none(record, "truncationParent"))
         if record.get("type") == _THOUGHT:
             data = {key: value for key, value in record.items() if key not in ("type", "id", "ts")}
             read.add(
@@ -179,18 +180,18 @@ class AnthropicDecoder(FollowingDecoder):
                 stays_with_next=True,
             )
         elif not self._condense(read, record):
-            if any(map(_is_summary, dicts_in(record.get("content")))):
+            if any(map(_is_summary, dicts_in(record, "content"))):
                 read.condense(lambda known: False, metadata={"reason": COMPACTED_BY_PROVIDER})
             read_blocks(read, record)
         read.close("message", record.get("content", record.get(_DELETED)))
         self._count += _DELETED not in record
 
-    def begin_record(self, record: dict[str, Any], time_and_id: TimeAndId) -> RecordEvents:
+    def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         read = super().begin_record(record, time_and_id)
         _tell(read, record)
         return read
 
-    def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
+    def _condense(self, read: RecordEvents, record: Fields) -> bool:
         match record:
             case {"isSummary": True} if summary := _text(record):
                 # in 2025 Roo Code wrote the summary as an assistant message after the task, and
@@ -210,21 +211,21 @@ class AnthropicDecoder(FollowingDecoder):
         return bool(read.events)
 
 
-def read_blocks(read: RecordEvents, record: dict[str, Any]) -> None:
+def read_blocks(read: RecordEvents, record: Fields) -> None:
     message = {"role": record.get("role"), "content": _known(record.get("content"))}
     for event in READER.anthropic(message, read.response):
         if isinstance(event, Message):
-            texts = (text_or_empty(part.get("text")).lstrip() for part in parts_in(event.content))
+            texts = (text_or_empty(part, "text").lstrip() for part in parts_in(event.content))
             is_added = event.source == "user" and all(text.startswith(_ADDED) for text in texts)
             source = "environment" if is_added else event.source
             event = replace(event, source=source, shown=not is_blank(event.content))
         read.take(event)
 
 
-def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
+def _tell(read: RecordEvents, record: Fields) -> None:
     read.meta = usage_in(record)
-    model = dict_or_empty(record.get("modelInfo"))
-    metrics = dict_or_empty(record.get("metrics"))
+    model = dict_or_empty(record, "modelInfo")
+    metrics = dict_or_empty(record, "metrics")
     # Cline writes the cost 0 for a model without a price
     cost = metrics.get("cost") or None
     tokens = metrics.get("tokens")
@@ -245,7 +246,7 @@ def _known(content: Any) -> Any:
     return content
 
 
-def _part(block: Any) -> dict[str, Any] | None:
+def _part(block: Any) -> Fields | None:
     match block:
         case {"type": "compaction"}:
             # the block goes back to the server unchanged
@@ -260,7 +261,7 @@ def _part(block: Any) -> dict[str, Any] | None:
     return accepted_block(block)
 
 
-def _is_summary(block: dict[str, Any]) -> bool:
+def _is_summary(block: Fields) -> bool:
     """Return whether a block is a compaction, after which the server ignores all earlier messages.
     Return False for a block without content, because its compaction failed.
     """
@@ -269,7 +270,7 @@ def _is_summary(block: dict[str, Any]) -> bool:
     )
 
 
-def _text(record: dict[str, Any]) -> str:
+def _text(record: Fields) -> str:
     return "\n".join(texts_of(READER.content(_known(record.get("content")), "")))
 
 
@@ -301,7 +302,7 @@ class _Encoder(RepliesEncoder):
         return [{"role": "user", "content": as_anthropic(events[0].content)}]
 
 
-def _only_thinking(thinking: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _only_thinking(thinking: Iterable[Fields]) -> list[Fields]:
     return [block for block in thinking if kind_of(block) in THINKING]
 
 

@@ -51,6 +51,7 @@ from foldlog._formats.json_text import bytes_of
 from foldlog._formats.members import Members
 from foldlog._formats.places import is_declined
 from foldlog._formats.record import (
+    Fields,
     Located,
     dict_or_empty,
     dicts_in,
@@ -69,7 +70,6 @@ from foldlog._formats.usage import (
     begins_call,
     call_of_event,
     calls_of_replies,
-    inner,
     is_copy,
     model_named,
 )
@@ -124,9 +124,9 @@ class _Trajectories(FileReader):
 
 
 def _trajectories_of_subagents(document: Located, parent: str) -> Iterator[Contained]:
-    for held in dicts_in(document.value.get("subagent_trajectories")):
-        if (name := text_or_none(held.get("trajectory_id"))) and type(held.get("steps")) is list:
-            extra = {**dict_or_empty(held.get("extra")), _PARENT: parent}
+    for held in dicts_in(document.value, "subagent_trajectories"):
+        if (name := text_or_none(held, "trajectory_id")) and type(held.get("steps")) is list:
+            extra = {**dict_or_empty(held, "extra"), _PARENT: parent}
             inner = document_in(bytes_of({**held, "extra": extra}), document.source, document.line)
             yield in_object(
                 Path(document.source), inner, "steps", f"{parent}/{name}", (*_BEFORE, "extra")
@@ -134,10 +134,10 @@ def _trajectories_of_subagents(document: Located, parent: str) -> Iterator[Conta
             yield from _trajectories_of_subagents(inner, f"{parent}/{name}")
 
 
-def _document(records: Iterable[Any]) -> dict[str, Any]:
-    before: dict[str, Any] = {}
+def _document(records: Iterable[Any]) -> Fields:
+    before: Fields = {}
     steps: list[Any] = []
-    after: dict[str, Any] = {}
+    after: Fields = {}
     for record in records:
         if type(record) is not dict or "source" in record:
             steps.append(record)
@@ -164,7 +164,7 @@ def _accepts(record: Any) -> bool:
 def _matches(record: Any) -> bool:
     if not _accepts(record):
         return False
-    if text_or_empty(record.get("schema_version")).startswith("ATIF-v"):
+    if text_or_empty(record, "schema_version").startswith("ATIF-v"):
         return True
     return (
         type(record.get("step_id")) is int
@@ -185,22 +185,22 @@ class _Decoder(FollowingDecoder):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._agent: dict[str, Any] = {}
+        self._agent: Fields = {}
         self._begun = self._copies = False
 
     def tag(self, event: Event, read: RecordEvents) -> bool:
         """Return whether the event stays in the View after a boundary: only system prompts stay."""
         return isinstance(event, SystemMessage)
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        source = text_or_empty(record.get("source"))
+    def read(self, read: RecordEvents, record: Fields) -> None:
+        source = text_or_empty(record, "source")
         agent = record.get("agent")
         counts = record.get("metrics")
         self._copies = self._copies or record.get("is_copied_context") is True
         read.is_copy = record.get("is_copied_context") is True or (self._copies and not source)
         if not source and type(agent) is dict:
             self._agent = agent
-        if parent := text_or_empty(within(record, "extra", _PARENT)):
+        if parent := text_or_empty(record, "extra", _PARENT):
             read.meta["parent"] = f"{self.options.prefix}{parent}"
         model = record.get("model_name", self._agent.get("model_name") if counts else None)
         names = {name: name for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
@@ -223,7 +223,7 @@ class _Decoder(FollowingDecoder):
             read.parts = shown_blocks(record.get("message"))
             if type(thought := record.get("reasoning_content")) is str and thought:
                 read.thinking = [thinking_of(thought)]
-            for call in dicts_in(record.get("tool_calls")):
+            for call in dicts_in(record, "tool_calls"):
                 read.call(
                     call.get("function_name"), call.get("arguments"), call.get("tool_call_id")
                 )
@@ -250,11 +250,11 @@ class _Decoder(FollowingDecoder):
         read.close(source or "trajectory", data)
 
 
-def _results(record: dict[str, Any]) -> list[dict[str, Any]]:
-    return dicts_in(within(record, "observation", "results"))
+def _results(record: Fields) -> list[Fields]:
+    return dicts_in(record, "observation", "results")
 
 
-def _read_results(read: RecordEvents, record: dict[str, Any]) -> None:
+def _read_results(read: RecordEvents, record: Fields) -> None:
     for result in _results(record):
         content = result.get("content")
         call_id = result.get("source_call_id")
@@ -296,7 +296,7 @@ class _Encoder(RepliesEncoder):
         elif event.shown or event.structural:
             self._shown.follow(event, event)
 
-    def _boundary(self, event: CondensationAction) -> list[dict[str, Any]]:
+    def _boundary(self, event: CondensationAction) -> list[Fields]:
         """Return the step of a condensation, and copies of the events that stay in the View.
         Without the copies, a reader would drop these events.
         """
@@ -304,7 +304,7 @@ class _Encoder(RepliesEncoder):
         step |= {"observation": {"results": [{"content": event.summary}]}} if event.summary else {}
         step["extra"] = {"context_management": {"type": "compaction", "boundary": "replace"}}
         copier = _Encoder()
-        copies = list[dict[str, Any]]()
+        copies = list[Fields]()
         copier.last = self.last
         for event_id, shown in self._shown.all():
             if event_id != summary_id(event.id) and not isinstance(shown, SystemMessage):
@@ -313,7 +313,7 @@ class _Encoder(RepliesEncoder):
         self.last = copier.last
         return [step, *({**copy, "is_copied_context": True} for copy in copies)]
 
-    def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
+    def written(self, events: Sequence[Any]) -> list[Fields]:
         (event,) = events
         role = role_of(event)
         # readers take only the first step for a system prompt
@@ -338,7 +338,7 @@ class _Encoder(RepliesEncoder):
 
     def called(
         self, calls: Sequence[Action], results: Sequence[Observation | None]
-    ) -> list[dict[str, Any]]:
+    ) -> list[Fields]:
         step = self._step(calls[0], "agent", joined_text(thoughts_before(calls))) | _reasoning(
             thinking_before(calls)
         )
@@ -357,13 +357,13 @@ class _Encoder(RepliesEncoder):
         ]
         return [step | ({"observation": {"results": result_items}} if result_items else {})]
 
-    def _step(self, event: Event, source: str, message: str) -> dict[str, Any]:
+    def _step(self, event: Event, source: str, message: str) -> Fields:
         self.last = self.last + 1 if type(self.last) is int else 1
         return {"step_id": self.last, **stamp_of(event), "source": source, "message": message}
 
 
-def _reasoning(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    thought = "\n".join(text_or_empty(block.get("thinking")) for block in thinking)
+def _reasoning(thinking: Sequence[Fields]) -> Fields:
+    thought = "\n".join(text_or_empty(block, "thinking") for block in thinking)
     return {"reasoning_content": thought} if thought else {}
 
 
@@ -373,7 +373,7 @@ _TOTALS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
     listed = list(events)
     model = UNNAMED
-    final = inner(None)
+    final = Fields()
     session = None
     calls = [*calls_of_replies(listed)]
     replies = [event for event in listed if begins_call(event, None)]
@@ -384,8 +384,8 @@ def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
         session = session or within(event.data, "trajectory_id") or within(event.data, "session_id")
         # the totals of a trajectory with copies count the copies again
         if not is_copy(event):
-            final = inner(event.data, "final_metrics")
-            about = inner(event.data, "agent")
+            final = dict_or_empty(event.data, "final_metrics")
+            about = dict_or_empty(event.data, "agent")
             if about:
                 model = model_named({"model": about.get("model_name")})
             else:

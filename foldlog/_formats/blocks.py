@@ -18,7 +18,7 @@ from foldlog._formats.event_fields import (
     parts_in,
 )
 from foldlog._formats.json_text import json_of
-from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty
+from foldlog._formats.record import Fields, dict_or_empty, dicts_in, text_or_empty
 from foldlog.eventstore import Action, Content, Observation
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -35,7 +35,6 @@ _WHERE = (
     ("url", "image"),
 )
 HELD = frozenset(("source", "image_url", *_WHERE[0], *_WHERE[1], *_WHERE[2]))
-_Block = dict[str, Any]
 
 
 def kind_of(block: Any) -> str | None:
@@ -43,7 +42,7 @@ def kind_of(block: Any) -> str | None:
     return kind if type(kind) is str else None
 
 
-def part_of(block: Any) -> _Block | None:
+def part_of(block: Any) -> Fields | None:
     """Return a text, an image or a file of any provider as a part. Return None if the block has no
     text, image or file.
     """
@@ -55,7 +54,7 @@ def part_of(block: Any) -> _Block | None:
     return part and {**part, **marked}
 
 
-def _part_of(block: Any) -> _Block | None:
+def _part_of(block: Any) -> Fields | None:
     kind = kind_of(block)
     text = block.get("text") if kind in _TEXTS else None
     # OpenAI's threads hold the text in an object
@@ -69,7 +68,7 @@ def _part_of(block: Any) -> _Block | None:
         return image_at(block["image_url"]) if type(block.get("image_url")) is str else None
     if kind != "image" and kind not in _FILES:
         return None
-    held = {**block, **dict_or_empty(block.get("source"))}
+    held = {**block, **dict_or_empty(block, "source")}
     media_type, data, url = (
         next((held[key] for key in keys if type(held.get(key)) is str), "") for keys in _WHERE
     )
@@ -79,7 +78,7 @@ def _part_of(block: Any) -> _Block | None:
         url = ""
     else:
         url = url
-    name = text_or_empty(held.get("filename"))
+    name = text_or_empty(held, "filename")
     if not url:
         return None
     if kind == "image":
@@ -87,7 +86,7 @@ def _part_of(block: Any) -> _Block | None:
     return file_at(url, media_type, name)
 
 
-def shown_of(block: Any) -> _Block | None:
+def shown_of(block: Any) -> Fields | None:
     """Return a block as a part. A text, an image or a file becomes a part. A block of another kind
     stays unchanged or becomes a text with its JSON. Return None for an empty text.
     """
@@ -103,7 +102,7 @@ def shown_of(block: Any) -> _Block | None:
     return block if is_part else {"type": "text", "text": json_of(block).decode()}
 
 
-def is_of_anthropic(block: _Block) -> bool:
+def is_of_anthropic(block: Fields) -> bool:
     """Return whether only Anthropic's server knows the type of a block. Anthropic writes the types
     of its blocks in lower case. Unlike OpenAI's parts, a block of Anthropic has no field with the
     name of its type.
@@ -114,7 +113,7 @@ def is_of_anthropic(block: _Block) -> bool:
     return kind.isidentifier() and kind.islower() and not kind.startswith(("input_", "output_"))
 
 
-def is_of_server(block: _Block) -> bool:
+def is_of_server(block: Fields) -> bool:
     """Return whether a block holds a call that Anthropic's server made itself, or the result of
     such a call.
     """
@@ -128,7 +127,7 @@ _AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic
 _KNOWN = _AS_THEY_ARE | THINKING | {"text", "image", "tool_use", "tool_result", "reasoning"}
 
 
-def accepted_block(block: Any) -> _Block | None:
+def accepted_block(block: Any) -> Fields | None:
     """Return a block in the form that ``MessageReader`` accepts. Blocks with thinking or a call
     stay unchanged. ``shown_of`` converts all other blocks.
     """
@@ -140,13 +139,13 @@ def accepted_block(block: Any) -> _Block | None:
     )
 
 
-def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:
+def with_results(blocks: Iterable[Fields], *, singles: bool = False) -> list[Fields]:
     """Return the blocks of a model's message. A call that Anthropic's server answered becomes one
     part together with all its results, because the server refuses a call if a result is missing. If
     ``singles`` is true, every other block that only Anthropic's server knows becomes a part of its
     own.
     """
-    block_by_id: dict[Any, _Block] = {}
+    block_by_id: dict[Any, Fields] = {}
     for place, block in enumerate(blocks):
         answered = str(block.get("tool_use_id"))
         is_own = is_of_anthropic(block)
@@ -183,7 +182,7 @@ def content_of(blocks: Any) -> Content:
     return blocks if type(blocks) is str else ""
 
 
-def shown_blocks(content: Any) -> list[_Block]:
+def shown_blocks(content: Any) -> list[Fields]:
     if type(content) is list:
         blocks = content
     elif content is None:
@@ -193,7 +192,7 @@ def shown_blocks(content: Any) -> list[_Block]:
     return [part for block in blocks if (part := shown_of(block)) is not None]
 
 
-def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Block:
+def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> Fields:
     """Return a model's thinking as a block. The block has ``signature`` only if the signature is a
     text. If ``redacted`` is a text, the block holds only this text: the encrypted thinking.
     """
@@ -203,21 +202,21 @@ def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Bloc
     return {"type": "thinking", "thinking": text, **signed}
 
 
-def thought_in(block: _Block) -> tuple[str, str]:
+def thought_in(block: Fields) -> tuple[str, str]:
     """Return the text and the signature of a thinking block or a reasoning item. The text or the
     signature may be empty. The signature of a redacted block is its encrypted data.
     """
     if kind_of(block) == "redacted_thinking":
-        return "", text_or_empty(block.get("data"))
+        return "", text_or_empty(block, "data")
     texts = (
         text_or_empty(each.get("thinking", each.get("text")))
-        for each in (block, *dicts_in(block.get("summary")))
+        for each in (block, *dicts_in(block, "summary"))
     )
     text = "\n".join(filter(None, texts))
-    return text, text_or_empty(block.get("signature")) if text else ""
+    return text, text_or_empty(block, "signature") if text else ""
 
 
-def content_of_parts(parts: list[_Block]) -> Content:
+def content_of_parts(parts: list[Fields]) -> Content:
     """Return the parts of a model's message as content. A single text block becomes a text."""
     if len(parts) == 1 and parts[0].keys() <= {"type", "text"} and "text" in parts[0]:
         text: str = parts[0]["text"]
@@ -230,18 +229,18 @@ def texts_of(content: Content) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
-def as_anthropic(content: Content) -> str | list[_Block]:
+def as_anthropic(content: Content) -> str | list[Fields]:
     """Return the content of a message or a result in Anthropic's format. A text stays a text, and
     parts become blocks.
     """
     return content if isinstance(content, str) else blocks_of(content)
 
 
-def blocks_of(content: Content) -> list[_Block]:
+def blocks_of(content: Content) -> list[Fields]:
     return [block for part in parts_in(content) for block in _blocks_in(part)]
 
 
-def _blocks_in(part: _Block) -> list[_Block]:
+def _blocks_in(part: Fields) -> list[Fields]:
     match part:
         case {"type": "server_tool", "blocks": list(blocks)}:
             return blocks
@@ -250,7 +249,7 @@ def _blocks_in(part: _Block) -> list[_Block]:
     return [_file_at(url) if (url := file_in(part)) else dict(part)]
 
 
-def _file_at(url: str) -> _Block:
+def _file_at(url: str) -> Fields:
     media_type, data = data_in(url)
     if media_type:
         held = {"type": "base64", "media_type": media_type, "data": data}
@@ -272,7 +271,7 @@ def is_blank(content: Content) -> bool:
     )
 
 
-def use_of(action: Action) -> _Block:
+def use_of(action: Action) -> Fields:
     return {
         "type": "tool_use",
         "name": action.tool,
@@ -281,7 +280,7 @@ def use_of(action: Action) -> _Block:
     }
 
 
-def result_of(observation: Observation) -> _Block:
+def result_of(observation: Observation) -> Fields:
     result = {
         "type": "tool_result",
         "content": as_anthropic(observation.content),

@@ -20,9 +20,17 @@ from typing import Any
 
 from foldlog._formats.format import Options, first_named
 from foldlog._formats.json_text import json_of
-from foldlog._formats.record import dict_or_empty, member, text_or_empty, text_or_none, time_at
+from foldlog._formats.record import (
+    Fields,
+    dict_or_empty,
+    member,
+    text_or_empty,
+    text_or_none,
+    time_at,
+    within,
+)
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.trees import Exports, Record, TreeDecoder, TreeFormat, in_order
+from foldlog._formats.trees import Exports, TreeDecoder, TreeFormat, in_order
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
 
 NAME = "chatgpt"
@@ -58,7 +66,7 @@ class _Files(Exports):
             "title" in value and any("message" in dict_or_empty(node) for node in nodes)
         )
 
-    def messages(self, conversation: Record) -> list[Any]:
+    def messages(self, conversation: Fields) -> list[Any]:
         """Return the nodes without their ``children``. Return an empty list if no node has a
         message. The parent of a damaged node is the node that lists it in ``children``.
         """
@@ -79,10 +87,7 @@ class _Files(Exports):
         }
         if not any(nodes[name].get("message", True) for name in parents):
             return []
-        times = {
-            name: time_at(dict_or_empty(nodes[name].get("message")).get("create_time"))
-            for name in parents
-        }
+        times = {name: time_at(within(nodes[name], "message", "create_time")) for name in parents}
         ordered = in_order(parents, times)
         alone = {
             name: {key: node[key] for key in node if key != "children"}
@@ -106,7 +111,7 @@ def _is_about(record: Any) -> bool:
 def _is_node(record: Any) -> bool:
     message = dict_or_empty(record).get("message", _NONE)
     is_message = type(message) is dict and type(message.get("author", {})) is dict
-    return type(dict_or_empty(record).get("id")) is str and (message is None or is_message)
+    return type(within(record, "id")) is str and (message is None or is_message)
 
 
 class _Decoder(TreeDecoder):
@@ -118,35 +123,35 @@ class _Decoder(TreeDecoder):
         self._open: dict[Any, Action] = {}
         """Maps the id of a node to the call that still waits for its result after this node."""
 
-    def say(self, read: RecordEvents, record: Record) -> None:
+    def say(self, read: RecordEvents, record: Fields) -> None:
         message = record["message"] or {}
-        author = dict_or_empty(message.get("author"))
-        content = dict_or_empty(message.get("content"))
-        metadata = dict_or_empty(message.get("metadata"))
+        author = dict_or_empty(message, "author")
+        content = dict_or_empty(message, "content")
+        metadata = dict_or_empty(message, "metadata")
         role = author.get("role")
-        kind = text_or_empty(content.get("content_type"))
+        kind = text_or_empty(content, "content_type")
         if role == "user":
             waiting = None
         else:
-            waiting = self._open.get(text_or_none(record.get("parent")))
+            waiting = self._open.get(text_or_none(record, "parent"))
         text = "" if kind in _HIDDEN else _said(kind, content)
-        fields: dict[str, Any] = {"timestamp": time_at(message.get("create_time"))}
+        fields: Fields = {"timestamp": time_at(message.get("create_time"))}
         if role == "assistant" and type(metadata.get("model_slug")) is str:
             fields["meta"] = {"model": metadata["model_slug"]}
-        to = text_or_empty(message.get("recipient")) or "all"
+        to = text_or_empty(message, "recipient") or "all"
         if role == "assistant" and to != "all" and content:
             if type(content.get("language")) is str:
                 arguments = {"language": content["language"]}
             else:
                 arguments = {}
-            call: dict[str, Any] = {
+            call: Fields = {
                 "tool": to,
                 "arguments": {**arguments, "text": text},
                 "call_id": record["id"],
             }
             waiting = read.add(Action, response_id=record["id"], **call, **fields)
         elif role == "tool" and waiting is not None:
-            answers: dict[str, Any] = {
+            answers: Fields = {
                 "tool": waiting.tool,
                 "call_id": waiting.call_id,
                 "cause": waiting.id,
@@ -173,7 +178,7 @@ class _Decoder(TreeDecoder):
             self._open[record["id"]] = waiting
 
 
-def _said(kind: str, content: Record) -> str:
+def _said(kind: str, content: Fields) -> str:
     parts = content.get("parts")
     if kind in _CONTEXT:
         return "\n".join(
@@ -198,7 +203,7 @@ def _part(part: Any) -> str:
         return text_or_empty(part)
     if type(part.get("text")) is str:
         return str(part["text"])
-    kind = text_or_empty(part.get("content_type")).partition("_")[0] or "file"
+    kind = text_or_empty(part, "content_type").partition("_")[0] or "file"
     place = next(
         (
             part[key]

@@ -21,16 +21,9 @@ from typing import Any
 from foldlog._formats.anthropic_messages import read_blocks
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import first_named
-from foldlog._formats.record import (
-    dict_or_empty,
-    dicts_in,
-    member,
-    read_time,
-    text_or_empty,
-    text_or_none,
-)
+from foldlog._formats.record import Fields, dicts_in, member, read_time, text_or_empty, text_or_none
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.trees import Exports, Record, TreeDecoder, TreeFormat, in_order
+from foldlog._formats.trees import Exports, TreeDecoder, TreeFormat, in_order
 from foldlog.eventstore import Origin
 
 NAME = "claude-ai"
@@ -57,12 +50,10 @@ class _Files(Exports):
             return False
         return type(value.get("chat_messages")) is list or {"chat_messages", "name"} <= value.keys()
 
-    def messages(self, conversation: Record) -> list[Any]:
+    def messages(self, conversation: Fields) -> list[Any]:
         items: Any = conversation["chat_messages"]
         items = items if type(items) is list else [items]
-        messages: dict[str | None, Any] = {
-            text_or_none(dict_or_empty(item).get("uuid")): item for item in items
-        }
+        messages: dict[str | None, Any] = {text_or_none(item, "uuid"): item for item in items}
         if None in messages or len(messages) < len(items):
             return list(items)
         parents: dict[str, str | None] = {}
@@ -88,14 +79,14 @@ def _is_about(record: Any) -> bool:
 
 
 def _is_message(record: Any) -> bool:
-    return type(member("uuid")(record)) is str and text_or_none(record.get("sender")) in _SENDERS
+    return type(member("uuid")(record)) is str and text_or_none(record, "sender") in _SENDERS
 
 
 class _Decoder(TreeDecoder):
-    def repeated_fields(self, record: Record) -> Collection[str]:
+    def repeated_fields(self, record: Fields) -> Collection[str]:
         return ("text",) if record.get("content") else ()
 
-    def say(self, read: RecordEvents, record: Record) -> None:
+    def say(self, read: RecordEvents, record: Fields) -> None:
         timestamp, time = read_time(record.get("created_at"))
         read.begin(Origin(format=NAME, id=record["uuid"], time=time), timestamp)
         for response in _responses(_message_blocks(record), record["uuid"]):
@@ -105,31 +96,29 @@ class _Decoder(TreeDecoder):
             read.begin(Origin(format=NAME, id=record["uuid"]), None)
 
 
-def _message_blocks(record: Record) -> list[Record]:
+def _message_blocks(record: Fields) -> list[Fields]:
     content = record.get("content")
     blocks = [block for block in content if kind_of(block)] if type(content) is list else []
-    blocks = blocks or [{"type": "text", "text": text_or_empty(record.get("text"))}]
+    blocks = blocks or [{"type": "text", "text": text_or_empty(record, "text")}]
     attached: list[str] = []
-    for each in dicts_in(record.get("attachments")):
-        text = text_or_empty(each.get("extracted_content"))
-        name = text_or_empty(each.get("file_name"))
+    for each in dicts_in(record, "attachments"):
+        text = text_or_empty(each, "extracted_content")
+        name = text_or_empty(each, "file_name")
         attached.append(f"{name}\n{text}" if name and text else text or f"[file {name}]")
-    attached += (
-        f"[file {text_or_empty(each.get('file_name'))}]" for each in dicts_in(record.get("files"))
-    )
+    attached += (f"[file {text_or_empty(each, 'file_name')}]" for each in dicts_in(record, "files"))
     return [*({"type": "text", "text": text} for text in attached), *blocks]
 
 
-def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
+def _responses(blocks: list[Fields], name: str) -> list[list[Fields]]:
     """Split the blocks into groups: a response of the model, the results of its calls, the next
     response, and so on. A call without an id gets a new id.
     """
-    responses: list[list[Record]] = [[]]
+    responses: list[list[Fields]] = [[]]
     last = ""
     for place, block in enumerate(blocks):
         match block["type"]:
             case "tool_use":
-                last = text_or_empty(block.get("id")) or f"{name}:{place}"
+                last = text_or_empty(block, "id") or f"{name}:{place}"
                 block = {**block, "id": last}
             case "tool_result":
                 content = block.get("content")
@@ -140,7 +129,7 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
                 )
                 block = {
                     **block,
-                    "tool_use_id": text_or_empty(block.get("tool_use_id")) or last,
+                    "tool_use_id": text_or_empty(block, "tool_use_id") or last,
                     "content": result,
                 }
             case "thinking":
@@ -148,7 +137,7 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
                     key: block[key] for key in ("type", "thinking", "signature") if key in block
                 }
             case "text":
-                block = {"type": "text", "text": text_or_empty(block.get("text"))}
+                block = {"type": "text", "text": text_or_empty(block, "text")}
             case "voice_note":
                 block = _sayable(block)
             case "token_budget" | "flag":
@@ -161,7 +150,7 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
     return responses
 
 
-def _sayable(part: Record) -> Record:
+def _sayable(part: Fields) -> Fields:
     """Return the title, the address and the text of a part as one text. If the part has no title,
     address or text, return the part unchanged.
     """

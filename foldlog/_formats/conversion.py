@@ -14,7 +14,7 @@ from foldlog._formats.export_notes import ExportNotes, several
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.openai_chat import thought
 from foldlog._formats.places import is_of, number
-from foldlog._formats.record import ImportFinding, NotAnEvent
+from foldlog._formats.record import Fields, ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named, formats
 from foldlog._formats.reply_encoders import join_contents
 from foldlog.eventstore import (
@@ -32,7 +32,7 @@ from foldlog.projections.messages.turns import Dialect, turns, words_of
 
 ANY_HISTORY = "openai-chat"
 _NATIVE = "openhands-v1"
-_PLAIN: dict[str, Any] = {"cause": None, "origin": None, "redacted": None, "meta": {}, "extra": {}}
+_PLAIN: Fields = {"cause": None, "origin": None, "redacted": None, "meta": {}, "extra": {}}
 
 
 class OtherFormat(UnknownFormat):
@@ -207,7 +207,7 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
     return iter(_messages(chosen.dialect, view))
 
 
-def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
+def _messages(dialect: Dialect, view: View) -> list[Fields]:
     """Return the messages of a View. Messages in OpenAI's dialect also get the model's thinking."""
     if dialect == "openai":
         thinking = {
@@ -240,7 +240,7 @@ def _events_sent(view: View) -> list[Event]:
         for call in turn.calls:
             # the last call also gets the texts and thinking after the calls
             is_last = call is turn.calls[-1]
-            fields: dict[str, Any] = {
+            fields: Fields = {
                 "id": len(events),
                 "call_id": call.id,
                 "response_id": f"reply-{first_id}",

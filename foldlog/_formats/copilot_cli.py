@@ -41,6 +41,7 @@ from foldlog._formats.event_fields import (
 )
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.record import (
+    Fields,
     dict_or_empty,
     dicts_in,
     has,
@@ -50,7 +51,7 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.usage import ModelCall, RecordedUsage, call_of_event, calls_of_replies, inner
+from foldlog._formats.usage import ModelCall, RecordedUsage, call_of_event, calls_of_replies
 from foldlog._prompt_changes import change_of_prompt
 from foldlog._usage import usage_of
 from foldlog.eventstore import Annotation, Content, Event, Message, SystemMessage
@@ -80,8 +81,6 @@ record.
 
 _SIZES = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
 
-_Part = dict[str, Any]
-
 
 _accepts = has(type=str, data=dict)
 _is_event = has(type=str, data=dict, id=str, timestamp=str)
@@ -94,13 +93,13 @@ def _matches(record: Any) -> bool:
 def _session(record: Any) -> str | None:
     is_start = _accepts(record) and record["type"] == "session.start"
     if is_start:
-        return text_or_empty(record["data"].get("sessionId")) or None
+        return text_or_empty(record["data"], "sessionId") or None
     return None
 
 
-def _where(record: Any) -> _Part:
-    data = dict_or_empty(within(record, "data"))
-    context = dict_or_empty(data.get("context"))
+def _where(record: Any) -> Fields:
+    data = dict_or_empty(record, "data")
+    context = dict_or_empty(data, "context")
     return {"cwd": context.get("cwd"), "branch": context.get("branch"), "model": data.get("model")}
 
 
@@ -122,18 +121,18 @@ class CopilotDecoder(FollowingDecoder):
             return _SYSTEM
         return str(read.origin.id)
 
-    def read(self, read: RecordEvents, record: _Part) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         kind = record["type"]
         data = record["data"]
         read.shown = (
             type(record.get("agentId")) is not str and type(data.get("parentToolCallId")) is not str
         )
-        content = text_or_empty(data.get("content"))
+        content = text_or_empty(data, "content")
         match kind:
             case "system.message" if content:
                 self._read_prompt(read, data, content)
             case "user.message":
-                model_text = text_or_empty(data.get("transformedContent")) or content
+                model_text = text_or_empty(data, "transformedContent") or content
                 is_automatic = (
                     type(data.get("source")) is str or data.get("isAutopilotContinuation") is True
                 )
@@ -158,11 +157,11 @@ class CopilotDecoder(FollowingDecoder):
                 "session.compaction_complete" | "session.truncation" | "session.context_cleared"
             ) if read.shown:
                 self._condense(read, kind, data)
-        if kind == "session.title_changed" and (name := text_or_empty(data.get("title"))):
+        if kind == "session.title_changed" and (name := text_or_empty(data, "title")):
             read.meta = {"title": name}
         read.close(kind, data)
 
-    def _read_prompt(self, read: RecordEvents, data: _Part, content: str) -> None:
+    def _read_prompt(self, read: RecordEvents, data: Fields, content: str) -> None:
         """Add a system prompt in place of the last system prompt. A prompt with the role
         ``developer`` is added without replacing a prompt.
         """
@@ -176,16 +175,14 @@ class CopilotDecoder(FollowingDecoder):
             self._prompt = content
             self._prompt_id = prompt.id
 
-    def _read_result(self, read: RecordEvents, data: _Part) -> None:
+    def _read_result(self, read: RecordEvents, data: Fields) -> None:
         result = data.get("result")
         error = data.get("error")
         fields = result if type(result) is dict else {}
-        content = _with_files(
-            text_or_empty(fields.get("content")), fields.get("binaryResultsForLlm")
-        )
+        content = _with_files(text_or_empty(fields, "content"), fields.get("binaryResultsForLlm"))
         failed = data.get("success") is False
         if failed and not content and type(error) is dict:
-            content = text_or_empty(error.get("message"))
+            content = text_or_empty(error, "message")
         # a result without a call comes from a tool of the user, and the model does not see it
         read.shown = read.shown and self.calls.is_open(data.get("toolCallId"))
         read.answer(data.get("toolCallId"), content, is_error=failed)
@@ -193,13 +190,13 @@ class CopilotDecoder(FollowingDecoder):
     def _shown_records(self) -> list[str]:
         return [record_id for _, record_id in self.shown.all() if record_id != _SYSTEM]
 
-    def _condense(self, read: RecordEvents, kind: str, data: _Part) -> None:
+    def _condense(self, read: RecordEvents, kind: str, data: Fields) -> None:
         records = self._shown_records()
         match kind:
             case "session.compaction_complete":
                 shown_at_begin = self._begun
                 self._begun = None
-                summary = text_or_empty(data.get("summaryContent"))
+                summary = text_or_empty(data, "summaryContent")
                 if data.get("success") is not True or not summary:
                     return
                 forgotten = {*records}
@@ -216,11 +213,11 @@ class CopilotDecoder(FollowingDecoder):
                     self._forget(read, data, {*oldest_first[:count]}, "", "tokens")
             case "session.context_cleared" if records:
                 self._forget(read, data, {*records}, "", "tokens")
-                if first := text_or_empty(data.get("initialMessage")):
+                if first := text_or_empty(data, "initialMessage"):
                     read.add(Message, content=first, source="user")
 
     def _forget(
-        self, read: RecordEvents, data: _Part, forgotten: set[str], summary: str, reason: str
+        self, read: RecordEvents, data: Fields, forgotten: set[str], summary: str, reason: str
     ) -> None:
         """Add a condensation that forgets the records ``forgotten``, unless ``forgotten`` is empty.
         The summary comes after the system prompts at the beginning.
@@ -232,7 +229,7 @@ class CopilotDecoder(FollowingDecoder):
             (index for index, record_id in enumerate(record_ids) if record_id != _SYSTEM),
             len(record_ids),
         )
-        metadata: dict[str, Any] = {"reason": reason}
+        metadata: Fields = {"reason": reason}
         for key, name in _SIZES.items():
             if type(data.get(key)) is int:
                 metadata[name] = data[key]
@@ -241,12 +238,12 @@ class CopilotDecoder(FollowingDecoder):
         )
 
 
-def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
-    calls = dicts_in(data.get("toolRequests"))
+def _read_response(read: RecordEvents, data: Fields, content: str) -> None:
+    calls = dicts_in(data, "toolRequests")
     ids = (data.get("apiCallId"), data.get("messageId"))
     read.response = next((value for value in ids if type(value) is str), f"response-{read.version}")
     read.parts = [{"type": "text", "text": content}] if content else []
-    if text := text_or_empty(data.get("reasoningText")):
+    if text := text_or_empty(data, "reasoningText"):
         read.thinking = [thinking_of(text)]
     read.meta = usage_meta({"completion_tokens": data.get("outputTokens")}, model=data.get("model"))
     for call in calls:
@@ -258,7 +255,7 @@ def _with_files(text: str, attachments: Any) -> Content:
     """Return a text with its attachments. Attachments that the text already describes are left out,
     unless they hold the bytes of a file.
     """
-    parts: list[_Part] = []
+    parts: list[Fields] = []
     for attachment in dicts_in(attachments):
         data = attachment.get("data")
         kind = attachment.get("mimeType")
@@ -286,14 +283,14 @@ def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
     for event in events:
         metrics: Mapping[str, Any] = {}
         if isinstance(event, Annotation) and event.name == "session.shutdown":
-            metrics = inner(event.data, "modelMetrics")
+            metrics = dict_or_empty(event.data, "modelMetrics")
         if not metrics:
             replies.append(event)
             continue
         replies.clear()
         for model, counts_of_model in metrics.items():
-            usage = inner(counts_of_model, "usage")
-            calls = inner(counts_of_model, "requests").get("count")
+            usage = dict_or_empty(counts_of_model, "usage")
+            calls = within(counts_of_model, "requests", "count")
             counts = {
                 name: usage.get(f"{source_name}Tokens") for name, source_name in _COUNTS.items()
             }

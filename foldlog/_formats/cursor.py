@@ -34,6 +34,7 @@ from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import json_text, parse_text as parsed_text
 from foldlog._formats.messages import spoken
 from foldlog._formats.record import (
+    Fields,
     Located,
     at,
     dict_or_empty,
@@ -50,7 +51,6 @@ from foldlog.eventstore import Message
 
 NAME = "cursor"
 
-_Part = dict[str, Any]
 
 _USER = 1
 _AGENT = 2
@@ -113,13 +113,13 @@ def _conversations_of_editor(path: Path, unread: list[Located]) -> Iterator[Cont
     with open_read_only(path) as database:
         for key, value in database.execute(_CONVERSATIONS):
             fields = dict_or_empty(parsed_text(_text_of(value)))
-            headers = dicts_in(fields.get("fullConversationHeadersOnly"))
+            headers = dicts_in(fields, "fullConversationHeadersOnly")
             bubbles = [item["bubbleId"] for item in headers if type(item.get("bubbleId")) is str]
             created_at = fields.get("createdAt")
             began = float(created_at) if isinstance(created_at, int | float) else 0.0
             if bubbles:
                 conversations.append(
-                    (key.partition(":")[2], began, text_or_empty(fields.get("name")), bubbles)
+                    (key.partition(":")[2], began, text_or_empty(fields, "name"), bubbles)
                 )
     for name, _, title, bubbles in sorted(conversations, key=lambda item: (item[1], item[0])):
         yield Contained(
@@ -153,14 +153,14 @@ def _text_of(value: Any) -> str:
 def _conversation_of_store(path: Path, unread: list[Located]) -> Iterator[Contained]:
     with open_read_only(path) as database:
         fields = _about(database)
-    root = text_or_empty(fields.get("latestRootBlobId"))
+    root = text_or_empty(fields, "latestRootBlobId")
     if root:
-        name = text_or_none(fields.get("agentId")) or path.absolute().parent.name
-        title = text_or_empty(fields.get("name"))
+        name = text_or_none(fields, "agentId") or path.absolute().parent.name
+        title = text_or_empty(fields, "name")
         yield Contained(name, Placed(0, partial(_messages, path, root, unread)), title=title)
 
 
-def _about(database: sqlite3.Connection) -> _Part:
+def _about(database: sqlite3.Connection) -> Fields:
     """Return the fields of the conversation in a ``store.db``. Cursor stores the fields as JSON in
     hexadecimal digits.
     """
@@ -254,10 +254,10 @@ class _Decoder(FollowingDecoder):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._thoughts: list[_Part] = []
+        self._thoughts: list[Fields] = []
         """The thinking for the next message or call."""
 
-    def read(self, read: RecordEvents, record: _Part) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         if "bubbleId" in record:
             self._read_bubble(read, record)
         elif "message" in record:
@@ -269,15 +269,15 @@ class _Decoder(FollowingDecoder):
             "reasoning" if "thinking" in record else str(record.get("type", "message")), None
         )
 
-    def _read_bubble(self, read: RecordEvents, bubble: _Part) -> None:
-        text = text_or_empty(bubble.get("text"))
+    def _read_bubble(self, read: RecordEvents, bubble: Fields) -> None:
+        text = text_or_empty(bubble, "text")
         if bubble["type"] == _USER:
             self._thoughts = []
             if text:
                 read.add(Message, content=text, source="user")
             return
-        if thought := text_or_empty(within(bubble, "thinking", "text")):
-            signature = text_or_none(within(bubble, "thinking", "signature")) or None
+        if thought := text_or_empty(bubble, "thinking", "text"):
+            signature = text_or_none(bubble, "thinking", "signature") or None
             self._thoughts.append(thinking_of(thought, signature))
         tool = bubble.get("toolFormerData")
         if not text and type(tool) is not dict:
@@ -285,15 +285,15 @@ class _Decoder(FollowingDecoder):
         read.thinking = self._thoughts
         self._thoughts = []
         read.parts = shown_blocks(text)
-        counts = dict_or_empty(bubble.get("tokenCount"))
+        counts = dict_or_empty(bubble, "tokenCount")
         names = {"prompt_tokens": "inputTokens", "completion_tokens": "outputTokens"}
         read.tell(within(bubble, "modelInfo", "modelName"), None, counts, **names)
         if type(tool) is dict:
             self._read_call(read, tool)
         read.say("agent", as_text=True)
 
-    def _read_call(self, read: RecordEvents, tool: _Part) -> None:
-        call_id = text_or_none(tool.get("toolCallId")) or str(read.origin.id)
+    def _read_call(self, read: RecordEvents, tool: Fields) -> None:
+        call_id = text_or_none(tool, "toolCallId") or str(read.origin.id)
         arguments = tool.get("rawArgs") or tool.get("params")
         read.call(tool.get("name") or str(tool.get("tool") or ""), arguments, call_id)
         result = tool.get("result")
@@ -328,9 +328,9 @@ class _Decoder(FollowingDecoder):
         else:
             read.say("agent", as_text=True)
 
-    def _read_result(self, read: RecordEvents, block: _Part) -> None:
+    def _read_result(self, read: RecordEvents, block: Fields) -> None:
         call_id = text_or_none(block.get("toolCallId", block.get("tool_use_id")))
-        tool = text_or_empty(block.get("toolName"))
+        tool = text_or_empty(block, "toolName")
         output = block.get("result", block.get("content"))
         if type(output) in (str, list):
             content = content_of_parts(shown_blocks(output))

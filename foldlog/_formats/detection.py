@@ -59,9 +59,7 @@ def _nothing_of_ours(records: Iterable[Any]) -> str:
     what = describe_type(odd)
     if type(odd) is dict and odd:
         what += f" with {', '.join(map(repr, [*odd][:_KEYS_NAMED]))}"
-        kinds = {
-            kind for part in dicts_in(odd.get("content")) if (kind := kind_of(part)) is not None
-        }
+        kinds = {kind for part in dicts_in(odd, "content") if (kind := kind_of(part)) is not None}
         what += f" and parts of the type {', '.join(map(repr, sorted(kinds)))}" if kinds else ""
     return (
         f"holds no event of a known format, but {what:.400}; if you know its format,"

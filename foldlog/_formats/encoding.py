@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 from foldlog._formats.export_notes import ExportNotes
 from foldlog._formats.format import Format
 from foldlog._formats.places import is_of, is_step_aside, place_of
-from foldlog._formats.record import within
+from foldlog._formats.record import Fields, within
 from foldlog._formats.registry import format_named
 from foldlog._formats.repeats import is_repeated
 from foldlog._values import replace_texts, values_in
@@ -336,7 +336,7 @@ def _sendable(event: Event) -> Event:
     return _replace_changed(event, replace_texts(asdict(event), replacements, names=True))
 
 
-def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
+def _replace_changed(event: Event, fields: Fields) -> Event:
     """Return the event with the values in ``fields``. Only changed values are set: a condensation
     has a field for a list of ids and fields for a range, and refuses to be made with both.
     """
@@ -364,7 +364,7 @@ def _without_bytes(event: Event) -> Event:
     )
 
 
-def _with_url(part: dict[str, Any]) -> dict[str, Any]:
+def _with_url(part: Fields) -> Fields:
     for name, key in ("image_url", "url"), ("file", "file_data"):
         file = part.get(name)
         data = file.get(key) if isinstance(file, dict) else file

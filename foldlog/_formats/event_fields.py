@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 from uuid import NAMESPACE_OID, uuid5
 
 from foldlog._formats.json_text import value_of
-from foldlog._formats.record import text_or_empty, time_text, within
+from foldlog._formats.record import Fields, text_or_empty, time_text, within
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -73,7 +73,7 @@ def id_of_source(event: Event) -> Any:
     return None if event.origin is None else event.origin.id
 
 
-def parts_in(content: Content) -> Iterable[dict[str, Any]]:
+def parts_in(content: Content) -> Iterable[Fields]:
     """Return content as parts. A text becomes a single part. An empty text is left out."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else ()
@@ -84,24 +84,24 @@ def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str, st
     if isinstance(content, str):
         return [text(content)]
     return [
-        file(url, text_or_empty(within(part, "file", "filename")))
+        file(url, text_or_empty(part, "file", "filename"))
         if (url := file_in(part))
         else text(part.get("text", ""))
         for part in content
     ]
 
 
-def image_at(url: str) -> dict[str, Any]:
+def image_at(url: str) -> Fields:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def input_at(url: str, name: str) -> dict[str, Any]:
+def input_at(url: str, name: str) -> Fields:
     if data_in(url)[1] and not url.startswith("data:image/"):
         return {"type": "input_file", "filename": name or "file", "file_data": url}
     return {"type": "input_image", "image_url": url}
 
 
-def file_at(url: str, media_type: str, name: str = "") -> dict[str, Any]:
+def file_at(url: str, media_type: str, name: str = "") -> Fields:
     if media_type.startswith("image/"):
         return image_at(url)
     return {
@@ -122,13 +122,13 @@ def data_in(url: str) -> tuple[str, str]:
     return (head.removeprefix("data:"), data) if is_held and head.startswith("data:") else ("", "")
 
 
-def url_in(part: dict[str, Any]) -> str:
+def url_in(part: Fields) -> str:
     image = part.get("image_url") if part.get("type") == "image_url" else None
     url = image.get("url") if isinstance(image, dict) else image
     return url if isinstance(url, str) else ""
 
 
-def file_in(part: dict[str, Any]) -> str:
+def file_in(part: Fields) -> str:
     if part.get("type") == "file":
         file_data = within(part, "file", "file_data")
     else:
@@ -136,7 +136,7 @@ def file_in(part: dict[str, Any]) -> str:
     return file_data if isinstance(file_data, str) and data_in(file_data)[1] else url_in(part)
 
 
-def arguments_of(call: Action) -> dict[str, Any]:
+def arguments_of(call: Action) -> Fields:
     return (
         value_of(arguments_shown(call)) if isinstance(call.arguments, str) else call.arguments or {}
     )

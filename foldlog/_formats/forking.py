@@ -7,7 +7,7 @@ from itertools import groupby, takewhile
 from typing import Any
 
 from foldlog._formats.places import place_of
-from foldlog._formats.record import FINDINGS_MAX, INCOMPLETE, UNREAD
+from foldlog._formats.record import FINDINGS_MAX, INCOMPLETE, UNREAD, Fields
 from foldlog.eventstore import (
     ATTRIBUTES,
     Action,
@@ -32,7 +32,7 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
     this only after ``at``.
     """
 
-    def read_attributes(reading: ReadTransaction) -> tuple[dict[str, Any], NothingRedacted]:
+    def read_attributes(reading: ReadTransaction) -> tuple[Fields, NothingRedacted]:
         attributes = newest_value(reading, ATTRIBUTES, at, default={})
         return attributes, NothingRedacted.since(reading)
 
@@ -52,7 +52,7 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
             return store.conversation(new)
 
 
-def mark_unread(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:
+def mark_unread(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> Fields:
     """Return the documents that say that a history lacks the records ``unread``. ``attributes`` are
     the other attributes of the history.
     """

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foldlog._formats.record import RecordReader, SourceTime, read_time, within
+from foldlog._formats.record import Fields, RecordReader, SourceTime, read_time, within
 from foldlog._formats.usage import IN_REPLIES, RecordedUsage
 from foldlog.eventstore import Event, EventStoreError
 from foldlog.projections.messages.turns import Dialect
@@ -17,7 +17,7 @@ from foldlog.projections.messages.turns import Dialect
 if TYPE_CHECKING:
     from foldlog._formats.skeleton import Skeleton
 
-Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
+Beside = tuple[Sequence[Any], Sequence[Fields]]
 """The result of ``Format.beside``: further records, and the usage of calls."""
 LOOK_AT = 50
 """foldlog reads at most this many records to find the format and the name of a history."""

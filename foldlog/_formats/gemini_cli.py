@@ -46,6 +46,7 @@ from foldlog._formats.event_fields import (
 from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.record import (
+    Fields,
     dicts_in,
     joined_text,
     member,
@@ -61,7 +62,6 @@ from foldlog.eventstore import CondensationAction, Content, Message, Origin, Ret
 
 NAME = "gemini-cli"
 
-_Part = dict[str, Any]
 
 _TYPES = ("user", "gemini", "info", "error", "warning")
 _STABLE = ("sessionId", "projectHash", "startTime", "kind")
@@ -93,7 +93,7 @@ def _matches(record: Any) -> bool:
     )
 
 
-def parts_of(content: Any) -> list[_Part]:
+def parts_of(content: Any) -> list[Fields]:
     """Return content as parts. The content may be a text, a part, or a list of texts and parts."""
     several = content if type(content) is list else [content]
     return dicts_in([{"text": each} if type(each) is str else each for each in several])
@@ -103,29 +103,29 @@ def content_of(content: Any) -> Content:
     return content_of_parts(shown_parts(parts_of(content)))
 
 
-def shown_parts(parts: list[_Part]) -> list[_Part]:
+def shown_parts(parts: list[Fields]) -> list[Fields]:
     return [shown for part in parts if (shown := _shown(part)) is not None]
 
 
-def visible_parts(parts: list[_Part]) -> list[_Part]:
+def visible_parts(parts: list[Fields]) -> list[Fields]:
     return shown_parts([part for part in parts if part.get("thought") is not True])
 
 
-def thoughts_in(parts: list[_Part]) -> list[str]:
-    return [text_or_empty(part.get("text")) for part in parts if part.get("thought") is True]
+def thoughts_in(parts: list[Fields]) -> list[str]:
+    return [text_or_empty(part, "text") for part in parts if part.get("thought") is True]
 
 
-def held_in(parts: list[_Part], key: str) -> list[_Part]:
+def held_in(parts: list[Fields], key: str) -> list[Fields]:
     return dicts_in([part.get(key) for part in parts])
 
 
-def _shown(part: _Part) -> _Part | None:
+def _shown(part: Fields) -> Fields | None:
     if type(part.get("text")) is str and part["text"]:
         return {"type": "text", "text": part["text"]}
     held: Any = next(
         (part[key] for key in ("inlineData", "fileData") if type(part.get(key)) is dict), {}
     )
-    kind = text_or_empty(held.get("mimeType"))
+    kind = text_or_empty(held, "mimeType")
     if type(held.get("data")) is str:
         url = data_url(kind, held["data"])
     else:
@@ -167,7 +167,7 @@ def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
             output = fields
         parts_read += [
             output if type(output) is str else json.dumps(output, ensure_ascii=False),
-            *dicts_in(response.get("parts")),
+            *dicts_in(response, "parts"),
         ]
     return content_of(parts_read), failed
 
@@ -201,21 +201,21 @@ def accepts(record: Any) -> bool:
     return is_message or is_change or session_in(record) is not None
 
 
-def _is_context(record: _Part) -> bool:
+def _is_context(record: Fields) -> bool:
     """Return whether a message is the context that Gemini CLI sends before all other messages."""
     text = joined_text(content_of(record.get("content")))
     return record.get("type") == "user" and text.lstrip().startswith(_SESSION)
 
 
-def _calls_in(record: _Part) -> list[_Part]:
+def _calls_in(record: Fields) -> list[Fields]:
     """Return the calls in the content of a message. If the content has no calls, return the calls
     in the field ``toolCalls``.
     """
     parts = parts_of(record.get("content"))
-    return held_in(parts, "functionCall") or dicts_in(record.get("toolCalls"))
+    return held_in(parts, "functionCall") or dicts_in(record, "toolCalls")
 
 
-def _results_in(record: _Part) -> dict[Any, Content]:
+def _results_in(record: Fields) -> dict[Any, Content]:
     parts = parts_of(record.get("content"))
     results = [
         (response.get("id"), [{"functionResponse": response}])
@@ -223,7 +223,7 @@ def _results_in(record: _Part) -> dict[Any, Content]:
     ]
     results += [
         (call.get("id"), call["result"])
-        for call in dicts_in(record.get("toolCalls"))
+        for call in dicts_in(record, "toolCalls")
         if call.get("result")
     ]
     return {
@@ -233,7 +233,7 @@ def _results_in(record: _Part) -> dict[Any, Content]:
     }
 
 
-def _is_same_message(former: _Part, latter: _Part) -> bool:
+def _is_same_message(former: Fields, latter: Fields) -> bool:
     """Return whether a model gets the same text from two messages, although their forms may differ.
     A resumed session has calls in the content, and the results of calls in separate messages.
     """
@@ -242,7 +242,7 @@ def _is_same_message(former: _Part, latter: _Part) -> bool:
     return _content_and_calls(former) == _content_and_calls(latter)
 
 
-def _repeats_results(record: _Part, results: dict[Any, Content]) -> bool:
+def _repeats_results(record: Fields, results: dict[Any, Content]) -> bool:
     own_results = _results_in(record)
     has_more = bool(shown_parts(parts_of(record.get("content"))))
     return (
@@ -252,7 +252,7 @@ def _repeats_results(record: _Part, results: dict[Any, Content]) -> bool:
     )
 
 
-def _content_and_calls(record: _Part) -> object:
+def _content_and_calls(record: Fields) -> object:
     parts = visible_parts(parts_of(record.get("content")))
     calls = [(call.get("id"), call.get("name"), call.get("args")) for call in _calls_in(record)]
     results = _results_in(record) if record.get("type") == "user" else {}
@@ -293,7 +293,7 @@ class GeminiDecoder(FollowingDecoder):
         """Whether the newest message has come before, and has not changed."""
         self._is_resuming = False
         """True from the record that resumes a session until the next message."""
-        self._waiting: list[_Part] | None = None
+        self._waiting: list[Fields] | None = None
         """The context that a resumed session sets first. It is stored until the session sets all
         its messages.
         """
@@ -302,11 +302,11 @@ class GeminiDecoder(FollowingDecoder):
         original context is shown.
         """
 
-    def begin_record(self, record: _Part, time_and_id: TimeAndId) -> RecordEvents:
+    def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         time = read_time(record.get("startTime"))[0] or self._time
         return RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
 
-    def read(self, read: RecordEvents, record: _Part) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         rewound_to = record.get("$rewindTo")
         changes = record.get("$set")
         session = changes if type(changes) is dict else record
@@ -328,7 +328,7 @@ class GeminiDecoder(FollowingDecoder):
             # no other code has the event yet, so a change in place is safe
             force_setattr(last_event, "meta", {**last_event.meta, "title": title})
 
-    def _add_message(self, read: RecordEvents, record: _Part) -> None:
+    def _add_message(self, read: RecordEvents, record: Fields) -> None:
         index = self._index_of_id.get(record["id"])
         self._is_message_again = index is not None and self._messages[index].record == record
         if index is None:
@@ -338,7 +338,7 @@ class GeminiDecoder(FollowingDecoder):
                 read, index, (record, *(message.record for message in self._messages[index + 1 :]))
             )
 
-    def _set_or_wait(self, read: RecordEvents, messages: list[_Part]) -> None:
+    def _set_or_wait(self, read: RecordEvents, messages: list[Fields]) -> None:
         """Set the messages of the session. The context that a resumed session sets first is stored
         until the session sets all its messages, because Gemini CLI never sends a context alone.
         """
@@ -355,7 +355,7 @@ class GeminiDecoder(FollowingDecoder):
         if waiting is not None:
             self._set_messages(read, waiting)
 
-    def _follow_context(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
+    def _follow_context(self, read: RecordEvents, messages: Sequence[Fields]) -> None:
         """If the messages begin with a changed context, replace the context in the prompt. All
         other messages stay in the prompt.
         """
@@ -383,7 +383,7 @@ class GeminiDecoder(FollowingDecoder):
             )
         )
 
-    def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
+    def _count_same(self, messages: Sequence[Fields]) -> tuple[int, int]:
         """Compare the current messages with ``messages`` from the beginning, and return for each
         list how many messages are the same. The two numbers may differ, because results may be in
         separate messages.
@@ -412,7 +412,7 @@ class GeminiDecoder(FollowingDecoder):
             index = same_index + 1
         return index, len(messages)
 
-    def _find_same(self, record: _Part, index: int) -> int | None:
+    def _find_same(self, record: Fields, index: int) -> int | None:
         """Return the index of the next current message that gives a model the same text as
         ``record``, or None. Hidden messages are skipped.
         """
@@ -433,7 +433,7 @@ class GeminiDecoder(FollowingDecoder):
                 record={**old_record, "id": new_id}
             )
 
-    def _set_messages(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
+    def _set_messages(self, read: RecordEvents, messages: Sequence[Fields]) -> None:
         self._follow_context(read, messages)
         same_count, repeated_count = self._count_same(messages)
         following = messages[repeated_count:]
@@ -460,7 +460,7 @@ class GeminiDecoder(FollowingDecoder):
         forgotten_ids = tuple(event_id for event_id in shown_ids if event_id not in set(kept_ids))
         self.calls.forget(forgotten_ids)
         read.timestamp = read_time(following[0].get("timestamp"))[0]
-        fields: _Part = {
+        fields: Fields = {
             "summary": snapshot,
             "summary_offset": len(kept_ids),
             "metadata": {"reason": "tokens"},
@@ -471,7 +471,7 @@ class GeminiDecoder(FollowingDecoder):
         self._messages.append(_CurrentMessage(following[0], read.version, shown=True))
         self._replace(read, same_count + 1, following[1:])
 
-    def _new_snapshot(self, messages: Sequence[_Part]) -> str:
+    def _new_snapshot(self, messages: Sequence[Fields]) -> str:
         """Return the text of the first message if the message is a new snapshot of the session. A
         snapshot replaces all earlier messages. Return an empty text if the message is not a new
         snapshot.
@@ -484,7 +484,7 @@ class GeminiDecoder(FollowingDecoder):
         text = joined_text(content_of(messages[0].get("content")))
         return text if _SNAPSHOT in text else ""
 
-    def _replace(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
+    def _replace(self, read: RecordEvents, index: int, records: Sequence[Fields]) -> None:
         self._take_back(read, index, records)
         for record in records:
             event_count = len(read.events)
@@ -496,7 +496,7 @@ class GeminiDecoder(FollowingDecoder):
                 _CurrentMessage(record, read.version, any(event.shown for event in added_events))
             )
 
-    def _take_back(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
+    def _take_back(self, read: RecordEvents, index: int, records: Sequence[Fields]) -> None:
         """Take back all messages from ``index`` on. If the View shows one of these messages, add a
         retraction. ``records`` are the records that come next. If these records repeat the
         messages, the reason of the retraction is ``WRITTEN_AGAIN``.
@@ -521,7 +521,7 @@ class GeminiDecoder(FollowingDecoder):
             self._index_of_id.pop(str(message.record.get("id")), None)
         del self._messages[index:]
 
-    def _read_message(self, read: RecordEvents, record: _Part) -> None:
+    def _read_message(self, read: RecordEvents, record: Fields) -> None:
         parts = parts_of(record.get("content"))
         if record.get("type") == "user":
             for response in held_in(parts, "functionResponse"):
@@ -541,23 +541,23 @@ class GeminiDecoder(FollowingDecoder):
             self._read_response(read, record, parts)
             read.meta = {}
 
-    def _read_response(self, read: RecordEvents, record: _Part, parts: list[_Part]) -> None:
+    def _read_response(self, read: RecordEvents, record: Fields, parts: list[Fields]) -> None:
         """Read a reply of the model. If the content has no calls and no thinking, read them from
         the fields ``toolCalls`` and ``thoughts``.
         """
         results = {
             item.get("id"): item
-            for item in dicts_in(record.get("toolCalls"))
+            for item in dicts_in(record, "toolCalls")
             if type(item.get("id")) is str
         }
         calls = held_in(parts, "functionCall")
         thoughts = thoughts_in(parts)
         if not calls and not thoughts:
-            for item in dicts_in(record.get("thoughts")):
-                subject = text_or_empty(item.get("subject"))
-                thought = text_or_empty(item.get("description"))
+            for item in dicts_in(record, "thoughts"):
+                subject = text_or_empty(item, "subject")
+                thought = text_or_empty(item, "description")
                 thoughts.append(f"**{subject}** {thought}" if subject else thought)
-            calls = dicts_in(record.get("toolCalls"))
+            calls = dicts_in(record, "toolCalls")
         read.parts = visible_parts(parts)
         read.thinking = [*map(thinking_of, filter(None, thoughts))]
         read.response = str(record.get("id"))

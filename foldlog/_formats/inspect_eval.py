@@ -38,6 +38,7 @@ from foldlog._formats.files.readers import Placed, object_in
 from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.record import (
+    Fields,
     Located,
     at,
     dict_or_empty,
@@ -141,7 +142,7 @@ def _unpack_zstd(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
 
 
 def _history_of_sample(log: Any, sample: Any, problem: str | None, place: str) -> Contained:
-    about = dict_or_empty(within(log, "eval"))
+    about = dict_or_empty(log, "eval")
     sample = dict_or_empty(sample)
     run = about.get("eval_id", about.get("run_id"))
     if "id" in sample:
@@ -153,9 +154,9 @@ def _history_of_sample(log: Any, sample: Any, problem: str | None, place: str) -
     return Contained(f"{run}/{name}" if type(run) is str and name else name, records)
 
 
-def _records(sample: dict[str, Any], problem: str | None, place: str) -> Iterator[Located]:
+def _records(sample: Fields, problem: str | None, place: str) -> Iterator[Located]:
     messages = sample.get("messages", [])
-    attachments = dict_or_empty(sample.get("attachments"))
+    attachments = dict_or_empty(sample, "attachments")
     instead = {f"{begin}{key}": text for key, text in attachments.items() for begin in _REFERENCES}
     for message in messages if type(messages) is list else [messages]:
         yield at(place, replace_texts(message, instead))
@@ -195,7 +196,7 @@ class _Decoder(FollowingDecoder):
 
     _asked = False
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         role = record.get("role")
         content = record.get("content")
         read.tag = role == "system" or record.get("source") == "input" or not self._asked
@@ -218,7 +219,7 @@ class _Decoder(FollowingDecoder):
             case "user" if type(record.get("metadata")) is dict and "summary" in record["metadata"]:
                 read.condense(bool, _text(read))
             case "assistant":
-                for call in dicts_in(record.get("tool_calls")):
+                for call in dicts_in(record, "tool_calls"):
                     read.call(call.get("function"), call.get("arguments"), call.get("id"))
                 read.say("agent", as_text=True)
             case _:
@@ -232,15 +233,15 @@ def _text(read: RecordEvents) -> str:
 
 def _read_block(read: RecordEvents, block: Any) -> None:
     if kind_of(block) == "reasoning":
-        text = text_or_empty(block.get("reasoning"))
+        text = text_or_empty(block, "reasoning")
         redacted = text if block.get("redacted") is True else None
         read.thinking.append(thinking_of(text, block.get("signature"), redacted))
     else:
         read.parts += shown_blocks(block)
 
 
-def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
-    for model, usage in dict_or_empty(sample.get("model_usage")).items():
+def _read_sample(read: RecordEvents, sample: Fields) -> None:
+    for model, usage in dict_or_empty(sample, "model_usage").items():
         counts = dict_or_empty(usage)
         read.tell(
             model,

@@ -27,6 +27,7 @@ from foldlog._formats.blocks import (
 from foldlog._formats.event_fields import parts_in
 from foldlog._formats.json_text import json_text
 from foldlog._formats.record import (
+    Fields,
     NotAnEvent,
     dict_or_empty,
     dicts_in,
@@ -45,8 +46,6 @@ from foldlog.eventstore import (
     Source,
     SystemMessage,
 )
-
-Part = dict[str, Any]
 
 SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
 ROLES = frozenset((*SPEAKERS, "system", "developer", "tool", "function"))
@@ -96,7 +95,7 @@ _OF_ANTHROPIC = (
 )
 
 
-def is_message_of_anthropic(message: Part) -> bool:
+def is_message_of_anthropic(message: Fields) -> bool:
     """Return whether a message of the user or the assistant is in Anthropic's format. In a user's
     message, only some types of blocks prove Anthropic's format, because a program may send the
     other types to any server.
@@ -107,11 +106,11 @@ def is_message_of_anthropic(message: Part) -> bool:
     is_own = is_of_anthropic if role == "assistant" else is_of_server
     return "stop_reason" in message or any(
         kind_of(block) in _BLOCKS_OF_ANTHROPIC or is_own(block)
-        for block in dicts_in(message.get("content"))
+        for block in dicts_in(message, "content")
     )
 
 
-def is_message_item(item: Part) -> bool:
+def is_message_item(item: Fields) -> bool:
     return item.get("type", "message") == "message" and type(item.get("role")) is str
 
 
@@ -120,7 +119,7 @@ def unknown_role(role: str) -> str:
     return f"the role {short(role)} is not known; use assistant, user, system, developer or tool"
 
 
-def with_exit_code(event: Event, record: dict[str, Any]) -> Event:
+def with_exit_code(event: Event, record: Fields) -> Event:
     """Add the exit code of the command to a result of mini-SWE-agent. Return other events
     unchanged.
     """
@@ -140,7 +139,7 @@ def compaction_in(item: Any) -> Message | None:
     A compaction replaces all earlier items. Only OpenAI's server can read the compaction, so the
     message stores it unchanged, to be sent back.
     """
-    if kind_of(item) != "compaction" or not text_or_empty(item.get("encrypted_content")):
+    if kind_of(item) != "compaction" or not text_or_empty(item, "encrypted_content"):
         return None
     part = {key: item[key] for key in ("type", "id", "encrypted_content") if item.get(key)}
     return Message(source="agent", content=(part,))
@@ -154,7 +153,7 @@ def compacts(event: Event) -> bool:
     if not isinstance(event, Message | Action):
         return False
     parts = parts_in(event.thought if isinstance(event, Action) else event.content)
-    blocks = [block for part in parts for block in (part, *dicts_in(part.get("blocks")))]
+    blocks = [block for part in parts for block in (part, *dicts_in(part, "blocks"))]
     return any(
         kind_of(block) == "compaction" and any(map(block.get, _SUMMARIES)) for block in blocks
     )
@@ -191,11 +190,11 @@ class MessageReader:
         nothing, and the reader goes on with a substitute, such as the JSON text of the value.
         """
 
-    def arguments(self, arguments: Part | str | None) -> Part | str | None:
+    def arguments(self, arguments: Fields | str | None) -> Fields | str | None:
         """Return the arguments of a call in the form of an ``Action``."""
         return arguments
 
-    def other_fields(self, name: str, fields: Part, *keys: str) -> Part:
+    def other_fields(self, name: str, fields: Fields, *keys: str) -> Fields:
         """Return the ``meta`` of an event, with all ``fields`` except ``keys`` under the key
         ``name``. This class returns an empty ``meta``, because an import does not store further
         fields.
@@ -205,7 +204,7 @@ class MessageReader:
     # --- OpenAI's chat ---
 
     def chat(
-        self, message: Part, response_id: str | None = None, meta: Part | None = None
+        self, message: Fields, response_id: str | None = None, meta: Fields | None = None
     ) -> list[Event]:
         """Return the events of a chat message. An assistant message without content and calls has
         no events.
@@ -223,24 +222,24 @@ class MessageReader:
         if role == "assistant":
             return self._assistant(message, content, response_id, meta or {})
         if role in ("tool", "function"):
-            tool = text_or_empty(message.get("name")) or text_or_empty(message.get("tool_name"))
+            tool = text_or_empty(message, "name") or text_or_empty(message, "tool_name")
             return [
                 Observation(
-                    content=content, call_id=text_or_none(message.get("tool_call_id")), tool=tool
+                    content=content, call_id=text_or_none(message, "tool_call_id"), tool=tool
                 )
             ]
         return [spoken(role, content)]
 
     def _assistant(
-        self, message: Part, content: Content, response_id: str | None, meta: Part
+        self, message: Fields, content: Content, response_id: str | None, meta: Fields
     ) -> list[Event]:
         # litellm stores some fields of a provider only in "provider_specific_fields"
-        if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
+        if specific_fields := dict_or_empty(message, "provider_specific_fields"):
             message = {**specific_fields, **message}
         calls = [self.call(call) for call in calls_in(message)]
-        transcript = dict_or_empty(message.get("audio")).get("transcript")
-        content = content or text_or_empty(message.get("refusal")) or text_or_empty(transcript)
-        thinking = dicts_in(message.get("thinking_blocks"))
+        transcript = within(message, "audio", "transcript")
+        content = content or text_or_empty(message, "refusal") or text_or_empty(transcript)
+        thinking = dicts_in(message, "thinking_blocks")
         # servers use two names for the reasoning
         reasoning = message.get("reasoning_content") or message.get("reasoning")
         if not thinking and isinstance(reasoning, str) and reasoning:
@@ -254,9 +253,9 @@ class MessageReader:
         """
         fields = dict(dict_or_empty(call))
         fields |= dict_or_empty(fields.pop("function", None) or fields.pop("custom", None))
-        tool = text_or_none(fields.get("name"))
+        tool = text_or_none(fields, "name")
         call_id = text_or_none(fields.get(id_key))
-        custom_input = text_or_none(fields.get("input"))
+        custom_input = text_or_none(fields, "input")
         if tool is None:
             self.refuse(
                 f"the call {short(call)} does not name its tool; a call of a chat message is a map,"
@@ -270,7 +269,7 @@ class MessageReader:
             )
             arguments = json_text(arguments)
         own_keys = ("type", "name", id_key, "arguments" if custom_input is None else "input")
-        meta: Part = {} if custom_input is None else {"custom_tool": True}
+        meta: Fields = {} if custom_input is None else {"custom_tool": True}
         return Action(
             tool=tool or "",
             arguments=self.arguments(arguments),
@@ -283,9 +282,9 @@ class MessageReader:
         self,
         content: Content,
         calls: Sequence[Action],
-        thinking: Sequence[Part],
+        thinking: Sequence[Fields],
         response_id: str | None,
-        meta: Part,
+        meta: Fields,
     ) -> list[Event]:
         """Return the events of one response: a message, or an action for each call. The text is the
         thought of the first action. A response with only thinking is an annotation.
@@ -314,7 +313,7 @@ class MessageReader:
 
     # --- OpenAI's Responses ---
 
-    def item(self, item: Part) -> Event | None:
+    def item(self, item: Fields) -> Event | None:
         """Return the event of an item that is a message, a call or a result. Return None for any
         other item, such as a call that the server answered.
         """
@@ -337,7 +336,7 @@ class MessageReader:
             arguments_key = next(
                 (key for key in _ARGUMENTS if isinstance(item.get(key), dict | str)), None
             )
-            tool = text_or_none(item.get("name")) or kind.removesuffix("_call")
+            tool = text_or_none(item, "name") or kind.removesuffix("_call")
             return Action(
                 tool=tool,
                 arguments=self.arguments(item[arguments_key] if arguments_key else other_fields),
@@ -367,7 +366,7 @@ class MessageReader:
     # --- Anthropic's messages ---
 
     def anthropic(
-        self, message: Part, response_id: str | None = None, meta: Part | None = None
+        self, message: Fields, response_id: str | None = None, meta: Fields | None = None
     ) -> list[Event]:
         """Return the events of a message in Anthropic's format. In a user's message the results
         come first.
@@ -387,7 +386,7 @@ class MessageReader:
         return events
 
     def _agent_events(
-        self, message: Part, blocks: list[Part], response_id: str | None, meta: Part
+        self, message: Fields, blocks: list[Fields], response_id: str | None, meta: Fields
     ) -> list[Event]:
         blocks = with_results(blocks, singles=self.of_replies)
         # The server called its own tool and paused. A later message has the result.
@@ -411,13 +410,13 @@ class MessageReader:
             *self._results_in(blocks),
         ]
 
-    def _results_in(self, blocks: Sequence[Part]) -> list[Event]:
+    def _results_in(self, blocks: Sequence[Fields]) -> list[Event]:
         return [self._result(block) for block in _of_kinds(blocks, "tool_result")]
 
-    def _result(self, block: Part) -> Observation:
+    def _result(self, block: Fields) -> Observation:
         content = block.get("content")
         return Observation(
-            call_id=text_or_none(block.get("tool_use_id")),
+            call_id=text_or_none(block, "tool_use_id"),
             content=self.content(self._blocks_returned(content), "a tool_result"),
             is_error=block.get("is_error") is True,
             meta=self.other_fields("block", block, "type", "tool_use_id", "is_error"),
@@ -438,7 +437,7 @@ class MessageReader:
             return value or ""
         return _content(self.parts(value, description))
 
-    def parts(self, value: Any, description: str) -> list[Part]:
+    def parts(self, value: Any, description: str) -> list[Fields]:
         """Return content as parts. Calls ``refuse`` for a part that is neither a text nor a map,
         and for a text part that has no text.
         """
@@ -467,7 +466,7 @@ class MessageReader:
 READER: Final = MessageReader()
 
 
-def calls_in(message: Part) -> list[Any]:
+def calls_in(message: Fields) -> list[Any]:
     """Return the calls of a chat message. In OpenAI's earlier format, a message had a single call,
     its ``function_call``.
     """
@@ -480,11 +479,11 @@ def calls_in(message: Part) -> list[Any]:
     return [calls] if calls else []
 
 
-def _of_kinds(blocks: Sequence[Part], *kinds: str) -> list[Part]:
+def _of_kinds(blocks: Sequence[Fields], *kinds: str) -> list[Fields]:
     return [block for block in blocks if block.get("type") in kinds]
 
 
-def _content(parts: Sequence[Part]) -> Content:
+def _content(parts: Sequence[Fields]) -> Content:
     converted = tuple(map(_part, parts))
     is_text = (
         len(converted) == 1
@@ -494,7 +493,7 @@ def _content(parts: Sequence[Part]) -> Content:
     return str(converted[0]["text"]) if is_text else converted or ""
 
 
-def _part(part: Part) -> Part:
+def _part(part: Fields) -> Fields:
     if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
         return {"type": "text", "text": part["refusal"]}
     converted = part_of(part)
@@ -517,5 +516,5 @@ def is_odd(content: Any) -> bool:
     return any(not drop_empty(block).keys() <= _OF_TEXTS for block in texts)
 
 
-def drop_empty(fields: Part) -> Part:
+def drop_empty(fields: Fields) -> Fields:
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}

@@ -43,6 +43,7 @@ from foldlog._formats.messages import (
     with_exit_code,
 )
 from foldlog._formats.record import (
+    Fields,
     NotAnEvent,
     SourceTime,
     dict_or_empty,
@@ -127,7 +128,7 @@ def parts_of_others(record: Any) -> list[str]:
     """
     if not _has_role(record) or is_message_of_anthropic(record):
         return []
-    kinds = [kind_of(part) for part in dicts_in(record.get("content"))]
+    kinds = [kind_of(part) for part in dicts_in(record, "content")]
     return sorted({kind or "none" for kind in kinds if kind not in _PARTS})
 
 
@@ -157,9 +158,9 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
         response = {"role": "assistant", "content": response}
     else:
         response = dict_or_empty(response)
-    choices = dicts_in(response.get("choices"))
+    choices = dicts_in(response, "choices")
     answer = choices[0].get("message") if choices else response
-    stats = dict_or_empty(dict_or_empty(fields.get("info")).get("model_stats"))
+    stats = dict_or_empty(fields, "info", "model_stats")
     tokens = {
         "prompt_tokens": stats.get("tokens_sent"),
         "completion_tokens": stats.get("tokens_received"),
@@ -203,7 +204,7 @@ def alike(one: Any, other: Any) -> bool:
 class OpenAIChatDecoder(FollowingDecoder):
     keeps_shown = False
 
-    def to_openai(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    def to_openai(self, message: Fields) -> Sequence[Fields]:
         """Convert a message into messages of OpenAI's format. A subclass converts the messages of
         one program.
         """
@@ -214,15 +215,15 @@ class OpenAIChatDecoder(FollowingDecoder):
             raise NotAnEvent(unknown_role(record["role"]))
         super().check(record)
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         if kinds := parts_of_others(record):
             self.options.findings.append(
                 f"has parts of the type {' and '.join(map(repr, kinds))}, which no chat message"
                 " has; the message is stored, but calls and results in it are not shown"
             )
-        extra = dict_or_empty(record.get("extra"))
+        extra = dict_or_empty(record, "extra")
         if record["role"] == "assistant":
-            response = {**dict_or_empty(extra.get("response")), **record}
+            response = {**dict_or_empty(extra, "response"), **record}
             cost = record.get("cost", within(response, "usage", "cost"))
             read.tell(
                 response.get("model"),
@@ -256,7 +257,7 @@ class OpenAIChatEncoder(RepliesEncoder):
         return [] if message is None else [message]
 
 
-def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
+def message_of(events: Sequence[Event]) -> Fields | None:
     """Return the chat message for ``events``, or None if there is no message for such events.
     Further fields of an imported message come from ``meta``.
     """
@@ -281,7 +282,7 @@ def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
             thinking = tuple(dicts_in(blocks))
         case _:
             return None
-    message: dict[str, Any] = {
+    message: Fields = {
         "role": role,
         "content": content if isinstance(content, str) else [*content],
     }
@@ -293,18 +294,18 @@ def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
     elif isinstance(event, Observation):
         message |= {"name": event.tool} if event.tool else {}
         message["tool_call_id"] = call_id_of(event)
-    message |= dict_or_empty(event.meta.get("message"))
+    message |= dict_or_empty(event.meta, "message")
     return {key: value for key, value in message.items() if value is not None or key == "content"}
 
 
-def thought(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def thought(thinking: Sequence[Fields]) -> Fields:
     if thinking and all(block.keys() == {"type", "thinking"} for block in thinking):
         return {"reasoning_content": "\n".join(str(block["thinking"]) for block in thinking)}
     return {"thinking_blocks": list(thinking)} if thinking else {}
 
 
-def _call(action: Action) -> dict[str, Any]:
-    call = dict_or_empty(action.meta.get("call"))
+def _call(action: Action) -> Fields:
+    call = dict_or_empty(action.meta, "call")
     common = {"id": call_id_of(action)}
     if "custom_tool" in action.meta and type(action.arguments) is dict:
         return (

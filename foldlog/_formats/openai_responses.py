@@ -51,7 +51,7 @@ from foldlog._formats.messages import (
     with_exit_code,
 )
 from foldlog._formats.openai_chat import beside
-from foldlog._formats.record import NotAnEvent, dicts_in, has, joined_text, within
+from foldlog._formats.record import Fields, NotAnEvent, dicts_in, has, joined_text, within
 from foldlog._formats.record_events import COMMENTARY, FollowingDecoder, RecordEvents
 from foldlog._formats.reply_encoders import RepliesEncoder
 from foldlog.eventstore import (
@@ -144,7 +144,7 @@ class ResponsesDecoder(FollowingDecoder):
             raise NotAnEvent(unknown_role(record["role"]))
         super().check(record)
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         if _is_response(record):
             self._response = None  # this record begins a new response
             read.tell(record.get("model"), within(record, "extra", "cost"), record.get("usage"))
@@ -154,7 +154,7 @@ class ResponsesDecoder(FollowingDecoder):
         else:
             self._read_item(read, record, record.get("phase"))
 
-    def _read_item(self, read: RecordEvents, record: dict[str, Any], phase: Any) -> None:
+    def _read_item(self, read: RecordEvents, record: Fields, phase: Any) -> None:
         if (compacted := compaction_in(record)) is not None:
             read.condense(bool, metadata={"reason": COMPACTED_BY_PROVIDER})
         event = compacted or READER.item(record)
@@ -192,14 +192,14 @@ class _CallItems:
             if isinstance(event, Action):
                 (self._custom.add if _is_custom(event) else self._custom.discard)(call_id_of(event))
 
-    def call(self, call: Action) -> dict[str, Any]:
+    def call(self, call: Action) -> Fields:
         self.follow([call])
         item = {"type": "function_call", "call_id": call_id_of(call), "name": call.tool}
         if _is_custom(call):
             return item | {"type": "custom_tool_call", **arguments_of(call)}
         return item | {"arguments": arguments_shown(call)}
 
-    def result(self, result: Observation, output: Any) -> dict[str, Any]:
+    def result(self, result: Observation, output: Any) -> Fields:
         if call_id_of(result) in self._custom:
             kind = "custom_tool_call_output"
         else:
@@ -258,8 +258,8 @@ def _reasoning(event: Event) -> list[Any]:
     return [dict(item) for item in thinking if item.get("type") == "reasoning"]
 
 
-def _message_of(content: Content, role: str) -> dict[str, Any]:
-    def text(content: str) -> dict[str, Any]:
+def _message_of(content: Content, role: str) -> Fields:
+    def text(content: str) -> Fields:
         if role == "assistant":
             return {"annotations": [], "text": content, "type": "output_text"}
         return {"text": content, "type": "input_text"}

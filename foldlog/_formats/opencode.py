@@ -26,6 +26,7 @@ from foldlog._formats.blocks import content_of_parts, kind_of, shown_blocks, thi
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.opencode_files import IN_WORDS, Sessions
 from foldlog._formats.record import (
+    Fields,
     count_in,
     dict_or_empty,
     dicts_in,
@@ -40,8 +41,6 @@ from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.usage import RecordedUsage
 from foldlog.eventstore import Retraction
 
-_Part = dict[str, Any]
-
 _has_info = has(info=dict)
 _is_message = has(info=dict, parts=list)
 
@@ -55,7 +54,7 @@ def _is_session(record: Any) -> bool:
 
 
 def _session_in(record: Any) -> str | None:
-    return text_or_none(within(record, "info", "id" if _is_session(record) else "sessionID"))
+    return text_or_none(record, "info", "id" if _is_session(record) else "sessionID")
 
 
 def _matches(record: Any) -> bool:
@@ -94,13 +93,13 @@ class _Decoder(FollowingDecoder):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._messages: dict[str | None, tuple[int, _Part | None]] = {}
+        self._messages: dict[str | None, tuple[int, Fields | None]] = {}
         """Maps the id of a message to a pair: the version before the message, and the part of the
         message that requests a compaction, or None.
         """
 
     def repeated_fields(self, record: Any) -> Collection[str]:
-        parts = dicts_in(record.get("parts"))
+        parts = dicts_in(record, "parts")
         fields = ["info.error", "parts.error"]
         if within(record, "info", "error"):  # a failed message is not sent
             fields += ("parts.text", "parts.state")
@@ -110,22 +109,20 @@ class _Decoder(FollowingDecoder):
             fields.append("parts.state.output")
         return fields
 
-    def read(self, read: RecordEvents, record: _Part) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         info = record["info"]
-        parts = dicts_in(record.get("parts"))
+        parts = dicts_in(record, "parts")
         read.tag = read.origin.id or ""
         if _is_session(record):
             role = "session"
         else:
             role = info.get("role") or "message"
         if role == "session":
-            if parent := text_or_empty(info.get("parentID")):
+            if parent := text_or_empty(info, "parentID"):
                 read.meta["parent"] = f"{self.options.prefix}{parent}"
-            if reverted := self._messages.get(text_or_none(within(info, "revert", "messageID"))):
+            if reverted := self._messages.get(text_or_none(info, "revert", "messageID")):
                 read.add(Retraction, version=reverted[0])
-            read.meta |= (
-                {"title": info["title"]} if text_or_empty(info.get("title")).strip() else {}
-            )
+            read.meta |= {"title": info["title"]} if text_or_empty(info, "title").strip() else {}
         elif read.tag:
             compaction = next((part for part in parts if part.get("type") == "compaction"), None)
             self._messages[read.tag] = self.next_id, compaction
@@ -145,12 +142,12 @@ class _Decoder(FollowingDecoder):
             read.say("environment" if synthetic == {True} else "user", as_text=True)
         read.close(str(role), None)
 
-    def _condense(self, read: RecordEvents, info: _Part, parts: list[_Part]) -> bool:
-        parent = text_or_empty(info.get("parentID"))
+    def _condense(self, read: RecordEvents, info: Fields, parts: list[Fields]) -> bool:
+        parent = text_or_empty(info, "parentID")
         _, compaction = self._messages.get(parent, (0, None))
         is_complete = info.get("summary") is True and info.get("finish") and not info.get("error")
         summary = "\n".join(
-            text_or_empty(part.get("text")) for part in parts if part.get("type") == "text"
+            text_or_empty(part, "text") for part in parts if part.get("type") == "text"
         )
         if not is_complete or compaction is None or not summary:
             return False
@@ -163,7 +160,7 @@ class _Decoder(FollowingDecoder):
         return True
 
 
-def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
+def _read_response(read: RecordEvents, parts: list[Fields]) -> None:
     """Thinking at the end of a step belongs to the next step."""
     name = read.response
     steps = 0
@@ -175,7 +172,7 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
                 for tool in tools
             ]
             for call, tool in zip(calls, tools, strict=True):
-                read.answer(call, **_result(dict_or_empty(tool.get("state"))))
+                read.answer(call, **_result(dict_or_empty(tool, "state")))
             steps += 1
             read.response = f"{name}/{steps}"
             continue
@@ -183,8 +180,8 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
             if part.get("type") == "step-start":
                 read.say("agent", as_text=True)
             elif part.get("type") == "reasoning":
-                signed = dict_or_empty(within(part, "metadata", "anthropic"))
-                text = text_or_empty(part.get("text"))
+                signed = dict_or_empty(part, "metadata", "anthropic")
+                text = text_or_empty(part, "text")
                 read.thinking.append(
                     thinking_of(text, signed.get("signature"), signed.get("redactedData"))
                 )
@@ -193,38 +190,37 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
     read.say("agent", as_text=True)
 
 
-def _told(parts: list[_Part]) -> list[_Part]:
+def _told(parts: list[Fields]) -> list[Fields]:
     """Return the parts in the form in which a model gets them."""
     return shown_blocks(
         [_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True]
     )
 
 
-def _result(state: _Part) -> _Part:
+def _result(state: Fields) -> Fields:
     match state:
         case {"status": "completed", "time": {"compacted": int() | float()}}:
             return {"content": "[Old tool result content cleared]"}
         case {"status": "completed"}:
             return {
                 "content": content_of_parts(
-                    [*shown_blocks(state.get("output")), *_told(dicts_in(state.get("attachments")))]
+                    [*shown_blocks(state.get("output")), *_told(dicts_in(state, "attachments"))]
                 )
             }
         case {"status": "error", "metadata": {"interrupted": True, "output": str(output)}}:
             return {"content": output}
         case {"status": "error"}:
-            return {"content": text_or_empty(state.get("error")), "is_error": True}
+            return {"content": text_or_empty(state, "error"), "is_error": True}
     return {"content": "[Tool execution was interrupted]", "is_error": True}
 
 
-def _usage(info: _Part, parts: list[_Part]) -> _Part:
+def _usage(info: Fields, parts: list[Fields]) -> Fields:
     """Return the sum of the usage of all steps. If the steps have no usage, return the usage of the
     message.
     """
     steps = dicts_in([part.get("tokens") for part in parts if part.get("type") == "step-finish"])
     flat = [
-        {**each, **dict_or_empty(each.get("cache"))}
-        for each in steps or dicts_in([info.get("tokens")])
+        {**each, **dict_or_empty(each, "cache")} for each in steps or dicts_in([info.get("tokens")])
     ]
     counts = {
         ours: sum(count_in(each, *theirs) or 0 for each in flat) for ours, theirs in _USAGE.items()
@@ -248,7 +244,7 @@ FORMAT = Format(
     files=Sessions(),
     recorded_usage=RecordedUsage(is_copied=True),
     kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
-    source_id=lambda record: text_or_none(within(record, "info", "id")) or None,
+    source_id=lambda record: text_or_none(record, "info", "id") or None,
     where=lambda record: {
         "cwd": within(record, "info", "path", "cwd"),
         "model": within(record, "info", "modelID"),

@@ -40,10 +40,17 @@ from foldlog._formats.files.readers import (
 )
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import parse_text as parsed_text
-from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, text_or_empty, within
+from foldlog._formats.record import (
+    Fields,
+    Located,
+    at,
+    dict_or_empty,
+    dicts_in,
+    text_or_empty,
+    within,
+)
 from foldlog._open_files import SQLITE
 
-_Part = dict[str, Any]
 Read = Callable[[str, str], Iterator[Located]]
 
 _SESSIONS = (
@@ -104,7 +111,7 @@ def _in_export(path: Path) -> Iterator[Contained]:
         raise NotAHistory(path, "holds no array under 'messages', where a history would be")
     reverted = revert_record(info)
     records = [session_record(info), *messages, *([] if reverted is None else [reverted])]
-    name = text_or_empty(within(info, "id")) or None
+    name = text_or_empty(info, "id") or None
     yield Contained(name, document_of(document, "messages", records), title=_title_of(info))
 
 
@@ -113,7 +120,7 @@ _UNNAMED = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT")
 
 
 def _title_of(info: Any) -> str:
-    title = text_or_empty(within(info, "title"))
+    title = text_or_empty(info, "title")
     return "" if _UNNAMED.match(title) else title
 
 
@@ -178,11 +185,11 @@ def _reading(path: Path, database: sqlite3.Connection) -> Read:
 
 
 def _rows(
-    path: Path, database: sqlite3.Connection, select: _Part, table: str, of: str
+    path: Path, database: sqlite3.Connection, select: Fields, table: str, of: str
 ) -> Iterator[Located]:
     """Yield rows in the format of an export."""
     for row in map(dict, database.execute(select[table], (of,)) if table in select else ()):
-        fields: _Part = {}
+        fields: Fields = {}
         data = parse_line(str(row.pop("data", "{}")).encode(), 0, 0, f"{path}, {table} {row['id']}")
         for column, value in row.items():
             *names, last = column.replace("_id", "ID").split("_")
@@ -206,7 +213,7 @@ def _records(read: Read, session: str) -> Iterator[Located]:
         yield about if about.problem else about._replace(value=session_record(about.value))
     message_ids = set[str]()
     for message in read("message", session):
-        name = text_or_empty(within(message.value, "id"))
+        name = text_or_empty(message.value, "id")
         message_ids.add(name[:_ID])
         parts = [] if message.problem else [*read("part", name)]
         whole = {
@@ -216,7 +223,7 @@ def _records(read: Read, session: str) -> Iterator[Located]:
         yield from (part._replace(value=None) for part in parts if part.problem)
         yield message._replace(value=None if message.problem else whole)
     for message in read("session_message", session):
-        if text_or_empty(message.value.get("id"))[:_ID] not in message_ids:
+        if text_or_empty(message.value, "id")[:_ID] not in message_ids:
             yield message._replace(value=None if message.problem else _message(message.value))
     if about is not None and (reverted := revert_record(about.value)) is not None:
         yield about._replace(value=reverted)
@@ -226,21 +233,21 @@ _STABLE = ("id", "projectID", "parentID")
 """The fields of a session that never change, in both versions of OpenCode."""
 
 
-def session_record(info: Any) -> _Part:
+def session_record(info: Any) -> Fields:
     fields = dict_or_empty(info)
     stable = {key: fields[key] for key in _STABLE if key in fields}
     created = within(fields, "time", "created")
     return {"info": {**stable, **({} if created is None else {"time": {"created": created}})}}
 
 
-def revert_record(info: Any) -> _Part | None:
+def revert_record(info: Any) -> Fields | None:
     fields = dict_or_empty(info)
     if type(fields.get("revert")) is not dict:
         return None
     return {"info": {key: fields[key] for key in ("id", "projectID", "revert") if key in fields}}
 
 
-def _without_summary(info: Any) -> _Part:
+def _without_summary(info: Any) -> Fields:
     """Return a message without the list of changed files. OpenCode adds the list of changed files
     to a user's message when the turn ends.
     """
@@ -256,17 +263,17 @@ IN_WORDS = ("text/plain", "application/x-directory")
 """The types of files that OpenCode also sends as text parts."""
 
 
-def _message(info: _Part) -> _Part:
+def _message(info: Fields) -> Fields:
     """Return a message of OpenCode 2 with its contents as parts. All fields except the contents
     stay in ``info``. A user's text that OpenCode itself wrote is ``synthetic``. Failed answers are
     converted too, for example an answer that the user stopped.
     """
-    role = text_or_empty(info.get("type"))
-    parts = list[_Part]()
+    role = text_or_empty(info, "type")
+    parts = list[Fields]()
     words = None
     match info:
         case {"type": "user"}:
-            texts = [each.get("text") for each in dicts_in(info.get("skills"))]
+            texts = [each.get("text") for each in dicts_in(info, "skills")]
             parts = [
                 *map(_text, (*texts, info.pop("text", ""))),
                 *map(_file, _take_objects(info, "files")),
@@ -288,7 +295,7 @@ def _message(info: _Part) -> _Part:
         case {"type": "shell", "command": str(command)} if (
             within(info, "metadata", "background") is not True
         ):
-            words = f"$ {command}\n{text_or_empty(within(info, 'output', 'output'))}"
+            words = f"$ {command}\n{text_or_empty(info, 'output', 'output')}"
         case {"type": "location-switched", "location": {"directory": str(folder)}}:
             words = f"The working directory is {folder}"
     if role == "assistant":
@@ -299,7 +306,7 @@ def _message(info: _Part) -> _Part:
     return {"info": {**info, "role": role}, "parts": parts}
 
 
-def _take_objects(holder: _Part, key: str) -> list[_Part]:
+def _take_objects(holder: Fields, key: str) -> list[Fields]:
     """Return the objects in an array of ``holder``. If the array has only objects, remove the array
     from ``holder``.
     """
@@ -309,16 +316,16 @@ def _take_objects(holder: _Part, key: str) -> list[_Part]:
     return objects
 
 
-def _text(text: Any) -> _Part:
+def _text(text: Any) -> Fields:
     return {"type": "text", "text": text}
 
 
-def _answer(part: _Part) -> _Part:
+def _answer(part: Fields) -> Fields:
     if part.get("type") == "reasoning":
         return {**part, "metadata": {"anthropic": part.get("native", part.get("state"))}}
     if part.get("type") != "tool":
         return part
-    state = {**dict_or_empty(part.get("state"))}
+    state = {**dict_or_empty(part, "state")}
     state["output"] = [*map(_file, _take_objects(state, "content"))]
     if (error := state.get("error")) is not None:
         texts = [*(each.get("text") for each in state["output"]), within(error, "message")]
@@ -326,7 +333,7 @@ def _answer(part: _Part) -> _Part:
     return {**part, "callID": part.get("id"), "tool": part.get("name"), "state": state}
 
 
-def _file(file: _Part) -> _Part:
+def _file(file: Fields) -> Fields:
     kind, data, name = (text_or_empty(file.get(key)) for key in ("mime", "data", "name"))
     if file.get("type") == "text":
         return file
@@ -336,7 +343,7 @@ def _file(file: _Part) -> _Part:
                 **_text(f"{name}\n\n{b64decode(data).decode('utf-8', 'replace')}"),
                 "file": file,
             }
-    url = text_or_empty(file.get("uri")) or f"data:{kind};base64,{data}"
+    url = text_or_empty(file, "uri") or f"data:{kind};base64,{data}"
     return {
         **{key: file[key] for key in file if key != "data"},
         "type": "file",

@@ -32,6 +32,7 @@ from foldlog._formats.blocks import content_of_parts, kind_of, shown_blocks, tex
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.messages import spoken
 from foldlog._formats.record import (
+    Fields,
     dict_or_empty,
     dicts_in,
     has,
@@ -78,7 +79,7 @@ def _matches(record: Any) -> bool:
 
 def _session(record: Any) -> str | None:
     if _accepts(record) and record["type"] == "session":
-        return text_or_none(record.get("id"))
+        return text_or_none(record, "id")
     return None
 
 
@@ -115,7 +116,7 @@ class PiDecoder(FollowingDecoder):
         self._newest: _Place | None = None
         self._count = 0
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         above = self._follow(record)
         kind = record["type"]
         read.tag = self._count
@@ -142,7 +143,7 @@ class PiDecoder(FollowingDecoder):
             # Anthropic's server reports the tokens at the beginning and at the end of a reply, so
             # the tokens of an aborted reply are only the tokens at its beginning
             read.meta["begun"] = True
-        if kind == "session_info" and (named := text_or_none(message.get("name"))):
+        if kind == "session_info" and (named := text_or_none(message, "name")):
             read.meta["title"] = named
         self._read_message(read, kind, message, above)
         read.close(kind, {key: value for key, value in record.items() if key not in _ENVELOPE})
@@ -152,7 +153,7 @@ class PiDecoder(FollowingDecoder):
                 self._places[record["id"]] = self._newest
         self._count += 1
 
-    def _follow(self, record: dict[str, Any]) -> _Place | None:
+    def _follow(self, record: Fields) -> _Place | None:
         """Return the place of the entry that ``record`` follows, or None if ``record`` begins a new
         tree.
         """
@@ -164,21 +165,21 @@ class PiDecoder(FollowingDecoder):
         return self._newest
 
     def _read_message(
-        self, read: RecordEvents, kind: str, message: dict[str, Any], above: _Place | None
+        self, read: RecordEvents, kind: str, message: Fields, above: _Place | None
     ) -> None:
         source: Source = "environment"
         content = message.get("content")
         summary = message.get("summary")
         match message.get("role") if kind == "message" else kind:
             case "system":
-                sections = filter(None, dict_or_empty(message.get("sections")).values())
+                sections = filter(None, dict_or_empty(message, "sections").values())
                 read.tag = _PROMPT
                 event = spoken(
                     "system", content_of_parts([*shown_blocks(content), *shown_blocks([*sections])])
                 )
                 tools = [
                     {"type": "function", "function": each}
-                    for each in dicts_in(message.get("toolsAdded"))
+                    for each in dicts_in(message, "toolsAdded")
                 ]
                 read.take(replace(event, tools=tuple(tools)))
             case "context_edit" if edited := self._places.get(str(message.get("targetId"))):
@@ -209,8 +210,8 @@ class PiDecoder(FollowingDecoder):
                 read.parts += shown_blocks(_SUMMED_UP.format(summary))
         read.say(source, as_text=source == "agent" or type(content) is not list)
 
-    def _read_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
-        is_signed = "anthropic" in text_or_empty(message.get("api"))
+    def _read_response(self, read: RecordEvents, message: Fields) -> None:
+        is_signed = "anthropic" in text_or_empty(message, "api")
         content = message.get("content")
         blocks: list[Any] = content if type(content) is list else [content]
         for block in blocks:
@@ -221,9 +222,7 @@ class PiDecoder(FollowingDecoder):
             else:
                 read.parts += shown_blocks(block)
 
-    def _read_compaction(
-        self, read: RecordEvents, record: dict[str, Any], above: _Place | None
-    ) -> None:
+    def _read_compaction(self, read: RecordEvents, record: Fields, above: _Place | None) -> None:
         """Forget the entries before the first entry that pi keeps. If the first kept entry is not
         on the branch, forget all entries.
         """
@@ -245,24 +244,24 @@ class PiDecoder(FollowingDecoder):
         read.condense(first.__le__, _SUMMED_UP.format(record["summary"]), tokens, offset=prompts)
 
 
-def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
+def _thinking(block: Fields, *, is_signed: bool) -> Fields:
     """Return a block of thinking. Without ``is_signed``, its signature is left out."""
     if is_signed:
-        signature = text_or_empty(block.get("thinkingSignature"))
+        signature = text_or_empty(block, "thinkingSignature")
     else:
         signature = ""
     if is_signed and block.get("redacted") is True:
         redacted = signature
     else:
         redacted = None
-    return thinking_of(text_or_empty(block.get("thinking")), signature or None, redacted)
+    return thinking_of(text_or_empty(block, "thinking"), signature or None, redacted)
 
 
-def _ran(message: dict[str, Any]) -> str:
+def _ran(message: Fields) -> str:
     """Return the text that pi sends to its model about a command of the user."""
     output = message.get("output")
     code = message.get("exitCode")
-    text = f"Ran `{text_or_empty(message.get('command'))}`\n" + (
+    text = f"Ran `{text_or_empty(message, 'command')}`\n" + (
         f"```\n{output}\n```" if output else "(no output)"
     )
     if message.get("cancelled"):

@@ -34,13 +34,20 @@ from foldlog._formats.gemini_cli import (
     thoughts_in,
     visible_parts,
 )
-from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, within
+from foldlog._formats.record import (
+    Fields,
+    dicts_in,
+    has,
+    joined_text,
+    member,
+    text_or_empty,
+    within,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Message, Retraction, Source
 
 NAME = "qwen-code"
 
-_Part = dict[str, Any]
 
 _TYPES = ("user", "assistant", "tool_result", "system")
 _BY_USER = (None, "mid_turn_user_message", "cron")
@@ -74,7 +81,7 @@ def _session_in(record: Any) -> str | None:
     if not _accepts(record):
         return None
     session = record["sessionId"]
-    agent = text_or_empty(record.get("agentId"))
+    agent = text_or_empty(record, "agentId")
     return f"{session}/agent-{agent}" if record.get("isSidechain") is True and agent else session
 
 
@@ -92,7 +99,7 @@ class _Decoder(FollowingDecoder):
         of the user.
         """
 
-    def read(self, read: RecordEvents, record: _Part) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         is_sidechain = record.get("isSidechain") is True
         if self._is_sidechain is None:
             self._is_sidechain = is_sidechain
@@ -114,7 +121,7 @@ class _Decoder(FollowingDecoder):
         if record.get("type") != "system" or record.get("subtype") == "slash_command":
             self._said = (begun, words) if is_said else None
 
-    def _go_to(self, read: RecordEvents, record: _Part) -> None:
+    def _go_to(self, read: RecordEvents, record: Fields) -> None:
         """Take back the abandoned branch if a line continues from an earlier line."""
         parent = record["parentUuid"]
         is_rewound = record.get("subtype") == "rewind"
@@ -127,7 +134,7 @@ class _Decoder(FollowingDecoder):
         self.calls.forget(range(version, read.version))
         read.add(Retraction, version=version, timestamp=None)
 
-    def _read_line(self, read: RecordEvents, record: _Part) -> None:
+    def _read_line(self, read: RecordEvents, record: Fields) -> None:
         kind = record["type"]
         subtype = record.get("subtype")
         payload = record.get("systemPayload")
@@ -144,23 +151,23 @@ class _Decoder(FollowingDecoder):
         failed = within(record, "toolCallResult", "status") in _FAILED
         self._read_content(read, message, "user" if is_by_user else "environment", failed=failed)
 
-    def _read_system(self, read: RecordEvents, subtype: Any, payload: _Part) -> None:
+    def _read_system(self, read: RecordEvents, subtype: Any, payload: Fields) -> None:
         match subtype:
             case "chat_compression" if type(history := payload.get("compressedHistory")) is list:
                 self._compress(read, dicts_in(history))
             case "agent_bootstrap":
                 read.is_copy = True
-                for content in dicts_in(payload.get("history")):
+                for content in dicts_in(payload, "history"):
                     self._read_content(read, content, "user")
                 read.is_copy = False
             case "slash_command" if _is_local(payload, self._said) and self._said is not None:
                 self._take_back(read, self._said[0])
-            case "custom_title" if title := text_or_empty(payload.get("customTitle")).strip():
+            case "custom_title" if title := text_or_empty(payload, "customTitle").strip():
                 read.meta = {"title": title}
-            case "parent_session" if parent := text_or_empty(payload.get("parentSessionId")):
+            case "parent_session" if parent := text_or_empty(payload, "parentSessionId"):
                 read.meta = {"parent": f"{self.options.prefix}{parent}"}
 
-    def _compress(self, read: RecordEvents, history: list[_Part]) -> None:
+    def _compress(self, read: RecordEvents, history: list[Fields]) -> None:
         """Add events for the contents that stay, and forget all earlier events of the View. The
         first content of ``history`` is the summary.
         """
@@ -180,7 +187,7 @@ class _Decoder(FollowingDecoder):
         read.change([*([summary] if summary else ()), *new_ids], "compaction", {"reason": "tokens"})
 
     def _read_content(
-        self, read: RecordEvents, content: _Part, source: Source, *, failed: bool = False
+        self, read: RecordEvents, content: Fields, source: Source, *, failed: bool = False
     ) -> None:
         parts = parts_of(content.get("parts"))
         if content.get("role") == "model":
@@ -201,7 +208,7 @@ class _Decoder(FollowingDecoder):
             read.add(Message, content=text, source=source)
 
 
-def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
+def _read_reply(read: RecordEvents, parts: list[Fields]) -> None:
     read.thinking = [*map(thinking_of, filter(None, thoughts_in(parts)))]
     read.parts = visible_parts(parts)
     for call in held_in(parts, "functionCall"):
@@ -209,11 +216,11 @@ def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
     read.say("agent", as_text=True)
 
 
-def _is_local(payload: _Part, last_command: tuple[int, str] | None) -> bool:
+def _is_local(payload: Fields, last_command: tuple[int, str] | None) -> bool:
     """Return whether ``payload`` is the result of the user's last command, and was not sent to a
     model.
     """
-    shown = dicts_in(payload.get("outputHistoryItems"))
+    shown = dicts_in(payload, "outputHistoryItems")
     is_answered = bool(shown) and all(item.get("type") == "assistant" for item in shown)
     is_result = payload.get("phase") == "result" and payload.get("sentToModel") is not True
     return (
@@ -224,8 +231,8 @@ def _is_local(payload: _Part, last_command: tuple[int, str] | None) -> bool:
     )
 
 
-def _kind_of(record: _Part) -> str:
-    return text_or_empty(record.get("subtype")) or str(record["type"])
+def _kind_of(record: Fields) -> str:
+    return text_or_empty(record, "subtype") or str(record["type"])
 
 
 FORMAT = Format(

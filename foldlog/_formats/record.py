@@ -15,6 +15,8 @@ from foldlog._usage import cost_of, count_of, usage_of
 from foldlog.eventstore import Content, EventStoreError, Origin
 from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 
+Fields = dict[str, Any]
+"""The fields of a JSON object, such as a record or a part of a message, or of an event."""
 INCOMPLETE = "incomplete"
 """The attribute that describes the unreadable records of an imported source."""
 UNREAD = "unread records"
@@ -101,12 +103,18 @@ def describe_type(value: Any) -> str:
     return f"an {name}" if name[0] in "ao" else f"a {name}"
 
 
-def text_or_empty(value: Any) -> str:
-    return value if type(value) is str else ""
+def text_or_empty(value: Any, *names: str) -> str:
+    """Return the text at the path ``names`` in ``value``: see ``within``. Without ``names``, return
+    ``value`` itself. Return an empty text if there is no text. The next functions read values of
+    other types in the same way.
+    """
+    text = within(value, *names) if names else value
+    return text if type(text) is str else ""
 
 
-def text_or_none(value: Any) -> str | None:
-    return value if type(value) is str else None
+def text_or_none(value: Any, *names: str) -> str | None:
+    text = within(value, *names) if names else value
+    return text if type(text) is str else None
 
 
 def time_in(text: Any) -> EventTime | None:
@@ -117,8 +125,9 @@ def time_in(text: Any) -> EventTime | None:
     return None if at is None else in_utc(at)
 
 
-def dict_or_empty(value: Any) -> dict[str, Any]:
-    return value if type(value) is dict else {}
+def dict_or_empty(value: Any, *names: str) -> Fields:
+    fields = within(value, *names)
+    return fields if type(fields) is dict else {}
 
 
 def member(*names: str) -> Callable[[Any], Any]:
@@ -142,10 +151,11 @@ def within(record: Any, *names: str) -> Any:
     return record
 
 
-def strings_in(value: Any) -> list[str]:
+def strings_in(value: Any, *names: str) -> list[str]:
     """Return the strings in an array. Return an empty list for a value that is not an array."""
-    if type(value) is list:
-        return [item for item in value if type(item) is str]
+    items = within(value, *names)
+    if type(items) is list:
+        return [item for item in items if type(item) is str]
     return []
 
 
@@ -194,10 +204,11 @@ def read_time(text: Any) -> SourceTime:
     return time if time.tzinfo is UTC else time.astimezone(UTC), None
 
 
-def dicts_in(value: Any) -> list[dict[str, Any]]:
+def dicts_in(value: Any, *names: str) -> list[Fields]:
     """Return the objects in an array. Return an empty list for a value that is not an array."""
-    if type(value) is list:
-        return [item for item in value if type(item) is dict]
+    items = within(value, *names)
+    if type(items) is list:
+        return [item for item in items if type(item) is dict]
     return []
 
 
@@ -220,7 +231,7 @@ def usage_meta(
     *,
     cost: Any = None,
     **others: Any,
-) -> dict[str, Any]:
+) -> Fields:
     """Return the ``meta`` of a response, with its usage and its ``cost`` in US dollars. ``others``
     are further fields of ``meta``, such as ``model``, ``reply`` and ``calls``. Return an empty dict
     for a response without tokens and without a cost. Some programs write the cost 0 if they know no
@@ -233,7 +244,7 @@ def usage_meta(
     cost_usd = cost_of(cost)
     if not usage and cost_usd is None:
         return {}
-    meta: dict[str, Any] = {"usage": usage} if usage else {}
+    meta: Fields = {"usage": usage} if usage else {}
     meta |= {
         name: value
         for name, value in others.items()

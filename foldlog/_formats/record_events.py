@@ -16,7 +16,7 @@ from foldlog._formats.blocks import content_of_parts as content_of_parts, is_bla
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.members import Members
-from foldlog._formats.record import SourceTime, refuse, text_or_empty, usage_meta
+from foldlog._formats.record import Fields, SourceTime, refuse, text_or_empty, usage_meta
 from foldlog._formats.repeats import REPEATED, Repeats, key_of
 from foldlog._formats.unread import unread_fields
 from foldlog._prompt_changes import Cause, change_of_prompt
@@ -178,7 +178,7 @@ class FollowingDecoder(RecordDecoder):
         if not self.rules.accepts(record):
             raise refuse(self.rules.expected, record)
 
-    def begin_record(self, record: dict[str, Any], time_and_id: TimeAndId) -> RecordEvents:
+    def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         (timestamp, time), source_id = time_and_id
         return RecordEvents(
             self, Origin(format=self.rules.name, id=source_id, time=time), timestamp
@@ -204,9 +204,9 @@ class RecordEvents:
         self, decoder: FollowingDecoder, origin: Origin, timestamp: datetime | None
     ) -> None:
         self.events: list[Event] = []
-        self.parts: list[dict[str, Any]] = []
-        self.thinking: list[dict[str, Any]] = []
-        self.meta: dict[str, Any] = {}
+        self.parts: list[Fields] = []
+        self.thinking: list[Fields] = []
+        self.meta: Fields = {}
         self.shown = True
         self.is_copy = False
         """Whether the events are copies from another history. Figures do not count the calls and
@@ -260,7 +260,7 @@ class RecordEvents:
         """
         if isinstance(event, Observation):
             call_id = self._decoder.calls.of_result(event.call_id, event.tool)
-            extras: dict[str, Any] = {"extras": event.extras} if event.extras else {}
+            extras: Fields = {"extras": event.extras} if event.extras else {}
             self.answer(call_id, event.content, is_error=event.is_error, tool=event.tool, **extras)
         else:
             self.meta |= event.meta

@@ -11,6 +11,7 @@ from typing import Any
 
 from foldlog._formats.event_fields import NOT_WRITTEN, parts_in
 from foldlog._formats.format import RecordEncoder
+from foldlog._formats.record import Fields
 from foldlog.eventstore import (
     Action,
     CondensationSummary,
@@ -144,5 +145,5 @@ def join_contents(contents: Iterable[Content]) -> Content:
     return tuple(part for each in non_empty for part in parts_in(each))
 
 
-def thinking_before(calls: Sequence[Action]) -> tuple[dict[str, Any], ...]:
+def thinking_before(calls: Sequence[Action]) -> tuple[Fields, ...]:
     return tuple(block for call in calls for block in call.thinking)

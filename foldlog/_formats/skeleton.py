@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from foldlog._formats.hash_set import HashSet, index_of
 from foldlog._formats.json_text import bytes_of, parse
+from foldlog._formats.record import Fields
 from foldlog._formats.summed_calls import NO_DAY, CountedReplies, ReplyCounter
 from foldlog._formats.user_requests import request_in
 from foldlog.eventstore.codec_json import whole_pairs
@@ -89,7 +90,7 @@ class SourceState(Struct):
     first_error: str | None = None
     replies: CountedReplies = field(default_factory=CountedReplies)
     where: dict[str, str] = {}
-    extra: dict[str, Any] = {}
+    extra: Fields = {}
     records: int = 0
     newest: str = ""
     again: int = 0

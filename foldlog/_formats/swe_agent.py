@@ -20,7 +20,7 @@ from typing import Any
 
 from foldlog._formats.format import Format
 from foldlog._formats.openai_chat import EXPECTED, OpenAIChatDecoder, accepts, beside
-from foldlog._formats.record import member
+from foldlog._formats.record import Fields, member
 from foldlog._formats.record_events import RecordEvents
 
 NAME = "swe-agent"
@@ -29,14 +29,14 @@ _KEPT = ("role", "is_demo")
 
 
 class _Decoder(OpenAIChatDecoder):
-    _last: dict[str, Any] | None = None
+    _last: Fields | None = None
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         read.is_copy = bool(record.get("is_demo"))
         super().read(read, record)
         self._last = {key: record[key] for key in _KEPT if key in record}
 
-    def to_openai(self, message: dict[str, Any]) -> list[dict[str, Any]]:
+    def to_openai(self, message: Fields) -> list[Fields]:
         if message["role"] == "user":
             is_demo = bool(message.get("is_demo"))
             before = self._last or {}

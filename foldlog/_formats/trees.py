@@ -24,12 +24,17 @@ from foldlog._formats.files.documents import document_in, document_of, elements,
 from foldlog._formats.files.readers import JsonLines, Placed, on_lines
 from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options
 from foldlog._formats.json_text import UnreadableJson
-from foldlog._formats.record import Located, at, describe_type, member, text_or_empty, text_or_none
+from foldlog._formats.record import (
+    Fields,
+    Located,
+    at,
+    describe_type,
+    member,
+    text_or_empty,
+    text_or_none,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog.eventstore import Origin, Retraction
-
-Record = dict[str, Any]
-
 
 # -- files
 # --------------------------------------------------------------------------------------------------
@@ -64,12 +69,12 @@ class Exports(FileReader):
         """Return whether a JSON value is a conversation."""
 
     @abstractmethod
-    def messages(self, conversation: Record) -> list[Any]:
+    def messages(self, conversation: Fields) -> list[Any]:
         """Return the messages of a conversation in order, including damaged messages. Return an
         empty list if the conversation has no message.
         """
 
-    def records(self, conversation: Record) -> list[Any]:
+    def records(self, conversation: Fields) -> list[Any]:
         """Return the records of a conversation. If the site shows a branch that does not end in the
         last message, an additional last record names the branch.
         """
@@ -80,7 +85,7 @@ class Exports(FileReader):
         named = {key: conversation[key] for key in self.named if key in conversation}
         return [*messages, {**named, **self.about, self.newest: newest}]
 
-    def name_of(self, conversation: Record) -> str | None:
+    def name_of(self, conversation: Fields) -> str | None:
         return next(
             (name for key in self.named if type(name := conversation.get(key)) is str), None
         )
@@ -171,11 +176,11 @@ class TreeDecoder(FollowingDecoder):
         self._tip: str | None = None
         self._root: Any = None
 
-    def begin_record(self, record: Record, time_and_id: TimeAndId) -> RecordEvents:
+    def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         name = None if self.rules.is_about(record) else record[self.rules.id]
         return RecordEvents(self, Origin(format=self.rules.name, id=name), None)
 
-    def read(self, read: RecordEvents, record: Record) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         rules = self.rules
         is_about = self.rules.is_about(record)
         title = record.get(self.rules.title)
@@ -202,7 +207,7 @@ class TreeDecoder(FollowingDecoder):
             self._ends[record[rules.id]] = read.version
 
     @abstractmethod
-    def say(self, read: RecordEvents, record: Record) -> None:
+    def say(self, read: RecordEvents, record: Fields) -> None:
         """Add the events of a message. If no model gets the message, add nothing."""
 
 

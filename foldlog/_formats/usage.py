@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
 from foldlog._formats.event_fields import id_of_source
-from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none, time_in, within
+from foldlog._formats.record import Fields, dict_or_empty, dicts_in, text_or_none, time_in
 from foldlog._usage import COPIED, OF_NO_MODEL, cost_of, count_of, usage_of
 from foldlog.condensers import model_of, reports_of
 from foldlog.eventstore import Action, CondensationAction, Event
@@ -114,7 +114,7 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
         )
 
 
-def model_reports(event: Event) -> list[dict[str, Any]]:
+def model_reports(event: Event) -> list[Fields]:
     """Return the reports on model calls in an event. Other programs may write reports of any
     form, so reports without metrics are left out.
     """
@@ -141,7 +141,7 @@ def calls_beside(items: Iterable[Any], earlier_items: Iterable[Any] = ()) -> Ite
     earlier_runs = {
         repr(item.get("use")): item
         for item in earlier_items
-        if isinstance(item, dict) and not text_or_none(item.get("reply"))
+        if isinstance(item, dict) and not text_or_none(item, "reply")
     }
     for item in items:
         if not isinstance(item, dict):
@@ -165,7 +165,7 @@ def _difference(total: ModelCall, earlier: ModelCall) -> ModelCall:
 def _call_of_source(fields: Mapping[str, Any]) -> ModelCall:
     calls = count_of(fields.get("calls")) or 1
     call = _call(time_in(fields.get("at")), fields.get("model"), fields, calls)
-    reply = text_or_none(fields.get("reply"))
+    reply = text_or_none(fields, "reply")
     is_condenser = fields.get("use") == OF_CONDENSER
     return call._replace(reply=reply, by_condenser=is_condenser, is_total=reply is None)
 
@@ -197,7 +197,9 @@ def call_of_event(
 def _has_usage(event: Event) -> bool:
     meta = event.meta
     return bool(meta) and bool(
-        meta.get("accumulated") or inner(meta, "usage") or cost_of(meta.get("cost")) is not None
+        meta.get("accumulated")
+        or dict_or_empty(meta, "usage")
+        or cost_of(meta.get("cost")) is not None
     )
 
 
@@ -215,7 +217,7 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
         yield call_of_event(
             event,
             model_named(meta),
-            usage_of(inner(meta, "usage")),
+            usage_of(dict_or_empty(meta, "usage")),
             cost_of(meta.get("cost")),
             1 if calls is None else calls,
         )
@@ -273,14 +275,10 @@ class Accumulated:
 # --------------------------------------------------------------------------------------------------
 
 
-def inner(value: Any, *names: str) -> Mapping[str, Any]:
-    return dict_or_empty(within(value, *names))
-
-
 def tokens_of(counts: Any) -> int:
     usage = usage_of(counts)
     return usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
 
 
 def model_named(fields: Mapping[str, Any]) -> str:
-    return text_or_none(fields.get("model")) or UNNAMED
+    return text_or_none(fields, "model") or UNNAMED

@@ -24,7 +24,6 @@ from foldlog._formats.messages import (
     COMPACTED_BY_PROVIDER,
     OUTPUTS,
     MessageReader,
-    Part,
     compaction_in,
     compacts as compacts,
     drop_empty,
@@ -33,7 +32,7 @@ from foldlog._formats.messages import (
     unknown_role,
 )
 from foldlog._formats.openai_chat import message_of, time_of_message
-from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
+from foldlog._formats.record import Fields, dict_or_empty, dicts_in, text_or_none
 from foldlog._formats.reply_encoders import join_contents
 from foldlog._prompt_changes import change_of_prompt
 from foldlog._usage import cost_of, usage_of
@@ -286,7 +285,7 @@ def _events(value: Any) -> Iterator[Event]:
 
 def _events_of_list(values: list[Any]) -> Iterator[Event]:
     # Items up to the results of their calls belong to a single response.
-    items = list[Part]()
+    items = list[Fields]()
     earlier_events = list[Event]()
     for value in values:
         is_response_item = isinstance(value, dict) and _is_of_a_response(value)
@@ -305,7 +304,7 @@ def _events_of_list(values: list[Any]) -> Iterator[Event]:
     yield from _response_events(items, None, {})
 
 
-def _is_of_a_response(value: Part) -> bool:
+def _is_of_a_response(value: Fields) -> bool:
     if "role" not in value:
         return "type" in value and "choices" not in value
     is_output = (
@@ -317,7 +316,7 @@ def _is_of_a_response(value: Part) -> bool:
 # --- chat completions ---
 
 
-def _completion_events(completion: Part) -> Iterator[Event]:
+def _completion_events(completion: Fields) -> Iterator[Event]:
     choices = completion["choices"]
     if not isinstance(choices, list) or len(choices) != 1:
         count = len(choices) if isinstance(choices, list) else "no list of"
@@ -339,7 +338,7 @@ def _completion_events(completion: Part) -> Iterator[Event]:
     )
 
 
-def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
+def _chat_events(message: Fields, response_id: str | None, meta: Fields) -> Iterator[Event]:
     # The first event that is not an annotation gets a ``meta`` with the fields of the message that
     # an export would lose or change.
     if not isinstance(message["role"], str):
@@ -358,7 +357,7 @@ def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -
         yield Annotation(name="reply", data=unexported.get("message"), meta=meta)
 
 
-def _fields_not_exported(message: Part, event: Event | None) -> dict[str, Any]:
+def _fields_not_exported(message: Fields, event: Event | None) -> Fields:
     # If an export would add a field that the message does not have, the result has the field with
     # the value None. The unknown fields of calls are stored with the calls.
     if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
@@ -393,17 +392,17 @@ def _fields_not_exported(message: Part, event: Event | None) -> dict[str, Any]:
 
 
 def _response_events(
-    items: Sequence[Part],
+    items: Sequence[Fields],
     response_id: str | None,
-    meta: dict[str, Any],
+    meta: Fields,
     answered_call_ids: Container[str] = (),
 ) -> Iterator[Event]:
     # The annotations of unknown items, and of calls that the server itself ran, come first.
     texts = list[Content]()
     calls = list[Action]()
-    reasoning = list[Part]()
+    reasoning = list[Fields]()
     results = list[Event]()
-    unread_fields = list[Part]()
+    unread_fields = list[Fields]()
     for item in items:
         if text_or_none(item.get("call_id")) in answered_call_ids:
             event = None
@@ -442,12 +441,12 @@ class _Reader(MessageReader):
     def refuse(self, problem: str) -> NoReturn:
         raise InvalidArgument(problem)
 
-    def other_fields(self, name: str, fields: Part, *keys: str) -> Part:
+    def other_fields(self, name: str, fields: Fields, *keys: str) -> Fields:
         keys += tuple(key for key in ("content", "output") if not is_odd(fields.get(key)))
         rest = drop_empty({key: value for key, value in fields.items() if key not in keys})
         return {name: rest} if rest else {}
 
-    def arguments(self, arguments: Part | str | None) -> Part | str | None:
+    def arguments(self, arguments: Fields | str | None) -> Fields | str | None:
         # The text of a JSON object becomes a map if all parsers would read equal maps from it. A
         # map that the store cannot contain, because of an infinity or too many levels, becomes its
         # text.
@@ -473,13 +472,13 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> Fields:
     if len({key for key, _ in pairs}) < len(pairs):
         raise ValueError("a key occurs twice")
     return dict(pairs)
 
 
-def _reply_meta(reply: Part, finish_reason: Any) -> dict[str, Any]:
+def _reply_meta(reply: Fields, finish_reason: Any) -> Fields:
     # Some servers put the cost into the usage.
     usage = reply.get("usage")
     if isinstance(usage, dict) and "service_tier" in reply:
@@ -489,7 +488,7 @@ def _reply_meta(reply: Part, finish_reason: Any) -> dict[str, Any]:
         "finish_reason": text_or_none(finish_reason),
         "usage": usage_of(usage),
     }
-    meta: dict[str, Any] = {key: value for key, value in fields.items() if value}
+    meta: Fields = {key: value for key, value in fields.items() if value}
     cost_in_usage = usage.get("cost") if isinstance(usage, dict) else None
     cost_usd = cost_of(reply.get("cost", cost_in_usage))
     if cost_usd is not None:

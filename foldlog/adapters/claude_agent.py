@@ -291,7 +291,7 @@ def _entries(history: History) -> list[Any] | None:
 
 
 def _uuid(entry: Any) -> str | None:
-    return text_or_none(entry.get("uuid"))
+    return text_or_none(entry, "uuid")
 
 
 def _mtime(row: ConversationRow) -> int:

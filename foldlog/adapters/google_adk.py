@@ -651,9 +651,9 @@ def _record_of(event: AdkEvent) -> _Values:
         record.get("content"),
         within(record, "actions", "compaction", "compacted_content"),
     ):
-        for part in dicts_in(within(content, "parts")):
+        for part in dicts_in(content, "parts"):
             as_in_sdk(part, "thought_signature")
-            for each in (part, *dicts_in(within(part, "function_response", "parts"))):
+            for each in (part, *dicts_in(part, "function_response", "parts")):
                 as_in_sdk(each.get("inline_data"), "data")
     return record
 

@@ -38,7 +38,7 @@ from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
 from foldlog._formats.claude_code.remains import RemainsEncoder
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.format import Format, first_named
-from foldlog._formats.record import member, text_or_none, within
+from foldlog._formats.record import member, text_or_none
 
 _TYPES = frozenset(
     (
@@ -74,10 +74,10 @@ def _session(record: Any) -> str | None:
     """Return the name of the session of a line. For a line of a sub-agent, the name ends with the
     id of the sub-agent. If the line does not name its sub-agent, return an empty text.
     """
-    session = text_or_none(within(record, "sessionId")) or None
+    session = text_or_none(record, "sessionId") or None
     if session is None or record.get("isSidechain") is not True:
         return session
-    agent = text_or_none(record.get("agentId"))
+    agent = text_or_none(record, "agentId")
     return f"{session}/agent-{agent}" if agent else ""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.claude_code.lines import Kept, is_boundary, is_summary
-from foldlog._formats.record import dicts_in, text_or_none, within
+from foldlog._formats.record import Fields, dicts_in, text_or_none
 
 SAID = ("user", "assistant")
 """The types of lines that form a branch, together with the boundaries of compactions. All other
@@ -26,11 +26,11 @@ def accepts(record: Any) -> bool:
     return type(record) is dict and type(record.get("type")) is str
 
 
-def is_of_branch(record: dict[str, Any]) -> bool:
+def is_of_branch(record: Fields) -> bool:
     return record["type"] in SAID or is_boundary(record)
 
 
-def is_side(record: dict[str, Any]) -> bool:
+def is_side(record: Fields) -> bool:
     return record.get("isSidechain") is True
 
 
@@ -38,7 +38,7 @@ PREVIOUS = object()
 """Stands for the previous line of the file, the parent of a line without ``parentUuid``."""
 
 
-def parent_of(record: dict[str, Any]) -> Any:
+def parent_of(record: Fields) -> Any:
     """Return the id of the line's parent, or ``PREVIOUS``. Return None if the line begins a new
     tree.
     """
@@ -50,14 +50,14 @@ def parent_of(record: dict[str, Any]) -> Any:
     return parent if type(parent) is str or parent is PREVIOUS else None
 
 
-def _blocks(record: dict[str, Any]) -> list[Any]:
-    return dicts_in(within(record, "message", "content"))
+def _blocks(record: Fields) -> list[Any]:
+    return dicts_in(record, "message", "content")
 
 
 _NO_CALLS: frozenset[Any] = frozenset()
 
 
-def calls_of(record: dict[str, Any]) -> frozenset[Any]:
+def calls_of(record: Fields) -> frozenset[Any]:
     if record.get("type") != "assistant":
         return _NO_CALLS
     return frozenset(
@@ -65,7 +65,7 @@ def calls_of(record: dict[str, Any]) -> frozenset[Any]:
     )
 
 
-def is_result(record: dict[str, Any]) -> bool:
+def is_result(record: Fields) -> bool:
     return record.get("type") == "user" and "tool_result" in [
         kind_of(block) for block in _blocks(record)
     ]
@@ -108,10 +108,10 @@ class Switches:
         self.is_copy = False
         """Whether the last line is a copy: an earlier line has the same id and the same calls."""
 
-    def _is_ours(self, record: dict[str, Any]) -> bool:
+    def _is_ours(self, record: Fields) -> bool:
         return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
 
-    def follow(self, record: dict[str, Any]) -> int | None:
+    def follow(self, record: Fields) -> int | None:
         """Return the version to which a retraction must go back before the line ``record``. Return
         None if the line follows the newest line, and 0 if it begins a new tree.
         """
@@ -153,7 +153,7 @@ class Switches:
         if self._newest is not None:
             self._newest.version = version
 
-    def _parent_group(self, record: dict[str, Any]) -> _Group | None:
+    def _parent_group(self, record: Fields) -> _Group | None:
         parent = parent_of(record)
         if parent is None:
             return None if self._names_parents else self._newest
@@ -186,7 +186,7 @@ def _is_below(place: _Group | None, group: _Group | None) -> bool:
     return place is group
 
 
-def _response(record: dict[str, Any]) -> str | None:
+def _response(record: Fields) -> str | None:
     if record.get("type") == "assistant":
-        return text_or_none(within(record, "message", "id"))
+        return text_or_none(record, "message", "id")
     return None

@@ -19,7 +19,13 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import content_of, content_of_parts
 from foldlog._formats.event_fields import parts_in
-from foldlog._formats.record import dict_or_empty, dicts_in, strings_in, text_or_none, within
+from foldlog._formats.record import (
+    Fields,
+    dict_or_empty,
+    dicts_in,
+    strings_in,
+    text_or_none,
+)
 from foldlog.eventstore import Content
 
 NAME = "claude-code"
@@ -36,20 +42,20 @@ ENVELOPE = (
 )
 
 
-def is_boundary(record: dict[str, Any]) -> bool:
+def is_boundary(record: Fields) -> bool:
     return record.get("type") == "system" and record.get("subtype") == "compact_boundary"
 
 
-def cleared_by(record: dict[str, Any]) -> list[str]:
+def cleared_by(record: Fields) -> list[str]:
     """Return the ids of the calls whose results a microcompaction cleared. The model sees a
     placeholder instead of a cleared result.
     """
     if record.get("type") != "system" or record.get("subtype") != "microcompact_boundary":
         return []
-    return strings_in(within(record, "microcompactMetadata", "compactedToolIds"))
+    return strings_in(record, "microcompactMetadata", "compactedToolIds")
 
 
-def is_summary(record: dict[str, Any]) -> bool:
+def is_summary(record: Fields) -> bool:
     return record.get("type") == "user" and record.get("isCompactSummary") is True
 
 
@@ -58,13 +64,13 @@ _REASONS = {"auto": "tokens", "manual": "request"}
 _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 
-def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
+def metadata_of(boundary: Fields) -> Fields:
     """Return the boundary's metadata for a condensation. Some values are repeated under the keys
     that foldlog's condensers use.
     """
     metadata = {
         key: value
-        for key, value in dict_or_empty(boundary.get("compactMetadata")).items()
+        for key, value in dict_or_empty(boundary, "compactMetadata").items()
         if not key.startswith("preserved")
     }
     trigger = metadata.get("trigger")
@@ -85,13 +91,13 @@ class Kept(NamedTuple):
     anchor: str | None = None
 
     @classmethod
-    def by(cls, boundary: dict[str, Any]) -> Kept:
-        metadata = dict_or_empty(boundary.get("compactMetadata"))
+    def by(cls, boundary: Fields) -> Kept:
+        metadata = dict_or_empty(boundary, "compactMetadata")
         messages = metadata.get("preservedMessages")
         segment = metadata.get("preservedSegment")
         if type(messages) is dict:
             names = strings_in(messages.get("allUuids", messages.get("uuids")))
-            return cls(ids=frozenset(names), anchor=text_or_none(messages.get("anchorUuid")))
+            return cls(ids=frozenset(names), anchor=text_or_none(messages, "anchorUuid"))
         if type(segment) is dict:
             first, last, anchor = (
                 text_or_none(segment.get(key)) for key in ("headUuid", "tailUuid", "anchorUuid")
@@ -115,7 +121,7 @@ class Kept(NamedTuple):
 TOOL = {"name": "name", "description": "description", "schema": "parameters"}
 
 
-def words_of(record: dict[str, Any]) -> Content:
+def words_of(record: Fields) -> Content:
     """Return the text that the model gets for an attachment. Return an empty text if the line has
     no such text.
     """
@@ -128,7 +134,7 @@ def words_of(record: dict[str, Any]) -> Content:
     )
 
 
-def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] | None:
+def prompt_of(record: Fields) -> tuple[str, tuple[Fields, ...]] | None:
     """Return the system prompt and the tools of a snapshot, in OpenAI's format. Return None if the
     line has no snapshot, or if the prompt and the tools are empty.
     """
@@ -170,7 +176,7 @@ class Titles:
         self._lines: set[str] = set()
         self._awaiting: dict[str, str] = {}
 
-    def of(self, record: dict[str, Any]) -> str | None:
+    def of(self, record: Fields) -> str | None:
         kind = record.get("type")
         uuid = record.get("uuid")
         awaited = None

@@ -27,7 +27,7 @@ from foldlog._formats.claude_code.lines import (
     words_of,
 )
 from foldlog._formats.format import Options
-from foldlog._formats.record import text_or_none, usage_meta
+from foldlog._formats.record import Fields, text_or_none, usage_meta
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
@@ -61,27 +61,27 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._is_begun = False
         self._side = False
         self._titles = Titles()
-        self._thinking: Recent[str, tuple[dict[str, Any], ...]] = Recent(_RESPONSES_MAX)
+        self._thinking: Recent[str, tuple[Fields, ...]] = Recent(_RESPONSES_MAX)
         """Maps the id of a response to the thinking for its next action."""
         self._prompt: Any = None
         self._switches = Switches()
-        self._boundary: dict[str, Any] = {}
+        self._boundary: Fields = {}
         """The ``compact_boundary`` line whose summary has not been read yet."""
         self._session: Any = None
         self._call_fields: Any = None
-        self._usage: dict[str, Any] = {}
+        self._usage: Fields = {}
 
     def tag(self, event: Event, read: RecordEvents) -> Shown:
         return text_or_none(read.origin.id), type(event) is SystemMessage
 
-    def begin_record(self, record: dict[str, Any], time_and_id: TimeAndId) -> RecordEvents:
+    def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         if not self._is_begun and record["type"] in SAID:
             self._is_begun = True
             self._side, self._session = is_side(record), record.get("sessionId")
             self._switches.is_of_side = self._side
         return super().begin_record(record, time_and_id)
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         kind = record["type"]
         message = record.get("message")
         version = self._switches.follow(record)
@@ -125,7 +125,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             )
         self._session = session
 
-    def _read_attachment(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def _read_attachment(self, read: RecordEvents, record: Fields) -> None:
         words = words_of(record)
         prompt = prompt_of(record)
         if not is_blank(words):
@@ -139,7 +139,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
                 SystemMessage, content=text, tools=tools, shown=read.shown and prompt != before
             )
 
-    def _read_message(self, read: RecordEvents, record: dict[str, Any], content: Any) -> None:
+    def _read_message(self, read: RecordEvents, record: Fields, content: Any) -> None:
         """Read the message of a line. A text before a call is the thought of the call."""
         is_agent = record["type"] == "assistant"
         # the agent wrote the messages to its sub-agents
@@ -177,23 +177,23 @@ class ClaudeCodeDecoder(FollowingDecoder):
             read.thinking = []
         read.say("agent" if is_agent else user, as_text=is_agent or type(content) is str, **flags)
 
-    def _begin_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
+    def _begin_response(self, read: RecordEvents, message: Fields) -> None:
         response = message.get("id")
         line = read.origin.id if type(read.origin.id) is str else None
         read.response = response if type(response) is str else line
         if read.response is not None:
             read.thinking = [*self._thinking.get(read.response, ())]
 
-    def _tell(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def _tell(self, read: RecordEvents, record: Fields) -> None:
         # the first event of a sub-agent also names the session that started the sub-agent
         title = self._titles.of(record)
         read.meta = self._usage_in(record.get("message"), record.get("requestId"))
         if title is not None:
             read.meta["title"] = title
-        if self._side and read.version == 0 and (session := text_or_none(record.get("sessionId"))):
+        if self._side and read.version == 0 and (session := text_or_none(record, "sessionId")):
             read.meta["parent"] = f"{self.options.prefix}{session}"
 
-    def _usage_in(self, message: Any, request: Any) -> dict[str, Any]:
+    def _usage_in(self, message: Any, request: Any) -> Fields:
         if type(message) is not dict or "usage" not in message:
             return usage_in(message, request)
         # most lines of a response repeat its usage, so the last usage is cached
@@ -215,7 +215,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         read.condense(lambda each: each[0] in names, summary, metadata_of(boundary), offset=offset)
 
 
-def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
+def usage_in(message: Any, request: Any = None) -> Fields:
     """Return the usage and the id of a response as ``meta`` of an event. Only the last line of a
     response has the complete usage.
 

@@ -12,6 +12,7 @@ from foldlog._formats.claude_code.branches import is_side
 from foldlog._formats.claude_code.lines import ENVELOPE
 from foldlog._formats.event_fields import REDACTED, id_of_source, stamp_of
 from foldlog._formats.format import RecordEncoder
+from foldlog._formats.record import Fields
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
 
 
@@ -22,7 +23,7 @@ class RemainsEncoder(RecordEncoder):
 
     def __init__(self) -> None:
         self._last_line: Any = None
-        self._envelope: dict[str, Any] = {}
+        self._envelope: Fields = {}
 
     def records(self, event: Event) -> list[Any] | None:
         if event.origin is None:
@@ -43,13 +44,13 @@ class RemainsEncoder(RecordEncoder):
         if not is_side(line) or any(event.shown for event in events):
             self._remember(line)
 
-    def _remember(self, line: dict[str, Any]) -> None:
+    def _remember(self, line: Fields) -> None:
         if line.get("uuid") is not None:
             self._last_line = line["uuid"]
             self._envelope = {key: line[key] for key in ENVELOPE if key in line}
 
 
-def _line_fields(event: Event) -> dict[str, Any]:
+def _line_fields(event: Event) -> Fields:
     match event:
         case Annotation(name="user" | "assistant" as role):
             if isinstance(event.data, list):
@@ -81,11 +82,9 @@ def _line_fields(event: Event) -> dict[str, Any]:
     return {"type": "system", "content": REDACTED}
 
 
-def _response(
-    event: Action | Message, blocks: list[Any], response_id: str | None
-) -> dict[str, Any]:
+def _response(event: Action | Message, blocks: list[Any], response_id: str | None) -> Fields:
     thinking = [block for block in event.thinking if block.get("signature") or "data" in block]
-    message: dict[str, Any] = {
+    message: Fields = {
         "type": "message",
         "role": "assistant",
         "content": [*thinking, *blocks],

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from foldlog._formats.blocks import content_of
 from foldlog._formats.claude_code.lines import TITLES
+from foldlog._formats.record import Fields
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import UNNAMED
 from foldlog._usage import OF_NO_MODEL, usage_of
@@ -33,7 +34,7 @@ class _Message(Struct, omit_defaults=True):
     id: str | None = None
     model: str | None = None
     content: str | list[_Block] | None = None
-    usage: dict[str, Any] | None = None
+    usage: Fields | None = None
 
 
 class _Line(Struct, omit_defaults=True):
@@ -111,7 +112,7 @@ class ClaudeCodeSkeleton(Skeleton):
         """
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
         """Maps the id of a line that has not been read yet to the title that a summary gives it."""
-        self._told: dict[str, Any] | None = None
+        self._told: Fields | None = None
         """The ``usage`` of the last line of a reply. ``_usage`` caches the counts, because most
         lines of a reply repeat the usage.
         """

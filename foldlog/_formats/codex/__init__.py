@@ -66,7 +66,7 @@ def _session(record: Any) -> str | None:
         about = line.payload
     else:
         about = None
-    return text_or_none(within(about, "id")) or None
+    return text_or_none(about, "id") or None
 
 
 def _source_id(record: Any) -> Any:

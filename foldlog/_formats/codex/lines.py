@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldlog._formats.event_fields import input_at, parts_as
-from foldlog._formats.record import dicts_in, strings_in, text_or_empty, text_or_none, within
+from foldlog._formats.record import (
+    Fields,
+    dicts_in,
+    strings_in,
+    text_or_empty,
+    text_or_none,
+    within,
+)
 from foldlog.eventstore import Content
 
 ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
@@ -37,7 +44,7 @@ class Line(NamedTuple):
     payload: Any
 
 
-def line_of(record: dict[str, Any]) -> Line | None:
+def line_of(record: Fields) -> Line | None:
     """Return the type and the payload of a record, or None if the record is not a line of a
     rollout.
     """
@@ -53,7 +60,7 @@ def line_of(record: dict[str, Any]) -> Line | None:
     return Line(state, record) if type(state) is str else None
 
 
-def is_session(record: dict[str, Any]) -> bool:
+def is_session(record: Fields) -> bool:
     """Return whether a record is the first line of an old rollout."""
     return (
         "type" not in record
@@ -77,7 +84,7 @@ def ordinal_of(record: Any) -> int:
 
 
 def place_of(record: Any) -> tuple[str, int]:
-    return text_or_empty(within(record, "timestamp")), ordinal_of(record)
+    return text_or_empty(record, "timestamp"), ordinal_of(record)
 
 
 def base_end(session: Any) -> int | None:
@@ -89,7 +96,7 @@ def base_end(session: Any) -> int | None:
     return end if type(end) is int else None
 
 
-def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
+def parts_of(content: Content, text_type: str) -> list[Fields]:
     return parts_as(content, lambda text: {"type": text_type, "text": text}, input_at)
 
 

@@ -27,7 +27,7 @@ from foldlog._formats.codex.lines import (
 )
 from foldlog._formats.format import Options
 from foldlog._formats.messages import READER
-from foldlog._formats.record import NotAnEvent, text_or_empty, within
+from foldlog._formats.record import Fields, NotAnEvent, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import (
     Annotation,
@@ -125,10 +125,10 @@ class CodexDecoder(FollowingDecoder):
         if line is None or line.type not in ("event_msg", "compacted"):
             return ()
         default = ("message",) if line.type == "compacted" else ()
-        names = _REPEATS.get(text_or_empty(within(line.payload, "type")), default)
+        names = _REPEATS.get(text_or_empty(line.payload, "type"), default)
         return [f"payload.{name}" for name in names]
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         """Add the event of a record. For a compaction, first add the events of its history. For an
         aborted turn, first add a result for each open call.
         """
@@ -139,7 +139,7 @@ class CodexDecoder(FollowingDecoder):
             self.options.findings.append(_NO_SESSION)
         if line == "compacted" and type(payload) is dict:
             history = payload.get("replacement_history")
-            message = text_or_empty(payload.get("message"))
+            message = text_or_empty(payload, "message")
             if type(history) is list:
                 self._replace(read, history, message)
             else:
@@ -238,7 +238,7 @@ class CodexDecoder(FollowingDecoder):
         else:
             read.add(CondensationAction, forgotten_event_ids=forgotten)
 
-    def _new_instructions(self, line: str, payload: dict[str, Any]) -> list[str]:
+    def _new_instructions(self, line: str, payload: Fields) -> list[str]:
         # an instruction is a text, or an object with a text
         instructions = [payload.get(key) for key in _INSTRUCTIONS[line]]
         texts = filter(
@@ -331,7 +331,7 @@ def _is_said(event_id: int, member: _Known) -> bool:
     return member.role == _TURN or (is_summary and not is_marked_summary(member.text))
 
 
-def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
+def _read_item(read: RecordEvents, payload: Fields) -> bool:
     if payload.keys() >= _AGENTS and payload.get("type", _SAYS) == _SAYS:
         content = payload.get("content") or [{"type": _SECRET, _SECRET: payload.get(_SECRET)}]
         read.take(Message(source="user", content=READER.content(content, "what an agent says")))
@@ -357,6 +357,6 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
     return event is not None
 
 
-def _count_of_turns(payload: dict[str, Any]) -> int:
+def _count_of_turns(payload: Fields) -> int:
     turns = payload.get("num_turns")
     return turns if type(turns) is int and turns > 0 else 0

@@ -17,7 +17,7 @@ from foldlog._formats.codex.lines import (
     unmark,
 )
 from foldlog._formats.codex.usage import Totals
-from foldlog._formats.record import dict_or_empty, time_in
+from foldlog._formats.record import Fields, dict_or_empty, time_in, within
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import UNNAMED, ModelCall
 from foldlog._usage import usage_of
@@ -39,15 +39,15 @@ class _Payload(Struct, omit_defaults=True):
     content: Any = None
     forked_from_id: str | None = None
     forked_from_ordinal_exclusive: int | None = None
-    info: dict[str, Any] | None = None
-    history_base: dict[str, Any] | None = None
+    info: Fields | None = None
+    history_base: Fields | None = None
     source: Any = None
     parent_thread_id: str | None = None
     num_turns: int | None = None
     author: Any = UNSET
     recipient: Any = UNSET
     cwd: str | None = None
-    git: dict[str, Any] | None = None
+    git: Fields | None = None
 
 
 class _Line(Struct, omit_defaults=True):
@@ -114,7 +114,7 @@ class CodexSkeleton(Skeleton):
                 extra["follows"] = base
             self.state.conversation = self.state.conversation or payload.id
             if isinstance(payload, _Payload):
-                self.located(payload.cwd, dict_or_empty(payload.git).get("branch"))
+                self.located(payload.cwd, within(payload.git, "branch"))
             extra["ancestor"] = payload.forked_from_id or payload.id or extra.get("ancestor")
         elif kind == "turn_context":
             extra["model"] = payload.model or extra.get("model")
@@ -186,7 +186,7 @@ class CodexSkeleton(Skeleton):
         info = dict_or_empty(payload and payload.info)
         extra = self.state.extra
         last = info.get("last_token_usage")
-        total = dict_or_empty(info.get("total_token_usage"))
+        total = dict_or_empty(info, "total_token_usage")
         last_total = extra.get("seen", {})
         if type(last) is not dict or total == last_total:
             return

@@ -8,13 +8,12 @@ from typing import Any
 from msgspec import Struct
 
 from foldlog._formats.event_fields import id_of_source
-from foldlog._formats.record import within
+from foldlog._formats.record import Fields, dict_or_empty, within
 from foldlog._formats.usage import (
     UNNAMED,
     ModelCall,
     at_total,
     call_of_event,
-    inner,
     model_named,
     tokens_of,
 )
@@ -33,7 +32,7 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     the id of the parent log, or of this log if it has no parent.
     """
     model = UNNAMED
-    last_total = inner(None)
+    last_total = Fields()
     ancestor = None
     totals = Totals()
     for event in events:
@@ -51,7 +50,7 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
             model = model_named(event.data)
         info = event.data.get("info") if event.name == "token_count" else None
         last = info.get("last_token_usage") if isinstance(info, dict) else None
-        total = inner(info, "total_token_usage")
+        total = dict_or_empty(info, "total_token_usage")
         # Codex often writes a count twice.
         if isinstance(last, dict) and total != last_total:
             call = call_of_event(event, model, usage_of(last))

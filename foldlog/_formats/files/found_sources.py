@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foldlog._formats.format import Format
-from foldlog._formats.record import ImportFinding, RecordReader
+from foldlog._formats.record import Fields, ImportFinding, RecordReader
 from foldlog.eventstore import EventStoreError
 
 
@@ -27,7 +27,7 @@ class FoundHistory(NamedTuple):
     format: Format
     path: Path
     reader: RecordReader
-    usage: Sequence[dict[str, Any]] = ()
+    usage: Sequence[Fields] = ()
     others: Sequence[Path] = ()
     findings: Sequence[ImportFinding] = ()
     title: str = ""

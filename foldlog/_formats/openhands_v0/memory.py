@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from foldlog._formats.record import dict_or_empty, text_or_empty
+from foldlog._formats.record import Fields, dict_or_empty, text_or_empty, within
 from foldlog.eventstore import Content
 from foldlog.eventstore.inside import Forgotten
 
@@ -54,13 +54,11 @@ def call_of(metadata: Any) -> WrittenCall | None:
     metadata does not contain this call.
     """
     fields = dict_or_empty(metadata)
-    choices = dict_or_empty(fields.get("model_response")).get("choices")
-    message = dict_or_empty(
-        dict_or_empty(choices[0] if type(choices) is list and choices else None).get("message")
-    )
+    choices = within(fields, "model_response", "choices")
+    message = dict_or_empty(choices[0] if type(choices) is list and choices else None, "message")
     calls = message.get("tool_calls")
     for index, call in enumerate(calls if type(calls) is list else ()):
-        function = dict_or_empty(dict_or_empty(call).get("function"))
+        function = dict_or_empty(call, "function")
         tool = function.get("name")
         arguments = function.get("arguments")
         if (
@@ -80,12 +78,12 @@ def _content_of(content: Any) -> Content:
     return content if type(content) is str and content.strip() else ""
 
 
-def final_words(args: dict[str, Any], metadata: Any) -> str:
+def final_words(args: Fields, metadata: Any) -> str:
     """Return the thought and the text of the agent's last action. The model gets the thought and
     the text together with the call.
     """
-    thought = text_or_empty(args.get("thought"))
-    final = text_or_empty(args.get("final_thought"))
+    thought = text_or_empty(args, "thought")
+    final = text_or_empty(args, "final_thought")
     call = call_of(metadata)
     if call is None:
         return final or thought
@@ -94,7 +92,7 @@ def final_words(args: dict[str, Any], metadata: Any) -> str:
     return words or final or thought
 
 
-def text_of_user_action(name: str, args: dict[str, Any]) -> str:
+def text_of_user_action(name: str, args: Fields) -> str:
     """Return the text that the model gets about an action of the user. Return an empty text for an
     action of V0 itself.
     """
@@ -107,21 +105,21 @@ def text_of_user_action(name: str, args: dict[str, Any]) -> str:
     return ""
 
 
-def text_of_observation(name: str, content: str, extras: dict[str, Any], *, by_user: bool) -> str:
+def text_of_observation(name: str, content: str, extras: Fields, *, by_user: bool) -> str:
     """Return the text that the model gets about an observation. For a command, the text also says
     where the command ran and how the command ended.
     """
     before, after = _ENDS.get(name, ("", ""))
     metadata = extras.get("metadata")
     if name == "run" and type(metadata) is dict:
-        before = text_or_empty(metadata.get("prefix"))
-        after = text_or_empty(metadata.get("suffix")) + text_of_ending(metadata)
+        before = text_or_empty(metadata, "prefix")
+        after = text_or_empty(metadata, "suffix") + text_of_ending(metadata)
     if name == "run" and by_user:
         before = f"{_USER_GOT}{before}"
     return f"{before}{content}{after}"
 
 
-def text_of_ending(metadata: dict[str, Any]) -> str:
+def text_of_ending(metadata: Fields) -> str:
     lines = []
     for key, label in (
         ("working_dir", "Current working directory"),
@@ -141,10 +139,10 @@ class Recollection:
     """
 
     def __init__(self) -> None:
-        self._source_ids: dict[str, Any] = {}
+        self._source_ids: Fields = {}
         """Maps the name of a piece of knowledge to the id of its record."""
 
-    def tell(self, extras: dict[str, Any], source_id: Any) -> tuple[str, dict[str, Any]]:
+    def tell(self, extras: Fields, source_id: Any) -> tuple[str, Fields]:
         lines = list[str]()
         extras = dict(extras)
         if extras.get("recall_type") == "workspace_context":
@@ -152,9 +150,9 @@ class Recollection:
         knowledge = extras.get("microagent_knowledge")
         for index, piece in enumerate(knowledge if type(knowledge) is list else ()):
             fields = dict_or_empty(piece)
-            name = text_or_empty(fields.get("name"))
-            content = text_or_empty(fields.get("content"))
-            trigger = text_or_empty(fields.get("trigger"))
+            name = text_or_empty(fields, "name")
+            content = text_or_empty(fields, "content")
+            trigger = text_or_empty(fields, "trigger")
             if content and name not in self._source_ids:
                 self._source_ids[name] = source_id
                 cause = f", called for by the word {trigger!r}" if trigger else ""
@@ -176,7 +174,7 @@ class Recollection:
                 del self._source_ids[name]
 
 
-def _tell_workspace(extras: dict[str, Any], lines: list[str]) -> None:
+def _tell_workspace(extras: Fields, lines: list[str]) -> None:
     for key, label in _FACTS:
         if text_or_empty(extras.get(key)):
             lines.append(f"{label}: {extras[key]}")

@@ -16,6 +16,7 @@ from foldlog._formats.openhands_v0.memory import (
     text_of_user_action,
 )
 from foldlog._formats.record import (
+    Fields,
     NotAnEvent,
     dict_or_empty,
     read_time,
@@ -113,14 +114,14 @@ class OpenHandsV0Decoder(FollowingDecoder):
         for member in members_of(record):
             self._read(read, member, outside)
 
-    def _read(self, read: RecordEvents, record: dict[str, Any], outside: bool) -> None:
+    def _read(self, read: RecordEvents, record: Fields, outside: bool) -> None:
         is_action = type(record.get("action")) is str
         source = record.get("source")
         source_id = record.get("id")
         timestamp, time = read_time(record.get("timestamp"))
         read.begin(Origin(format=NAME, id=source_id, time=time), timestamp)
         read.meta = _usage_in(record)
-        fields: dict[str, Any] = {"cause": self._cause(read, record, is_action)}
+        fields: Fields = {"cause": self._cause(read, record, is_action)}
         if type(source) is str and source in _SOURCES:
             fields["source"] = _SOURCES[source]
         event = (self._action if is_action else self._observation)(read, record, fields, outside)
@@ -148,7 +149,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
         self._open += _delegations(record)
         return outside
 
-    def _cause(self, read: RecordEvents, record: dict[str, Any], is_action: bool) -> int | None:
+    def _cause(self, read: RecordEvents, record: Fields, is_action: bool) -> int | None:
         cause = record.get("cause")
         if type(cause) is int or type(cause) is str:
             event_id = self._event_ids.get(cause)
@@ -157,9 +158,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
             return None
         return self._last_action
 
-    def _action(
-        self, read: RecordEvents, record: dict[str, Any], fields: dict[str, Any], outside: bool
-    ) -> Any:
+    def _action(self, read: RecordEvents, record: Fields, fields: Fields, outside: bool) -> Any:
         name = record["action"]
         args = _payload(record, "args", _ENVELOPE)
         is_hidden = outside or name in _BOOKKEEPING or args.get("hidden") is True
@@ -174,7 +173,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
             prompt_tools = tuple(tools) if type(tools) is list else ()
             return read.add(
                 SystemMessage,
-                content=text_or_empty(args.get("content")),
+                content=text_or_empty(args, "content"),
                 tools=prompt_tools,
                 **fields,
             )
@@ -190,7 +189,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
         return read.add(Action, **_done(name, args, record, fields))
 
     def _observation(
-        self, read: RecordEvents, record: dict[str, Any], fields: dict[str, Any], outside: bool
+        self, read: RecordEvents, record: Fields, fields: Fields, outside: bool
     ) -> Any:
         name = record["observation"]
         extras = _payload(record, "extras", _OBSERVED)
@@ -198,7 +197,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
         fields["shown"] = self.options.as_history or not is_hidden
         if name in _OBSERVED_BOOKKEEPING and not self.options.as_history:
             return read.add(Annotation, **_kept("observation", record), **fields)
-        content = text_or_empty(record.get("content"))
+        content = text_or_empty(record, "content")
         if name == "condense":
             return read.add(CondensationSummary, content=content, **fields)
         call_id, _ = _call(record.get("tool_call_metadata"))
@@ -228,9 +227,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
         return read.add(Observation, **answer, extras=extras, **fields)
 
 
-def _done(
-    name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]
-) -> dict[str, Any]:
+def _done(name: str, args: Fields, record: Fields, fields: Fields) -> Fields:
     """Return the fields of an Action. If the record has the call that the model wrote, the fields
     are from this call, and otherwise from the name and the arguments of the record.
     """
@@ -245,31 +242,29 @@ def _done(
     if call_id is None and fields.get("source", "agent") != "agent":
         user_text = text_of_user_action(name, args) if fields["source"] == "user" else ""
         return {"tool": name, "arguments": arguments, "thought": user_text, **fields}
-    thought = text_or_empty(args.get("thought"))
+    thought = text_or_empty(args, "thought")
     if thought:
         arguments = {key: value for key, value in args.items() if key != "thought"}
-    tool = text_or_empty(dict_or_empty(metadata).get("function_name")) or name
+    tool = text_or_empty(metadata, "function_name") or name
     return {"tool": tool, "arguments": arguments, "thought": thought, **fields}
 
 
-def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
+def _usage_in(record: Fields) -> Fields:
     """Return the model of the call in a record, and the tokens and cost of all calls up to this
     record.
     """
-    metadata = dict_or_empty(record.get("tool_call_metadata"))
-    metrics = dict_or_empty(record.get("llm_metrics"))
-    response = dict_or_empty(metadata.get("model_response"))
+    metadata = dict_or_empty(record, "tool_call_metadata")
+    metrics = dict_or_empty(record, "llm_metrics")
+    response = dict_or_empty(metadata, "model_response")
     usage = metrics.get("accumulated_token_usage")
-    call_fields: dict[str, Any] = (
-        {"model": response["model"]} if type(response.get("model")) is str else {}
-    )
+    call_fields: Fields = {"model": response["model"]} if type(response.get("model")) is str else {}
     if type(usage) is dict:
         call_fields["accumulated"] = {**usage_of(usage), "cost": metrics.get("accumulated_cost")}
         call_fields |= usage_meta(response.get("usage"))
     return call_fields
 
 
-def _payload(record: dict[str, Any], key: str, envelope: frozenset[str]) -> dict[str, Any]:
+def _payload(record: Fields, key: str, envelope: frozenset[str]) -> Fields:
     if key in record:
         return dict_or_empty(record[key])
     return {name: value for name, value in record.items() if name not in envelope}
@@ -279,8 +274,8 @@ def _with_images(text: str, urls: list[str]) -> Content:
     return ({"type": "text", "text": text}, *map(image_at, urls))
 
 
-def _message(args: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    content: Content = text_or_empty(args.get("content"))
+def _message(args: Fields, fields: Fields) -> Fields:
+    content: Content = text_or_empty(args, "content")
     spellings = [name for name in ("image_urls", "images_urls") if args.get(name)]
     if len(spellings) == 1 and type(args.get("content")) is str and _is_texts(args[spellings[0]]):
         content = _with_images(args["content"], args[spellings[0]])
@@ -295,7 +290,7 @@ def _is_texts(value: Any) -> bool:
     return type(value) is list and all(type(item) is str for item in value)
 
 
-def _kept(naming: str, record: dict[str, Any]) -> dict[str, Any]:
+def _kept(naming: str, record: Fields) -> Fields:
     own_keys = ("id", "timestamp", "source", "cause", naming)
     return {
         "name": record[naming],
@@ -303,7 +298,7 @@ def _kept(naming: str, record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
+def _forgets(args: Fields) -> Fields | None:
     """Return the fields of a CondensationAction, or None if the arguments are malformed.
 
     The rules for the arguments come from OpenHands. The arguments have either a list of ids or both
@@ -317,7 +312,7 @@ def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
     end = args.get("forgotten_events_end_id")
     if (summary is None) != (offset is None) or (ids is None) == (start is None or end is None):
         return None
-    fields: dict[str, Any] = {}
+    fields: Fields = {}
     if ids is not None:
         if type(ids) is not list or not all(type(event_id) is int for event_id in ids):
             return None
@@ -334,10 +329,10 @@ def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _call(metadata: Any) -> tuple[str | None, str | None]:
-    call_id = text_or_none(dict_or_empty(metadata).get("tool_call_id"))
+    call_id = text_or_none(metadata, "tool_call_id")
     if call_id is None:
         return None, None
-    return call_id, text_or_none(dict_or_empty(metadata.get("model_response")).get("id"))
+    return call_id, text_or_none(metadata, "model_response", "id")
 
 
 def members_of(record: Any) -> Sequence[Any]:

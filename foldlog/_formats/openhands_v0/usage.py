@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from foldlog._formats.usage import UNNAMED, Accumulated, ModelCall, at_total, call_of_event, inner
+from foldlog._formats.record import Fields, dict_or_empty
+from foldlog._formats.usage import UNNAMED, Accumulated, ModelCall, at_total, call_of_event
 from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import Event
 
@@ -16,11 +17,11 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     """
     model = UNNAMED
     counter = Accumulated()
-    last_total = inner(None)
+    last_total = Fields()
     for event in events:
         model = event.meta.get("model", model)
-        total = inner(event.meta, "accumulated")
-        own = {} if total == last_total else usage_of(inner(event.meta, "usage"))
+        total = dict_or_empty(event.meta, "accumulated")
+        own = {} if total == last_total else usage_of(dict_or_empty(event.meta, "usage"))
         last_total = total or last_total
         calls = counter.added(
             call_of_event(event, model, usage_of(total), cost_of(total.get("cost"))), own

@@ -35,7 +35,7 @@ from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder, accepts
 from foldlog._formats.openhands_v1.usage import calls_of_events
 from foldlog._formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
-from foldlog._formats.record import dict_or_empty, dicts_in, member, usage_meta
+from foldlog._formats.record import Fields, dict_or_empty, dicts_in, member, usage_meta
 from foldlog._formats.usage import RecordedUsage
 
 _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
@@ -47,18 +47,18 @@ def _matches(record: Any) -> bool:
     return record["kind"].endswith(_ENDINGS) or "timestamp" in record or "source" in record
 
 
-def metrics_in(state: Any) -> dict[str, dict[str, Any]]:
+def metrics_in(state: Any) -> dict[str, Fields]:
     """Return the metrics that a state records for each use of a model."""
-    stats = dict_or_empty(dict_or_empty(state).get("stats"))
+    stats = dict_or_empty(state, "stats")
     uses = dict_or_empty(stats.get("usage_to_metrics", stats.get("service_to_metrics")))
     return {use: each for use, each in uses.items() if type(each) is dict}
 
 
 def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
-    usages: list[dict[str, Any]] = []
+    usages: list[Fields] = []
     for use, each in metrics_in(state).items():
         tokens = each.get("accumulated_token_usage")
-        calls = len(dicts_in(each.get("token_usages")))
+        calls = len(dicts_in(each, "token_usages"))
         model = each.get("model_name")
         cost = each.get("accumulated_cost") or None
         if usage := usage_meta(tokens, model=model, cost=cost, calls=calls):

@@ -14,7 +14,7 @@ import msgspec
 from foldlog._formats.blocks import content_of_parts, kind_of, shown_blocks
 from foldlog._formats.event_fields import image_at, parts_in, url_in
 from foldlog._formats.openhands_v0.memory import text_of_ending
-from foldlog._formats.record import dicts_in, joined_text, text_or_empty
+from foldlog._formats.record import Fields, dicts_in, joined_text, text_or_empty
 from foldlog.eventstore import Content
 
 _TEXT_KEYS = ("content", "output", "stdout", "message")
@@ -28,7 +28,7 @@ _COMMAND_FAILED = "[There was an error during command execution.]\n"
 def content_of(blocks: Any) -> Content:
     if type(blocks) is not list:
         return blocks if type(blocks) is str else ""
-    parts: list[dict[str, Any]] = []
+    parts: list[Fields] = []
     for block in dicts_in(blocks):
         if block.get("type") == "image" and type(block.get("image_urls")) is list:
             parts.extend(image_at(url) for url in block["image_urls"] if type(url) is str)
@@ -37,11 +37,11 @@ def content_of(blocks: Any) -> Content:
     return content_of_parts(parts)
 
 
-def blocks_of(content: Content) -> list[dict[str, Any]]:
+def blocks_of(content: Content) -> list[Fields]:
     """Return content as blocks. Consecutive images become one block, because V1 writes several
     images into one block.
     """
-    blocks: list[dict[str, Any]] = []
+    blocks: list[Fields] = []
     for part in parts_in(content):
         if not (url := url_in(part)):
             blocks.append(dict(part))
@@ -52,7 +52,7 @@ def blocks_of(content: Content) -> list[dict[str, Any]]:
     return blocks
 
 
-def observation_content(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool]:
+def observation_content(observation: Fields) -> tuple[Content, Fields, bool]:
     """Return the content of an observation, its further fields, and whether the observation is an
     error.
 
@@ -67,8 +67,8 @@ def observation_content(observation: dict[str, Any]) -> tuple[Content, dict[str,
         return error, rest, True
     if type(metadata) is dict and observation.get("kind") in _TERMINALS:
         marker = _COMMAND_FAILED if error is True else ""
-        prefix = text_or_empty(metadata.get("prefix"))
-        suffix = text_or_empty(metadata.get("suffix"))
+        prefix = text_or_empty(metadata, "prefix")
+        suffix = text_or_empty(metadata, "suffix")
         output = joined_text(content)
         # the prefix belongs to the output, so the SDK writes its error marker before the prefix
         content = f"{marker}{prefix}{output}{suffix}{text_of_ending(metadata)}"
@@ -77,7 +77,7 @@ def observation_content(observation: dict[str, Any]) -> tuple[Content, dict[str,
     return content, rest, is_error or error is True
 
 
-def _said(observation: dict[str, Any]) -> tuple[Content, dict[str, Any]]:
+def _said(observation: Fields) -> tuple[Content, Fields]:
     for key in _TEXT_KEYS:
         value = observation.get(key)
         if type(value) is str or (type(value) is list and None not in map(kind_of, value)):

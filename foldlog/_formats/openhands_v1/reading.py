@@ -16,7 +16,15 @@ from foldlog._formats.openhands_v1.writing import (
     REJECTION_SOURCE,
     SUMMARY,
 )
-from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, text_or_none
+from foldlog._formats.record import (
+    Fields,
+    dict_or_empty,
+    dicts_in,
+    has,
+    text_or_empty,
+    text_or_none,
+    within,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._prompt_changes import change_of_prompt
 from foldlog.eventstore import (
@@ -124,7 +132,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
             source_id, call_id, isinstance(event, Observation), isinstance(event, SystemMessage)
         )
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         kind = record["kind"]
         own = (read.origin, read.timestamp)
         parent = record.get("parent_id")
@@ -187,12 +195,12 @@ class OpenHandsV1Decoder(FollowingDecoder):
             read.begin(Origin(format=NAME), None)
             read.put(change_of_prompt([prompt], [], "system prompt"))
 
-    def _add(self, read: RecordEvents, kind: str, record: dict[str, Any], source: Source) -> Any:
+    def _add(self, read: RecordEvents, kind: str, record: Fields, source: Source) -> Any:
         match kind:
             case "MessageEvent":
-                message = dict_or_empty(record.get("llm_message"))
+                message = dict_or_empty(record, "llm_message")
                 if message.get("role") == "tool":
-                    call_id = text_or_none(message.get("tool_call_id"))
+                    call_id = text_or_none(message, "tool_call_id")
                 else:
                     call_id = None
                 shown = (
@@ -211,7 +219,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
                 # before the calls of the reply
                 read.is_copy = call_id is not None
                 read.shown = call_id is None
-                if source == "agent" and (calls := dicts_in(message.get("tool_calls"))):
+                if source == "agent" and (calls := dicts_in(message, "tool_calls")):
                     read.meta["reply"] = calls[0].get("id")
                 return read.add(Message, **_message(record, source))
             case "ActionEvent":
@@ -227,7 +235,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
                 return read.add(SystemMessage, content=content, tools=tool_list, source=source)
             case "CondensationSummaryEvent":
                 return read.add(
-                    CondensationSummary, content=text_or_empty(record.get("summary")), source=source
+                    CondensationSummary, content=text_or_empty(record, "summary"), source=source
                 )
             case "Condensation":
                 return self._condensation(read, record, source)
@@ -237,7 +245,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         data = {key: value for key, value in record.items() if key not in own_keys}
         return read.add(Annotation, name=kind, data=data, source=source)
 
-    def _said_before(self, read: RecordEvents, action: dict[str, Any]) -> dict[str, Any]:
+    def _said_before(self, read: RecordEvents, action: Fields) -> Fields:
         """Return the fields of an action. If the message before the action has the same text as the
         action's thought, return the fields without the thought.
         """
@@ -253,13 +261,11 @@ class OpenHandsV1Decoder(FollowingDecoder):
             return {**action, "thought": ""}
         return action
 
-    def _observation(
-        self, read: RecordEvents, kind: str, record: dict[str, Any], source: Source
-    ) -> Any:
+    def _observation(self, read: RecordEvents, kind: str, record: Fields, source: Source) -> Any:
         action_id = record.get("action_id")
         observation = record.get("observation")
         content: Content = ""
-        extras = dict[str, Any]()
+        extras = Fields()
         is_error = kind != "ObservationEvent"
         if kind != "ObservationEvent":
             content = text_or_empty(record.get(ANSWERS[kind]))
@@ -273,13 +279,13 @@ class OpenHandsV1Decoder(FollowingDecoder):
             cause = self._event_ids.get(action_id)
         else:
             cause = None
-        fields: dict[str, Any] = {"source": source} | ({"extras": extras} if extras else {})
+        fields: Fields = {"source": source} | ({"extras": extras} if extras else {})
         name = record.get("tool_name")
         return read.answer(
             record.get("tool_call_id"), content, is_error=is_error, tool=name, cause=cause, **fields
         )
 
-    def _condensation(self, read: RecordEvents, record: dict[str, Any], source: Source) -> Any:
+    def _condensation(self, read: RecordEvents, record: Fields, source: Source) -> Any:
         """Forget the events that the record names by their ids in the source. The id "X-summary"
         stands for the summary of the condensation X.
         """
@@ -312,10 +318,10 @@ class OpenHandsV1Decoder(FollowingDecoder):
         )
 
 
-def _message(record: dict[str, Any], source: Source) -> dict[str, Any]:
-    message = dict_or_empty(record.get("llm_message"))
+def _message(record: Fields, source: Source) -> Fields:
+    message = dict_or_empty(record, "llm_message")
     if type(record.get("source")) is not str:
-        source = SPEAKERS.get(text_or_empty(message.get("role")), "environment")
+        source = SPEAKERS.get(text_or_empty(message, "role"), "environment")
     return {
         "content": _extend(content_of(message.get("content")), record.get("extended_content")),
         "source": source,
@@ -327,12 +333,12 @@ def _extend(content: Content, more: Any) -> Content:
     return (*parts_in(content), *parts_in(behind)) if behind else content
 
 
-def _action(record: dict[str, Any]) -> dict[str, Any]:
-    call = dict_or_empty(record.get("tool_call"))
+def _action(record: Fields) -> Fields:
+    call = dict_or_empty(record, "tool_call")
     thinking = record.get("thinking_blocks")
     arguments = call.get("arguments")
     if type(arguments) is not str:
-        arguments = dict_or_empty(call.get("function")).get("arguments")
+        arguments = within(call, "function", "arguments")
     if type(arguments) is not str:
         action = record.get("action")
         if type(action) is dict:
@@ -340,10 +346,10 @@ def _action(record: dict[str, Any]) -> dict[str, Any]:
         else:
             arguments = None
     return {
-        "tool": text_or_empty(record.get("tool_name")),
+        "tool": text_or_empty(record, "tool_name"),
         "arguments": arguments,
-        "call_id": text_or_none(record.get("tool_call_id")),
-        "response_id": text_or_none(record.get("llm_response_id")),
+        "call_id": text_or_none(record, "tool_call_id"),
+        "response_id": text_or_none(record, "llm_response_id"),
         "thought": content_of(record.get("thought")),
         "thinking": (
             tuple(thinking)

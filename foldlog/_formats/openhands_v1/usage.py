@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from foldlog._formats.record import dict_or_empty
 from foldlog._formats.usage import (
     OF_CONDENSER,
     UNNAMED,
     Accumulated,
     ModelCall,
     call_of_event,
-    inner,
 )
 from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import Annotation, Event
@@ -30,11 +30,11 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
         if key == "stats":
             stats = value
         elif key == "full_state":
-            stats = inner(value, "stats")
+            stats = dict_or_empty(value, "stats")
         else:
             stats = {}
-        for use, metrics in inner(stats, "usage_to_metrics").items():
-            total = inner(metrics)
+        for use, metrics in dict_or_empty(stats, "usage_to_metrics").items():
+            total = dict_or_empty(metrics)
             model = str(total.get("model_name") or UNNAMED)
             usage = usage_of(total.get("accumulated_token_usage"))
             call = call_of_event(

@@ -8,7 +8,7 @@ from typing import Any
 from foldlog._formats.event_fields import OF_THE_STORE, call_id_of, id_of_source, stamp_of
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.openhands_v1.contents import blocks_of
-from foldlog._formats.record import joined_text
+from foldlog._formats.record import Fields, joined_text
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -89,8 +89,8 @@ class OpenHandsV1Encoder(RecordEncoder):
             return _new_id(event_id)
         return self._source_ids.get(event_id)
 
-    def _record(self, event: Event, source_id: Any) -> dict[str, Any]:
-        record: dict[str, Any] = {"source": event.source, "id": source_id, **stamp_of(event)}
+    def _record(self, event: Event, source_id: Any) -> Fields:
+        record: Fields = {"source": event.source, "id": source_id, **stamp_of(event)}
         match event:
             case Action():
                 _write_action(event, record)
@@ -124,7 +124,7 @@ class OpenHandsV1Encoder(RecordEncoder):
                 record["kind"] = "CondensationRequest"
         return record
 
-    def _write_observation(self, event: Observation, record: dict[str, Any]) -> None:
+    def _write_observation(self, event: Observation, record: Fields) -> None:
         record["kind"], record["tool_name"] = "ObservationEvent", event.tool
         record["tool_call_id"] = call_id_of(event)
         # Write a redacted result and an error as an ``AgentErrorEvent``. To read any other kind of
@@ -162,7 +162,7 @@ def _new_id(event_id: int) -> str:
     return f"{event_id:08x}-0000-4000-8000-000000000000"
 
 
-def _write_action(event: Action, record: dict[str, Any]) -> None:
+def _write_action(event: Action, record: Fields) -> None:
     record["kind"], record["tool_name"], record["thought"] = (
         "ActionEvent",
         event.tool,

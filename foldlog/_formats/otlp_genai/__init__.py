@@ -53,7 +53,14 @@ from foldlog._formats.otlp_genai.spans import (
     span_of,
 )
 from foldlog._formats.places import is_declined
-from foldlog._formats.record import dict_or_empty, text_or_empty, time_at, usage_meta
+from foldlog._formats.record import (
+    Fields,
+    dict_or_empty,
+    text_or_empty,
+    time_at,
+    usage_meta,
+    within,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._prompt_changes import Cause, change_of_prompt, staying
 from foldlog.eventstore import Annotation, CondensationAction, Content, Event, summary_id
@@ -118,7 +125,7 @@ class _Decoder(FollowingDecoder):
         self.sent: list[SentMessage] = []
         self._condensed_at = -1
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         span = TracedSpan(record)
         began = read.timestamp
         messages = span.messages()
@@ -152,12 +159,12 @@ class _Decoder(FollowingDecoder):
             read.add(
                 Annotation,
                 name="span",
-                data=text_or_empty(span.fields.get("name")),
+                data=text_or_empty(span.fields, "name"),
                 timestamp=began,
             )
 
     def _follow_prompt(
-        self, read: RecordEvents, prompt: list[dict[str, Any]], because: Cause | None
+        self, read: RecordEvents, prompt: list[Fields], because: Cause | None
     ) -> None:
         """Change the View to the messages of ``prompt``. New messages get new events."""
         prompt = effective(prompt)
@@ -199,8 +206,8 @@ class _Decoder(FollowingDecoder):
         for message in new:
             self._read_message(read, message)
 
-    def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
-        role = text_or_empty(message.get("role"))
+    def _read_message(self, read: RecordEvents, message: Fields) -> None:
+        role = text_or_empty(message, "role")
         parts = parts_of(message)
         first = len(read.events)
         unread = [
@@ -231,7 +238,7 @@ class _Decoder(FollowingDecoder):
         self.sent.append(SentMessage(gist(message), message, ids))
 
 
-def _contents(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _contents(parts: list[Fields]) -> list[Fields]:
     return shown_blocks([_block(part) for part in parts if part.get("type") not in _READ_ELSEWHERE])
 
 
@@ -245,18 +252,18 @@ def _result(answer: Any) -> Content:
     return json_of(answer).decode()
 
 
-def _block(part: dict[str, Any]) -> dict[str, Any]:
+def _block(part: Fields) -> Fields:
     """Convert a text or an image into a block of its type. A file that is not an image becomes a
     text with the address of the file. Return a part of an unknown type unchanged.
     """
-    kind = text_or_empty(part.get("type"))
-    modality = text_or_empty(part.get("modality"))
+    kind = text_or_empty(part, "type")
+    modality = text_or_empty(part, "modality")
     # OpenInference nests the fields of an image under its type
     fields = part | dict_or_empty(part.get(kind))
     text = fields.get("content", fields.get("text"))
     url = text_or_empty(fields.get("uri", fields.get("url")))
     if kind == "blob":
-        url = data_url(text_or_empty(part.get("mime_type")), text_or_empty(text))
+        url = data_url(text_or_empty(part, "mime_type"), text_or_empty(text))
     if url and kind in ("blob", "uri", "image") and "image" in (kind, modality):
         return image_at(url)
     if kind in ("blob", "uri", "file") and "file" not in part:
@@ -266,7 +273,7 @@ def _block(part: dict[str, Any]) -> dict[str, Any]:
     return part
 
 
-def _model_and_tokens(attributes: dict[str, Any]) -> dict[str, Any]:
+def _model_and_tokens(attributes: Fields) -> Fields:
     def first(keys: tuple[str, ...], *kinds: type) -> Any:
         return next((attributes[key] for key in keys if type(attributes.get(key)) in kinds), None)
 
@@ -274,7 +281,7 @@ def _model_and_tokens(attributes: dict[str, Any]) -> dict[str, Any]:
     fields = {"model": model, "reply": first(("gen_ai.response.id",), str)}
     cost = first(_COST, int, float, str)
     if cost is None:
-        cost = dict_or_empty(parse_text(attributes.get(_COSTS))).get("total")
+        cost = within(parse_text(attributes.get(_COSTS)), "total")
     usage = usage_meta(
         {name: first(keys, int, float, str) for name, keys in _USAGE.items()}, cost=cost
     )
@@ -341,7 +348,7 @@ class _Encoder(OpenAIChatEncoder):
             self._sent = [*self._reader.sent]
             self._trace = TracedSpan(record).trace or self._trace
 
-    def _span(self, event: Event, reply: Sequence[Any]) -> dict[str, Any]:
+    def _span(self, event: Event, reply: Sequence[Any]) -> Fields:
         if event.timestamp is None:
             time = "0"
         else:

@@ -12,7 +12,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from foldlog._formats.json_text import json_of, parse_text
-from foldlog._formats.record import dict_or_empty, dicts_in, read_time, text_or_empty
+from foldlog._formats.record import (
+    Fields,
+    dict_or_empty,
+    dicts_in,
+    read_time,
+    text_or_empty,
+    within,
+)
 from foldlog._usage import count_of
 
 _PHOENIX = re.compile(rb'"context"\s*:\s*\{[^{}]*"trace_id"')
@@ -29,7 +36,7 @@ def is_export(begin: bytes) -> bool:
     )
 
 
-def requests_in(value: Any, **of_trace: Any) -> Iterator[dict[str, Any]]:
+def requests_in(value: Any, **of_trace: Any) -> Iterator[Fields]:
     if type(value) is list:
         for item in value:
             yield from requests_in(item, **of_trace)
@@ -39,13 +46,13 @@ def requests_in(value: Any, **of_trace: Any) -> Iterator[dict[str, Any]]:
             if "sessionId" in value:
                 session["sessionId"] = value["sessionId"]
             yield from requests_in(spans, **session)
-        elif type(dict_or_empty(value.get("context")).get("trace_id")) is str:
+        elif type(within(value, "context", "trace_id")) is str:
             yield _request_of_phoenix(dict(value))
-        elif type(value.get("traceId")) is str and text_or_empty(value.get("type")).isupper():
+        elif type(value.get("traceId")) is str and text_or_empty(value, "type").isupper():
             yield _request_of_langfuse({**of_trace, **value})
 
 
-def _request_of_phoenix(fields: dict[str, Any]) -> dict[str, Any]:
+def _request_of_phoenix(fields: Fields) -> Fields:
     context = fields.pop("context")
     attributes = dict(_flat("", fields.pop("attributes", {})))
     events = [
@@ -57,9 +64,9 @@ def _request_of_phoenix(fields: dict[str, Any]) -> dict[str, Any]:
     return _request(fields.pop("name", ""), ids, times, attributes | fields, events)
 
 
-def _request_of_langfuse(fields: dict[str, Any]) -> dict[str, Any]:
+def _request_of_langfuse(fields: Fields) -> Fields:
     request, reply, kind = (fields.pop(key, None) for key in ("input", "output", "type"))
-    usage = dict_or_empty(fields.get("usageDetails")) or dict_or_empty(fields.get("usage"))
+    usage = dict_or_empty(fields, "usageDetails") or dict_or_empty(fields, "usage")
     counts = {key: count for key, value in usage.items() if (count := count_of(value)) is not None}
     attributes = {
         "gen_ai.operation.name": _DOES.get(kind, str(kind).lower()),
@@ -101,7 +108,7 @@ def _messages(value: Any, role: str) -> list[Any]:
     if type(content) is str:
         return [{"role": role, "content": content}]
     messages = [
-        dict_or_empty(item.get("message")) or item
+        dict_or_empty(item, "message") or item
         for item in dicts_in(content if type(content) is list else [content])
     ]
     return [item for item in messages if type(item.get("role")) is str]
@@ -111,9 +118,9 @@ def _request(
     name: Any,
     ids: tuple[Any, ...],
     times: tuple[Any, ...],
-    attributes: dict[str, Any],
+    attributes: Fields,
     events: Sequence[Any] = (),
-) -> dict[str, Any]:
+) -> Fields:
     began, ended = (read_time(text)[0] for text in times)
     trace, span, parent = (text_or_empty(text).removeprefix("0x") for text in ids)
     span_fields = {
@@ -139,7 +146,7 @@ def _nanoseconds(at: datetime | None) -> str:
     return f"{(at - _EPOCH) // timedelta(microseconds=1)}000"
 
 
-def _pairs(attributes: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
+def _pairs(attributes: Iterable[tuple[str, Any]]) -> list[Fields]:
     return [
         {"key": key, "value": _value(value)}
         for key, value in attributes
@@ -147,7 +154,7 @@ def _pairs(attributes: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _value(value: Any) -> dict[str, Any]:
+def _value(value: Any) -> Fields:
     match value:
         case bool():
             return {"boolValue": value}

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.json_text import json_of
-from foldlog._formats.record import dicts_in, text_or_empty
+from foldlog._formats.record import Fields, dicts_in, text_or_empty
 from foldlog.eventstore import CondensationAction, summary_id
 
 COMPACTED = "gen_ai.conversation.compacted"
@@ -25,11 +25,11 @@ class SentMessage(NamedTuple):
     """A message, its hash (see ``gist``), and the ids of its shown events."""
 
     gist: bytes
-    message: dict[str, Any]
+    message: Fields
     ids: tuple[int, ...]
 
 
-def parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+def parts_of(message: Fields) -> list[Fields]:
     return dicts_in(
         [
             {"type": "text", "content": each} if type(each) is str else each
@@ -38,7 +38,7 @@ def parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
     )
 
 
-def gist(message: dict[str, Any]) -> bytes:
+def gist(message: Fields) -> bytes:
     """Return a hash of the content of a message. Equal contents have equal hashes. Reasoning is not
     hashed, because a program does not send reasoning again.
     """
@@ -62,11 +62,11 @@ def gist(message: dict[str, Any]) -> bytes:
     return blake2b(json_of([message.get("role"), parts]), digest_size=16).digest()
 
 
-def is_compaction(message: dict[str, Any]) -> bool:
+def is_compaction(message: Fields) -> bool:
     return kind_of(next(iter(message["parts"]), None)) == "compaction"
 
 
-def alone(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def alone(messages: Iterable[Fields]) -> list[Fields]:
     """Split the messages so that each compaction is a separate message."""
     return [
         {**message, "parts": list(parts)}
@@ -75,7 +75,7 @@ def alone(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def effective(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def effective(messages: Iterable[Fields]) -> list[Fields]:
     """Return the messages that a model reads: the system messages before the newest compaction, and
     all messages from the newest compaction on.
     """
@@ -84,11 +84,11 @@ def effective(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*(each for each in split[:newest] if each.get("role") in _OF_SYSTEM), *split[newest:]]
 
 
-def summary_in(compaction: dict[str, Any]) -> str:
+def summary_in(compaction: Fields) -> str:
     """Return the summary of a compaction. If only the provider's server can read the summary,
     return a text that says so.
     """
-    texts = [text_or_empty(part.get("content")) for part in parts_of(compaction)]
+    texts = [text_or_empty(part, "content") for part in parts_of(compaction)]
     return "\n\n".join(filter(None, texts)) or UNREADABLE
 
 

@@ -13,7 +13,15 @@ from foldlog._formats.files.readers import JsonLines, Placed, on_lines, record_i
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import parse_text
 from foldlog._formats.otlp_genai.exports import is_export, requests_in
-from foldlog._formats.record import Located, dict_or_empty, dicts_in, has, refuse, text_or_empty
+from foldlog._formats.record import (
+    Fields,
+    Located,
+    dict_or_empty,
+    dicts_in,
+    has,
+    refuse,
+    text_or_empty,
+)
 
 NAME = "otlp-genai"
 
@@ -46,7 +54,7 @@ _LEVELS = ("resourceSpans", "scopeSpans", "spans")
 _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
 
 
-def span_of(record: Any) -> dict[str, Any] | None:
+def span_of(record: Any) -> Fields | None:
     match record:
         case {"resourceSpans": [{"scopeSpans": [{"spans": [dict(span)]}]}]}:
             return span
@@ -73,7 +81,7 @@ class TracedSpan:
         self.began = _nanoseconds(self.fields.get("startTimeUnixNano"))
         self.ended = _nanoseconds(self.fields.get("endTimeUnixNano"))
         self.attributes = _pairs(self.fields.get("attributes"))
-        self._does = text_or_empty(self.attributes.get("gen_ai.operation.name"))
+        self._does = text_or_empty(self.attributes, "gen_ai.operation.name")
         self.is_agent = self._does == "invoke_agent"
         self.place = max(self.began, self.ended if self.is_agent else 0)
         self.is_ours = any(key.startswith(("gen_ai.", "llm.")) for key in self.attributes)
@@ -81,7 +89,7 @@ class TracedSpan:
     def messages(self) -> dict[str, list[Any]]:
         events = [
             (event.get("name"), _pairs(event.get("attributes")))
-            for event in dicts_in(self.fields.get("events"))
+            for event in dicts_in(self.fields, "events")
         ]
         raw: dict[str, list[Any]] = {}
         for attributes in (self.attributes, *(attributes for _, attributes in events)):
@@ -118,7 +126,7 @@ def _value_of_attribute(value: Any) -> Any:
     return None
 
 
-def _pairs(pairs: Any) -> dict[str, Any]:
+def _pairs(pairs: Any) -> Fields:
     return {
         pair["key"]: _value_of_attribute(pair.get("value"))
         for pair in dicts_in(pairs)
@@ -126,9 +134,9 @@ def _pairs(pairs: Any) -> dict[str, Any]:
     }
 
 
-def _messages_by_index(attributes: dict[str, Any], prefix: str) -> list[Any]:
+def _messages_by_index(attributes: Fields, prefix: str) -> list[Any]:
     """Return the messages in numbered attributes, for example in ``gen_ai.prompt.0.content``."""
-    by_number: dict[str, Any] = {}
+    by_number: Fields = {}
     for key, value in attributes.items():
         number, _, rest = key.removeprefix(prefix).partition(".")
         if key.startswith(prefix):
@@ -142,7 +150,7 @@ def _messages_by_index(attributes: dict[str, Any], prefix: str) -> list[Any]:
     return _in_order(by_number)
 
 
-def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
+def _in_event(name: str, attributes: Fields) -> list[Fields]:
     """Return the message in an event of a span. Before 2026, the conventions put messages into
     events.
     """
@@ -155,7 +163,7 @@ def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"role": role} | fields] if name == f"gen_ai.{role}.message" else []
 
 
-def message_of(fields: dict[str, Any]) -> dict[str, Any]:
+def message_of(fields: Fields) -> Fields:
     """Return a message in the format of the GenAI conventions. Fields that the conventions do not
     have stay in the message.
     """
@@ -173,12 +181,12 @@ def message_of(fields: dict[str, Any]) -> dict[str, Any]:
     return {**fields, "parts": [*parts, *map(_call, all_calls)]}
 
 
-def _call(call: dict[str, Any]) -> dict[str, Any]:
-    flat = call | dict_or_empty(call.get("function")) | {"type": "tool_call"}
+def _call(call: Fields) -> Fields:
+    flat = call | dict_or_empty(call, "function") | {"type": "tool_call"}
     return {key: value for key, value in flat.items() if key != "function"}
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def _parts(content: Any) -> list[Fields]:
     # the content may be a text, parts of a chat, Bedrock's blocks, or the JSON text of such parts
     # or blocks
     is_json = type(content) is str and content.startswith("[{")
@@ -188,7 +196,7 @@ def _parts(content: Any) -> list[dict[str, Any]]:
     return [_part(block) for block in dicts_in(blocks)]
 
 
-def _part(block: dict[str, Any]) -> dict[str, Any]:
+def _part(block: Fields) -> Fields:
     match block:
         case {"toolUse": {"toolUseId": call_id, "name": name, **other_fields}}:
             return {
@@ -204,7 +212,7 @@ def _part(block: dict[str, Any]) -> dict[str, Any]:
     return block
 
 
-def _in_order(numbered: Any) -> list[dict[str, Any]]:
+def _in_order(numbered: Any) -> list[Fields]:
     """Return the objects of a list, or of an object whose keys are numbers. The numbers give the
     order.
     """
@@ -304,7 +312,7 @@ def _requests(path: Path) -> Iterator[Located]:
             yield located._replace(value=record, problem=problem, text=text)
 
 
-def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any, str | None]]:
+def _single(holder: Fields, key: str, *below: str) -> Iterator[tuple[Any, str | None]]:
     """For each span in an object, yield a copy of the object that has no other span. For a value
     that is not a span, yield None and the problem.
     """

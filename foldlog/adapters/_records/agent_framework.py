@@ -23,6 +23,7 @@ from typing import Any
 from foldlog._formats.event_fields import call_id_of, data_in, file_at, parts_as, role_of
 from foldlog._formats.messages import SPEAKERS, drop_empty
 from foldlog._formats.record import (
+    Fields,
     dicts_in,
     has,
     joined_text,
@@ -51,7 +52,7 @@ _is_message = has(contents=list)
 _is_content = has(type=str)
 
 
-def _role(record: dict[str, Any]) -> str | None:
+def _role(record: Fields) -> str | None:
     """Return the role of a message. In 2025, the SDK wrote the role as an object."""
     return text_or_none(within(record, "role", "value") or record.get("role"))
 
@@ -61,7 +62,7 @@ def _accepts(record: Any) -> bool:
     return is_message and all(map(_is_content, record["contents"]))
 
 
-def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
+def _read(content: Fields | None, record: Fields) -> Made:
     content = content or {"type": "message"}
     name = content["type"]
     text = content.get("text")
@@ -73,7 +74,7 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         return call_of(content["name"], content.get("arguments"), content.get("call_id"))
     if name == "function_result" and type(content.get("call_id")) is str:
         failed = content.get("exception") is not None
-        items = dicts_in(content.get("items"))
+        items = dicts_in(content, "items")
         result_parts = [
             _file(item) or {"type": "text", "text": text_of(item.get("text"))} for item in items
         ]
@@ -82,7 +83,7 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         )
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
-    signature = text_or_empty(content.get("protected_data"))
+    signature = text_or_empty(content, "protected_data")
     # OpenAI's server writes this value as JSON text.
     signed = None if signature.startswith(("{", "[")) else signature or None
     if name == "text_reasoning":
@@ -90,17 +91,17 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     return annotation(name, content)
 
 
-def _file(content: dict[str, Any]) -> dict[str, Any] | None:
-    url = text_or_empty(content.get("uri"))
-    kind = text_or_empty(content.get("media_type"))
+def _file(content: Fields) -> Fields | None:
+    url = text_or_empty(content, "uri")
+    kind = text_or_empty(content, "media_type")
     if data_in(url)[1] or (url and kind.startswith("image/")):
         return file_at(url, kind)
     return None
 
 
-def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
+def _written(event: Any, parts: list[Any]) -> Fields:
     contents = [{**content, "additional_properties": {}} for content in parts]
-    record: dict[str, Any] = {
+    record: Fields = {
         "type": "message",
         "role": role_of(event),
         "contents": contents,
@@ -109,7 +110,7 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     return record | record_id("message_id", event)
 
 
-def _contents(event: Any) -> list[dict[str, Any]]:
+def _contents(event: Any) -> list[Fields]:
     if isinstance(event, Action):
         call = {"call_id": call_id_of(event), "name": event.tool, "arguments": arguments_of(event)}
         return [{"type": "function_call", **call}]
@@ -126,7 +127,7 @@ def _contents(event: Any) -> list[dict[str, Any]]:
     return [{"type": "function_result", **result}]
 
 
-def _written_file(url: str, _name: str) -> dict[str, Any]:
+def _written_file(url: str, _name: str) -> Fields:
     media_type = data_in(url)[0]
     return {
         "type": "data" if media_type else "uri",

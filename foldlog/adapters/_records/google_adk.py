@@ -48,6 +48,7 @@ from foldlog._formats.event_fields import (
 from foldlog._formats.format import Options
 from foldlog._formats.messages import drop_empty
 from foldlog._formats.record import (
+    Fields,
     dicts_in,
     joined_text,
     member,
@@ -82,7 +83,7 @@ from foldlog.eventstore import (
 
 NAME = "google-adk"
 
-_NO_ACTIONS: dict[str, Any] = {
+_NO_ACTIONS: Fields = {
     key: {}
     for key in (
         "state_delta",
@@ -163,7 +164,7 @@ class _Decoder(PartsDecoder):
             return None
         return _Span(event.timestamp, event.timestamp)
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         rewound = within(record, "actions", "rewind_before_invocation_id")
         if type(rewound) is str:
             version = self._invocations.get(rewound)
@@ -175,7 +176,7 @@ class _Decoder(PartsDecoder):
         if version is not None:
             read.add(Retraction, version=version)
 
-    def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
+    def _condense(self, read: RecordEvents, record: Fields) -> bool:
         """Add the condensation of a compaction, and return whether a condensation was added. As in
         the SDK, the summary has the time of the last event that it replaces.
         """
@@ -210,7 +211,7 @@ def _span_in(compaction: Any) -> _Span | None:
     return None if first is None or last is None else _Span(first, last)
 
 
-def _text_in(content: dict[str, Any]) -> str:
+def _text_in(content: Fields) -> str:
     parts = content.get("parts")
     texts = (
         part.get("text")
@@ -220,7 +221,7 @@ def _text_in(content: dict[str, Any]) -> str:
     return "\n".join(text for text in texts if type(text) is str)
 
 
-def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
+def _read(part: Fields | None, record: Fields) -> Made:
     if part is None:
         return Annotation, {"name": "event"}
     text = part.get("text")
@@ -236,7 +237,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         match result:
             case {"output": str(text), **others} | {"error": str(text), **others} if not others:
                 result = text  # Gemini's keys for the result alone
-        files = map(_file, dicts_in(response.get("parts")))
+        files = map(_file, dicts_in(response, "parts"))
         parts = [{"type": "text", "text": text_of(result)}, *filter(None, files)]
         return result_of(
             response.get("id"), result, is_error=failed, tool=response["name"], parts=parts
@@ -257,17 +258,17 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     return annotation(next(iter(part), "part"), part)
 
 
-def _signature(part: dict[str, Any]) -> str | None:
+def _signature(part: Fields) -> str | None:
     """Return the signature of a part if Anthropic's server made it, or None. Signatures of other
     servers are not ASCII text.
     """
     with suppress(ValueError):
-        data = text_or_empty(part.get("thought_signature")).replace("-", "+").replace("_", "/")
+        data = text_or_empty(part, "thought_signature").replace("-", "+").replace("_", "/")
         return a2b_base64(data).decode("ascii") or None
     return None
 
 
-def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
+def _written(event: Any, parts: list[Any]) -> Fields:
     role = role_of(event)
     record = {
         "content": {"parts": parts, "role": "model" if role == "assistant" else "user"},
@@ -282,7 +283,7 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     return {**record, "timestamp": event.timestamp.timestamp()}
 
 
-def _parts(event: Any) -> list[dict[str, Any]]:
+def _parts(event: Any) -> list[Fields]:
     match event:
         case Action():
             if event.arguments is None:
@@ -299,13 +300,13 @@ def _parts(event: Any) -> list[dict[str, Any]]:
     return parts_as(event.content, lambda text: {"text": text}, _written_file)
 
 
-def _file(part: dict[str, Any]) -> dict[str, Any] | None:
-    url, kind = (text_or_empty(within(part, "file_data", key)) for key in ("file_uri", "mime_type"))
+def _file(part: Fields) -> Fields | None:
+    url, kind = (text_or_empty(part, "file_data", key) for key in ("file_uri", "mime_type"))
     is_there = url.startswith(("https://", "http://")) and kind
     return file_at(url, kind) if is_there else file_of(part.get("inline_data"))
 
 
-def _written_file(url: str, _name: str = "") -> dict[str, Any]:
+def _written_file(url: str, _name: str = "") -> Fields:
     media_type, data = data_in(url)
     if media_type:
         return {"inline_data": {"data": data, "mime_type": media_type}}

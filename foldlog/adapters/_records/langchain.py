@@ -29,14 +29,15 @@ from foldlog._formats.event_fields import arguments_of, call_id_of, id_of_source
 from foldlog._formats.format import Format
 from foldlog._formats.messages import ROLES, spoken
 from foldlog._formats.record import (
+    Fields,
     NotAnEvent,
     describe_type,
-    dict_or_empty,
     dicts_in,
     has,
     member,
     text_or_empty,
     usage_meta,
+    within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
@@ -83,10 +84,10 @@ def _matches(record: Any) -> bool:
 class _Decoder(FollowingDecoder):
     keeps_shown = False
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         kind = _kind(record["type"])
         data = record["data"]
-        model = dict_or_empty(data.get("response_metadata")).get("model_name")
+        model = within(data, "response_metadata", "model_name")
         read.meta = usage_meta(data.get("usage_metadata"), model=model)
         if kind not in (*_SPOKEN, "system", "tool"):
             read.add(Annotation, name=record["type"], data=data)
@@ -95,7 +96,7 @@ class _Decoder(FollowingDecoder):
         if type(calls) is not list or not all(map(_is_call, calls)):
             calls = []
         content = data.get("content")
-        invalid = dicts_in(data.get("invalid_tool_calls"))
+        invalid = dicts_in(data, "invalid_tool_calls")
         if invalid:
             # LangChain could not parse the arguments of these calls, so no tool runs and no result
             # comes. An Action would wait for an Observation forever. So these calls become parts of
@@ -107,7 +108,7 @@ class _Decoder(FollowingDecoder):
         )
         if calls:
             if len(calls) > 1:
-                read.response = text_or_empty(data.get("id")) or f"response-{self.next_id}"
+                read.response = text_or_empty(data, "id") or f"response-{self.next_id}"
             else:
                 read.response = None
             for call in calls:
@@ -137,22 +138,20 @@ def _is_call(call: Any) -> bool:
 
 def _content_and_thinking(
     content: Any, kinds: Collection[str], *, thinks: bool
-) -> tuple[Content, tuple[dict[str, Any], ...]]:
+) -> tuple[Content, tuple[Fields, ...]]:
     """Return the content and the thinking blocks of a message. Blocks of the types ``kinds`` are
     removed from the content.
     """
     if type(content) is not list:
         return text_or_empty(content), ()
-    parts: list[dict[str, Any]] = []
-    thinking: list[dict[str, Any]] = []
+    parts: list[Fields] = []
+    thinking: list[Fields] = []
     for block in content:
         match block:
             case {"type": str(kind)} if kind in kinds:
                 pass
             case {"type": "reasoning", "reasoning": str(text)} if thinks:
-                thinking.append(
-                    thinking_of(text, dict_or_empty(block.get("extras")).get("signature"))
-                )
+                thinking.append(thinking_of(text, within(block, "extras", "signature")))
             case {"type": "thinking" | "redacted_thinking" | "reasoning"} if thinks:
                 thinking.append(block)
             case {"type": "image_url", "image_url": {"url": str()} as image}:
@@ -163,7 +162,7 @@ def _content_and_thinking(
 
 
 class _Encoder(RepliesEncoder):
-    def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
+    def written(self, events: Sequence[Any]) -> list[Fields]:
         """Convert events into the messages that a LangChain application would store for them. A
         summary becomes a message of the user.
         """
@@ -177,7 +176,7 @@ class _Encoder(RepliesEncoder):
         kind = _TYPES[role_of(event)]
         if isinstance(event, Message) and event.source == "environment":
             kind = "chat"
-        data: dict[str, Any] = {
+        data: Fields = {
             "content": [*thinking, *parts_in(content)]
             if thinking or not isinstance(content, str)
             else content,

@@ -21,7 +21,15 @@ from typing import Any
 from foldlog._formats.blocks import content_of_parts, thinking_of, thought_in
 from foldlog._formats.event_fields import arguments_of, call_id_of, data_in, parts_as, role_of
 from foldlog._formats.format import Format
-from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, text_or_none
+from foldlog._formats.record import (
+    Fields,
+    dict_or_empty,
+    dicts_in,
+    has,
+    text_or_empty,
+    text_or_none,
+    within,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
 from foldlog.adapters._records.parts import file_of
@@ -44,10 +52,10 @@ class _Decoder(FollowingDecoder):
     keeps_shown = False
     repeat = "events"  # a message has no id, and may be sent twice
 
-    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         role = record["role"]
         blocks = dicts_in(record["blocks"])
-        extra = dict_or_empty(record.get("additional_kwargs"))
+        extra = dict_or_empty(record, "additional_kwargs")
         parts = [part for block in blocks if (part := _part_of(block)) is not None]
         if role in _TOOL:
             read.answer(extra.get("tool_call_id"), content_of_parts(parts), tool=extra.get("name"))
@@ -61,7 +69,7 @@ class _Decoder(FollowingDecoder):
                 _thought(block) for block in blocks if block.get("block_type") == "thinking"
             ]
             calls = [_call_in(block) for block in blocks if block.get("block_type") == "tool_call"]
-            for call in calls or map(_call_of_openai, dicts_in(extra.get("tool_calls"))):
+            for call in calls or map(_call_of_openai, dicts_in(extra, "tool_calls")):
                 read.call(*call)
             if read.parts or not read.events:
                 read.add(
@@ -72,21 +80,21 @@ class _Decoder(FollowingDecoder):
                 )
 
 
-def _call_in(block: dict[str, Any]) -> tuple[Any, Any, Any]:
+def _call_in(block: Fields) -> tuple[Any, Any, Any]:
     return block.get("tool_name"), block.get("tool_kwargs"), block.get("tool_call_id")
 
 
-def _call_of_openai(call: dict[str, Any]) -> tuple[Any, Any, Any]:
-    function = dict_or_empty(call.get("function"))
+def _call_of_openai(call: Fields) -> tuple[Any, Any, Any]:
+    function = dict_or_empty(call, "function")
     return function.get("name"), function.get("arguments"), call.get("id")
 
 
-def _thought(block: dict[str, Any]) -> dict[str, Any]:
-    signature = dict_or_empty(block.get("additional_information")).get("signature")
-    return thinking_of(text_or_empty(block.get("content")), signature)
+def _thought(block: Fields) -> Fields:
+    signature = within(block, "additional_information", "signature")
+    return thinking_of(text_or_empty(block, "content"), signature)
 
 
-def _part_of(block: dict[str, Any]) -> dict[str, Any] | None:
+def _part_of(block: Fields) -> Fields | None:
     """Return a block as a content part, or None if it is a thought, a call, or a mark for the
     prompt cache.
     """
@@ -98,15 +106,15 @@ def _part_of(block: dict[str, Any]) -> dict[str, Any] | None:
         case {"block_type": "image", "url": str(url)}:
             return {"type": "image_url", "image_url": {"url": url}}
         case {"block_type": "image", "image": str(data)}:
-            kind = text_or_none(block.get("image_mimetype")) or "image/png"
+            kind = text_or_none(block, "image_mimetype") or "image/png"
             return file_of({"data": data, "media_type": kind})
         case {"block_type": "document", "data": str(data), "document_mimetype": str(kind)}:
             return file_of({"data": data, "media_type": kind})
-    return {**block, "type": text_or_empty(block.get("block_type")) or "block"}
+    return {**block, "type": text_or_empty(block, "block_type") or "block"}
 
 
 class _Encoder(RepliesEncoder):
-    def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
+    def written(self, events: Sequence[Any]) -> list[Fields]:
         """Return the messages that an application would write for events. A summary becomes a
         message of the user.
         """
@@ -123,7 +131,7 @@ class _Encoder(RepliesEncoder):
         for call in calls:
             named = {"tool_call_id": call_id_of(call), "tool_name": call.tool}
             blocks.append({"block_type": "tool_call", **named, "tool_kwargs": arguments_of(call)})
-        extra: dict[str, Any] = {}
+        extra: Fields = {}
         if isinstance(event, Observation):
             extra = {
                 "tool_call_id": call_id_of(event),
@@ -132,11 +140,11 @@ class _Encoder(RepliesEncoder):
         return [{"role": role_of(event), "additional_kwargs": extra, "blocks": blocks}]
 
 
-def _text_block(text: str) -> dict[str, Any]:
+def _text_block(text: str) -> Fields:
     return {"block_type": "text", "text": text}
 
 
-def _file_block(url: str, name: str) -> dict[str, Any]:
+def _file_block(url: str, name: str) -> Fields:
     kind, data = data_in(url)
     if not data:
         return {"block_type": "image", "url": url}
@@ -150,7 +158,7 @@ def _file_block(url: str, name: str) -> dict[str, Any]:
     }
 
 
-def _thinking_block(text: str, signature: str) -> dict[str, Any]:
+def _thinking_block(text: str, signature: str) -> Fields:
     extra = {"signature": signature} if signature else {}
     return {"block_type": "thinking", "content": text, "additional_information": extra}
 

@@ -17,7 +17,7 @@ from foldlog._formats.json_text import json_text, parse
 from foldlog._formats.openhands_v1 import metrics_in
 from foldlog._formats.openhands_v1.writing import NAME
 from foldlog._formats.places import is_step_aside, place_of
-from foldlog._formats.record import dicts_in, usage_meta
+from foldlog._formats.record import Fields, dicts_in, usage_meta
 from foldlog._telemetry import tell
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -160,7 +160,7 @@ class EventFiles:
             }
         return self._read[event_id]
 
-    def append(self, records: Sequence[dict[str, Any]]) -> None:
+    def append(self, records: Sequence[Fields]) -> None:
         """Append all records after the events of other writers, or none if an error is raised. The
         first record comes after the event that its ``parent_id`` names, and each later record comes
         after the record before it.
@@ -174,9 +174,9 @@ class EventFiles:
 
         self.follow(self._at_the_end(appended))
 
-    def append_all(self, records: Iterable[dict[str, Any]]) -> None:
+    def append_all(self, records: Iterable[Fields]) -> None:
         """Append records, each after the event that its ``parent_id`` names."""
-        run: list[dict[str, Any]] = []
+        run: list[Fields] = []
         head: str | None = None
         for record in records:
             if run and (
@@ -192,7 +192,7 @@ class EventFiles:
         if run:
             self.append(run)
 
-    def write_state(self, name: str, state: dict[str, Any]) -> None:
+    def write_state(self, name: str, state: Fields) -> None:
         """Store the SDK's state, and show the branch that the state names, in one transaction.
 
         If the conversation does not have the event that the state names, the View does not change.
@@ -285,19 +285,17 @@ def _version_and_redactions(reading: ReadTransaction) -> tuple[int, int]:
     return reading.version, reading.redactions
 
 
-def _count(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
-    return {use: len(dicts_in(each.get("token_usages"))) for use, each in metrics.items()}
+def _count(metrics: dict[str, Fields]) -> dict[str, int]:
+    return {use: len(dicts_in(each, "token_usages")) for use, each in metrics.items()}
 
 
-def _uncounted_usage(
-    metrics: dict[str, dict[str, Any]], counted: dict[str, int]
-) -> Iterator[Annotation]:
+def _uncounted_usage(metrics: dict[str, Fields], counted: dict[str, int]) -> Iterator[Annotation]:
     """For each call that was not counted yet, yield an event with its usage. The event has the cost
     of the call if the state has a cost for every call.
     """
     for use, each in metrics.items():
-        calls = dicts_in(each.get("token_usages"))
-        costs = dicts_in(each.get("costs"))
+        calls = dicts_in(each, "token_usages")
+        costs = dicts_in(each, "costs")
         for place in range(counted.get(use, 0), len(calls)):
             if len(costs) == len(calls):
                 cost = costs[place].get("cost") or None

@@ -17,13 +17,19 @@ from msgspec.structs import replace
 from foldlog._formats.blocks import thinking_of, thought_in
 from foldlog._formats.event_fields import REDACTED, data_url, file_at, file_in, id_of_source
 from foldlog._formats.format import Format, Options, RecordDecoder, RecordEncoder
-from foldlog._formats.record import SourceTime, dict_or_empty, text_or_empty, text_or_none, within
+from foldlog._formats.record import (
+    Fields,
+    SourceTime,
+    dict_or_empty,
+    text_or_empty,
+    text_or_none,
+    within,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog._formats.reply_encoders import RepliesEncoder
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Source
 
-Record = dict[str, Any]
-Made = tuple[type[Event], dict[str, Any]]
+Made = tuple[type[Event], Fields]
 """The class of an event, and its fields."""
 
 
@@ -33,7 +39,7 @@ class PartsDecoder(FollowingDecoder):
     keeps_shown = False
     rules: PartsFormat
 
-    def begin_record(self, record: Record, time_and_id: TimeAndId) -> RecordEvents:
+    def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         read = super().begin_record(record, time_and_id)
         rules = self.rules
         read.meta = rules.usage(record)
@@ -41,7 +47,7 @@ class PartsDecoder(FollowingDecoder):
         read.response = own or f"{rules.noun}-{self.next_id}"
         return read
 
-    def read(self, read: RecordEvents, record: Record) -> None:
+    def read(self, read: RecordEvents, record: Fields) -> None:
         rules = self.rules
         record_origin = read.origin
         record_time = read.timestamp
@@ -143,14 +149,14 @@ class PartsFormat(Format):
     decoder: Callable[[Options], RecordDecoder] = PartsDecoder
     encoder: Callable[[], RecordEncoder] | None = PartsEncoder
     noun: str
-    source: Callable[[Record], Source]
-    read: Callable[[Any, Record], Made]
+    source: Callable[[Fields], Source]
+    read: Callable[[Any, Fields], Made]
     part: Callable[[Any], list[Any]]
-    thought: Callable[[str, str], Record]
-    written: Callable[[Any, list[Any]], Record]
-    response: Callable[[Record], Any] = lambda record: None
-    part_time: Callable[[Record, Any, int], SourceTime] | None = None
-    usage: Callable[[Record], dict[str, Any]] = lambda record: {}
+    thought: Callable[[str, str], Fields]
+    written: Callable[[Any, list[Any]], Fields]
+    response: Callable[[Fields], Any] = lambda record: None
+    part_time: Callable[[Fields, Any, int], SourceTime] | None = None
+    usage: Callable[[Fields], Fields] = lambda record: {}
     again: Callable[[Annotation], list[Any]] = lambda event: (
         [event.data] if isinstance(event.data, dict) else []
     )
@@ -199,7 +205,7 @@ def thought(text: Any, signature: Any = None, *, is_redacted: bool = False) -> M
 _THOUGHT = "reasoning"
 
 
-def record_id(key: str, event: Event) -> dict[str, Any]:
+def record_id(key: str, event: Event) -> Fields:
     """Return ``{key: id}`` with the id of the event's record, or an empty dict if the record has no
     id.
     """
@@ -221,7 +227,7 @@ def text_of(value: Any) -> str:
         return ""
 
 
-def file_of(held: Any) -> dict[str, Any] | None:
+def file_of(held: Any) -> Fields | None:
     """Return the file in a value of the SDK as a content part, or None if there is no file.
 
     The bytes may be base64, base64 for URLs, or ``{"$bytes": base64}``.

@@ -35,6 +35,7 @@ from foldlog._formats.event_fields import (
     stamp_of,
 )
 from foldlog._formats.record import (
+    Fields,
     SourceTime,
     has,
     joined_text,
@@ -58,7 +59,7 @@ from foldlog.adapters._records.parts import (
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
-_NO_USAGE: dict[str, Any] = {
+_NO_USAGE: Fields = {
     **dict.fromkeys(
         ("input_tokens", "cache_write_tokens", "cache_write_1h_tokens", "cache_read_tokens"), 0
     ),
@@ -73,7 +74,7 @@ _NO_USAGE: dict[str, Any] = {
     ),
     **{"output_audio_tokens": 0, "audio_seconds": 0, "details": {}, "cost": None},
 }
-_AFTER_PARTS: dict[str, dict[str, Any]] = {
+_AFTER_PARTS: dict[str, Fields] = {
     "request": {
         **{
             "timestamp": None,
@@ -120,7 +121,7 @@ def _accepts(record: Any) -> bool:
     )
 
 
-def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
+def _read(part: Fields | None, record: Fields) -> Made:
     part = part or {"part_kind": record["kind"]}
     name = part["part_kind"]
     kind = record["kind"]
@@ -162,7 +163,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     return annotation(name, data, shown=name != kind)
 
 
-def _is_of_claude(part: dict[str, Any], record: dict[str, Any]) -> bool:
+def _is_of_claude(part: Fields, record: Fields) -> bool:
     """Return whether Anthropic's server made the signature of a part, directly or through Bedrock.
 
     A response of 2025 does not name the server that made its signatures.
@@ -170,14 +171,14 @@ def _is_of_claude(part: dict[str, Any], record: dict[str, Any]) -> bool:
     provider = part.get("provider_name")
     system = record.get("canonical_system")
     is_claude = system == "anthropic" or (
-        system is None and "claude" in text_or_empty(record.get("model_name"))
+        system is None and "claude" in text_or_empty(record, "model_name")
     )
     return bool(part.get("signature")) and (
         provider == "anthropic" or (provider == "bedrock" and is_claude)
     )
 
 
-def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> SourceTime:
+def _time(record: Fields, part: Fields | None, place: int) -> SourceTime:
     time = read_time(within(part, "timestamp"))
     if not place and time[0] is None and record["kind"] == "response":
         return read_time(record.get("timestamp"))
@@ -193,7 +194,7 @@ def _shown(content: Any) -> Content:
     return text_of(content)
 
 
-def _shown_item(item: Any) -> dict[str, Any]:
+def _shown_item(item: Any) -> Fields:
     if type(item) is dict and type(item.get("kind")) is str and item["kind"] != "text":
         return _file(item) or {
             "type": "text",
@@ -202,7 +203,7 @@ def _shown_item(item: Any) -> dict[str, Any]:
     return {"type": "text", "text": text_of(item)}
 
 
-def _file(item: Any) -> dict[str, Any] | None:
+def _file(item: Any) -> Fields | None:
     kind = within(item, "kind")
     url = within(item, "url")
     if kind == "image-url" and type(url) is str:
@@ -210,7 +211,7 @@ def _file(item: Any) -> dict[str, Any] | None:
     return file_of(item) if kind == "binary" else None
 
 
-def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
+def _written(event: Any, parts: list[Any]) -> Fields:
     is_response = role_of(event) == "assistant"
     # When the SDK reads a message without a time, it gives the message the present time.
     if is_response:
@@ -225,7 +226,7 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     return record | time
 
 
-def _part(event: Any) -> dict[str, Any]:
+def _part(event: Any) -> Fields:
     time = stamp_of(event)
     match event:
         case SystemMessage():
@@ -283,7 +284,7 @@ def _part(event: Any) -> dict[str, Any]:
     return {"content": content, **time, "part_kind": "user-prompt"}
 
 
-def _thought(text: str, signed: str) -> dict[str, Any]:
+def _thought(text: str, signed: str) -> Fields:
     by = {"signature": signed, "provider_name": "anthropic"} if signed else {"signature": None}
     redacted = {} if text else {"id": _REDACTED[0]}
     return {"content": text, **_UNSAID, **redacted, **by, "part_kind": "thinking"}
@@ -307,7 +308,7 @@ def _item(url: str, _name: str = "") -> Any:
     return {"url": url, "force_download": False, "vendor_metadata": None, "kind": "image-url"}
 
 
-def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
+def _usage_in(record: Fields) -> Fields:
     """Return the usage of a response. The input tokens of pydantic-ai include cached tokens."""
     usage = record.get("usage")
     reply = record.get("provider_response_id")

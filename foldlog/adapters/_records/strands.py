@@ -24,6 +24,7 @@ from typing import Any
 from foldlog._formats.event_fields import arguments_of, call_id_of, data_in, parts_as, role_of
 from foldlog._formats.messages import drop_empty
 from foldlog._formats.record import (
+    Fields,
     dict_or_empty,
     dicts_in,
     has,
@@ -67,7 +68,7 @@ def _accepts(record: Any) -> bool:
     )
 
 
-def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
+def _read(content: Fields | None, record: Fields) -> Made:
     content = content or {"message": None}
     name, inside = next(iter(content.items()))
     if name == "text" and type(inside) is str:
@@ -77,7 +78,7 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if name == "toolUse" and type(fields.get("name")) is str:
         return call_of(fields["name"], fields.get("input"), call_id)
     if name == "toolResult" and type(call_id) is str:
-        items = dicts_in(fields.get("content"))
+        items = dicts_in(fields, "content")
         texts = [text_of(item.get("text", item.get("json", item))) for item in items]
         result_parts = [
             _file(item) or {"type": "text", "text": text}
@@ -91,26 +92,24 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         )
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
-    if name == "reasoningContent" and (block := dict_or_empty(fields.get("reasoningText"))):
+    if name == "reasoningContent" and (block := dict_or_empty(fields, "reasoningText")):
         return thought(block.get("text"), block.get("signature"))
-    if name == "reasoningContent" and (
-        data := text_or_none(within(fields, "redactedContent", "data"))
-    ):
+    if name == "reasoningContent" and (data := text_or_none(fields, "redactedContent", "data")):
         return thought("", data, is_redacted=True)
     return annotation(name, content)
 
 
-def _file(content: dict[str, Any]) -> dict[str, Any] | None:
+def _file(content: Fields) -> Fields | None:
     name, inside = next(iter(content.items()), ("", None))
     fields = dict_or_empty(inside)
     kinds = {"image": "image", "document": "application"}
-    data = dict_or_empty(dict_or_empty(fields.get("source")).get("bytes")).get("data")
+    data = within(fields, "source", "bytes", "data")
     if name in kinds:
         return file_of({"data": data, "media_type": f"{kinds[name]}/{fields.get('format')}"})
     return None
 
 
-def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
+def _written(event: Any, parts: list[Any]) -> Fields:
     time = time_text(event.timestamp, event.origin) or ""
     role = "assistant" if role_of(event) == "assistant" else "user"
     message = {"role": role, "content": parts, **record_id("tracking_id", event)}
@@ -118,7 +117,7 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     return {"message": message, **identity, "created_at": time, "updated_at": time}
 
 
-def _contents(event: Any) -> list[dict[str, Any]]:
+def _contents(event: Any) -> list[Fields]:
     if isinstance(event, Action):
         return [
             {
@@ -138,7 +137,7 @@ def _contents(event: Any) -> list[dict[str, Any]]:
     return [{"toolResult": {"toolUseId": call_id_of(event), "status": status, "content": contents}}]
 
 
-def _written_file(url: str, _name: str) -> dict[str, Any]:
+def _written_file(url: str, _name: str) -> Fields:
     media_type, data = data_in(url)
     if not data:  # a file of Strands always has its bytes
         return {}
@@ -149,7 +148,7 @@ def _written_file(url: str, _name: str) -> dict[str, Any]:
     return {"document": {"name": "file", **file}}
 
 
-def _thought(text: str, signed: str) -> dict[str, Any]:
+def _thought(text: str, signed: str) -> Fields:
     if text:
         return {
             "reasoningContent": {"reasoningText": drop_empty({"text": text, "signature": signed})}
@@ -171,7 +170,5 @@ FORMAT = PartsFormat(
     part=_contents,
     thought=_thought,
     written=_written,
-    usage=lambda record: usage_meta(
-        dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE
-    ),
+    usage=lambda record: usage_meta(within(record["message"], "metadata", "usage"), _USAGE),
 )
