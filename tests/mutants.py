@@ -5,7 +5,8 @@
 draws changes from all modules, or from the modules whose paths begin with a PART. Each change is
 made alone, in a copy of the project. The tests of its module run there (see ``tests.which``), and
 if they pass, all tests. A mutant that survives shows that a test is missing, or that the change
-makes no difference. The exit status is 1 if more than one mutant in ten survives.
+makes no difference. Tests that fail without the change too judge nothing, so they run once before
+it. The exit status is 1 if more than one mutant in ten survives, or if a mutant was not judged.
 
 Modules of adapters are left out: their tests run in the environments of the SDKs.
 """
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +29,7 @@ from tests.which import ROOT, covering, modules
 
 SURVIVORS_MAX = 0.1
 TIMEOUT_S = 900
+ALL_TESTS = ["-n2"]
 SQL_TESTS = ["tests/conformance", "tests/eventstore", "tests/postgres"]
 NOT_COPIED = (".git", ".venv", ".cache", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
 OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -158,26 +161,49 @@ def draw_mutants(seed: int, count: int, parts: Sequence[str] = ()) -> list[Mutan
     return rng.sample(sorted(mutants), len(mutants))
 
 
+class FailsUnchangedError(Exception):
+    """A test fails without a mutant, so it cannot judge one."""
+
+
 def failing_test(mutant: Mutant, project: Path, *, related: bool = False) -> str | None:
     """Return the first test that fails, or how the run ended; None if every test passes. With
-    ``related``, only the tests of the module run.
+    ``related``, only the tests of the module run. Raises ``FailsUnchangedError``.
     """
     likely = SQL_TESTS if mutant.path.suffix == ".sql" else covering(str(mutant.path))
+    failed = _run_changed(mutant, likely, project) if likely else None
+    return failed or (None if related else _run_changed(mutant, [], project))
+
+
+def _run_changed(mutant: Mutant, tests: Sequence[str], project: Path) -> str | None:
+    if problem := _run_unchanged(tuple(tests), project):
+        raise FailsUnchangedError(problem)
     changed = project / mutant.path.relative_to(ROOT)
     changed.write_text(mutant.text())
     try:
-        failed = _run_tests(likely, project) if likely else None
-        return failed or (None if related else _run_tests([], project))
+        return _run_tests(tests, project)
     finally:
         shutil.copyfile(mutant.path, changed)
 
 
+@cache
+def _run_unchanged(tests: tuple[str, ...], project: Path) -> str | None:
+    return _run_tests(tests, project)
+
+
 def _run_tests(tests: Sequence[str], project: Path) -> str | None:
-    """Run these tests in one process, or all if none are named; return the first failure."""
-    which = tests or ["-n2"]
+    """Run these tests in one process, or all in two if none are named; return the first failure."""
     try:
         pytest = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *which],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-x",
+                "-p",
+                "no:cacheprovider",
+                *(tests or ALL_TESTS),
+            ],
             cwd=project,
             env={**os.environ, "PYTHONPATH": str(project)},
             capture_output=True,
@@ -202,7 +228,7 @@ def main() -> int:
     parser.add_argument("part", nargs="*", help="how the path of a module begins")
     options = parser.parse_args()
     mutants = draw_mutants(options.seed, options.count, options.part)
-    survivors = count = 0
+    survivors = count = unjudged = 0
     until = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory(prefix="foldlog-mutants-") as folder:
         project = Path(folder) / "project"
@@ -215,12 +241,20 @@ def main() -> int:
         for mutant in mutants:
             if time.monotonic() > until:
                 break
+            print(mutant, flush=True)
+            try:
+                failed = failing_test(mutant, project, related=options.related)
+            except FailsUnchangedError as problem:
+                unjudged += 1
+                print(f"    NOT JUDGED: fails without the change: {problem}", flush=True)
+                continue
             count += 1
-            failed = failing_test(mutant, project, related=options.related)
             survivors += failed is None
-            print(f"{mutant}\n    {failed or 'SURVIVED'}", flush=True)
-    print(f"seed {options.seed}: {survivors} of {count} mutants survived")
-    return int(survivors > SURVIVORS_MAX * count)
+            print(f"    {failed or 'SURVIVED'}", flush=True)
+    print(
+        f"seed {options.seed}: {survivors} of {count} mutants survived, {unjudged} were not judged"
+    )
+    return int(survivors > SURVIVORS_MAX * count or unjudged > 0)
 
 
 if __name__ == "__main__":

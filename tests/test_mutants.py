@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from tests import mutants
-from tests.mutants import draw_mutants, failing_test, mutants_of
+from tests.mutants import FailsUnchangedError, draw_mutants, failing_test, mutants_of
 
 SOURCE = '''
 def positive(number, seen):
@@ -71,24 +71,39 @@ def test_a_seed_draws_the_same_mutants_and_each_is_python():
             ast.parse(changed)
 
 
-def test_a_mutant_that_no_test_notices_survives(tmp_path, monkeypatch):
+@pytest.fixture
+def project(tmp_path, monkeypatch):
     """A project of one module and one test, which looks at positive numbers alone."""
-    (tmp_path / "numbers.py").write_text(SOURCE)
-    (tmp_path / "test_it.py").write_text(
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for folder in (tmp_path, copy):
+        (folder / "numbers_.py").write_text(SOURCE)
+    (copy / "test_it.py").write_text(
         "from numbers_ import positive\n\ndef test_it():\n    assert positive(1, None)\n"
     )
-    (tmp_path / "copy").mkdir()
-    (tmp_path / "copy" / "test_it.py").write_text((tmp_path / "test_it.py").read_text())
-    (tmp_path / "numbers.py").rename(tmp_path / "numbers_.py")
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
     monkeypatch.setattr(mutants, "covering", lambda path: ["test_it.py"])
-    either, at_least = (
-        mutant
-        for mutant in mutants_of(tmp_path / "numbers_.py")
-        if (mutant.line, mutant.code)
-        in {(4, "(number > 0 or seen is not None)"), (6, "(number >= 0)")}
+    monkeypatch.setattr(mutants, "ALL_TESTS", ["."])
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # starting takes a third of the time
+    return copy
+
+
+def mutant_of(project, code):
+    return next(
+        mutant for mutant in mutants_of(project.parent / "numbers_.py") if mutant.code == code
     )
-    assert failing_test(at_least, tmp_path / "copy") is None
-    assert failing_test(either, tmp_path / "copy") == "FAILED test_it.py::test_it"
+
+
+def test_a_mutant_that_no_test_notices_survives(project, monkeypatch):
+    either = mutant_of(project, "(number > 0 or seen is not None)")
+    assert failing_test(mutant_of(project, "(number >= 0)"), project, related=True) is None
+    assert failing_test(either, project) == "FAILED test_it.py::test_it"
     monkeypatch.setattr(mutants, "covering", lambda path: [])
-    assert failing_test(either, tmp_path / "copy") == "FAILED test_it.py::test_it", "of all tests"
+    assert failing_test(either, project) == "FAILED test_it.py::test_it", "of all tests"
+
+
+def test_a_test_that_fails_without_a_mutant_judges_none(project):
+    with (project / "test_it.py").open("a") as test:
+        test.write("\ndef test_broken():\n    assert positive(0, None)\n")
+    with pytest.raises(FailsUnchangedError, match="::test_broken"):
+        failing_test(mutant_of(project, "return None"), project)
