@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import click
 
+from foldlog._cli import terminal
 from foldlog._cli.outcome import Refused
 from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint, read_key, read_note, sign
+from foldlog.eventstore.maintenance.time_stamp import request_time_stamp, stamped_at
+
+_TIMEOUT_S = 30
+_STAMP_BYTES_MAX = 1_000_000
 
 against_option = click.option(
     "--against",
@@ -25,6 +32,12 @@ key_option = click.option(
     type=Path,
     multiple=True,
     help="With --against: a public key (PEM or NAME+ID+KEY) that must have signed the checkpoint.",
+)
+ca_option = click.option(
+    "--ca",
+    metavar="FILE",
+    type=Path,
+    help="With --against: certificates (PEM) of the authority that signed the time stamp.",
 )
 
 
@@ -68,8 +81,54 @@ def signed(note: StoreCheckpoint, key: Path, command: str | None) -> StoreCheckp
     return signed_note
 
 
+def stamp_file(path: Path, url: str) -> Path:
+    """Ask an authority for a time stamp of a checkpoint, and write it beside the checkpoint."""
+    stamp_path = _stamp_of(path)
+    if stamp_path.exists():
+        raise Refused(f"{stamp_path} exists; move it away, because an older time stamp proves more")
+    stamp_path.write_bytes(request_time_stamp(_read_bytes(path), partial(_post, url)))
+    return stamp_path
+
+
+def _post(url: str, query: bytes) -> bytes:
+    from http.client import HTTPException
+    from urllib.request import Request, urlopen
+
+    request = Request(url, query, {"Content-Type": "application/timestamp-query"})
+    try:
+        with urlopen(request, timeout=_TIMEOUT_S) as response:
+            stamp: bytes = response.read(_STAMP_BYTES_MAX)
+    except (OSError, ValueError, HTTPException) as error:
+        raise Refused(f"the time stamping authority {url} cannot be asked: {error}") from error
+    return stamp
+
+
+def read_stamp(path: Path, ca: Path | None) -> datetime | None:
+    """Return when an authority signed the checkpoint; None without the authority's certificates."""
+    stamp_path = _stamp_of(path)
+    if ca is not None:
+        try:
+            return stamped_at(_read_bytes(stamp_path), _read_bytes(path), _read_bytes(ca))
+        except InvalidArgument as error:
+            raise Refused(f"{stamp_path}: {error}; nothing was compared") from error
+    if stamp_path.exists():
+        terminal.note(f"the time stamp {stamp_path} was not checked; add --ca FILE")
+    return None
+
+
+def _stamp_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.tsr")
+
+
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
-    except (OSError, ValueError) as error:
+        return _read_bytes(path).decode()
+    except ValueError as error:
+        raise Refused(f"{path} cannot be read: {error}") from error
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
         raise Refused(f"{path} cannot be read: {error}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from foldlog._cli import terminal
 from foldlog._cli.verifying import Checks
 from foldlog._maintenance import Verdict
@@ -9,7 +11,9 @@ from foldlog._words.gist import count
 from foldlog.eventstore.inside import from_microseconds
 
 
-def show_outcome(checks: Checks, *, with_views: bool) -> None:
+def show_outcome(checks: Checks, stamped_at: datetime | None, *, with_views: bool) -> None:
+    if stamped_at is not None:
+        terminal.say(f"The checkpoint existed at {stamped_at:%Y-%m-%d %H:%M:%S} UTC.")
     if checks.findings:
         outcome = f"{count(len(checks.findings), 'finding')}, named above"
     else:

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from foldlog._cli import terminal
-from foldlog._cli.checkpoints import read_checkpoint, signed
+from foldlog._cli.checkpoints import read_checkpoint, signed, stamp_file
 from foldlog._cli.options import db_option, json_option
+from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing
 from foldlog._documents import CheckpointDocument
 from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
@@ -39,11 +40,16 @@ from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
     help="Print a JSON proof that the checkpoint continues the earlier checkpoint in FILE.",
 )
 @click.option(
+    "--time-stamp",
+    metavar="URL",
+    help="With --in: ask this RFC 3161 authority to sign FILE, and write the answer to FILE.tsr.",
+)
+@click.option(
     "--in",
     "stored",
     metavar="FILE",
     type=Path,
-    help="With --prove and --since: use the checkpoint in FILE, instead of a new one.",
+    help="Use the checkpoint in FILE, instead of a new one.",
 )
 @db_option
 @json_option
@@ -52,6 +58,7 @@ def run(
     sign_command: str | None,
     prove: tuple[str, int] | None,
     since: Path | None,
+    time_stamp: str | None,
     stored: Path | None,
     db: str,
     as_json: bool,
@@ -64,6 +71,11 @@ def run(
 
     Example: foldlog store checkpoint --key key.pem
     """
+    if time_stamp is not None:
+        if stored is None:
+            raise Refused("--time-stamp signs the file of a checkpoint; add --in FILE")
+        terminal.note(f"the time stamp is in {stamp_file(stored, time_stamp)}")
+        return
     with open_existing(db) as store:
         note = make_checkpoint(store) if stored is None else read_checkpoint(stored)
         if key is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -11,7 +12,13 @@ import click
 from msgspec import UNSET
 
 from foldlog._cli import terminal
-from foldlog._cli.checkpoints import against_option, key_option, read_checkpoint
+from foldlog._cli.checkpoints import (
+    against_option,
+    ca_option,
+    key_option,
+    read_checkpoint,
+    read_stamp,
+)
 from foldlog._cli.hints import command
 from foldlog._cli.options import conversations_argument, db_option, from_option, json_option
 from foldlog._cli.outcome import Refused
@@ -36,6 +43,7 @@ from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
 )
 @against_option
 @key_option
+@ca_option
 @click.option(
     "--views",
     is_flag=True,
@@ -59,6 +67,7 @@ def run(
     heads: Path | None,
     against: Path | None,
     keys: tuple[Path, ...],
+    ca: Path | None,
     views: bool,
     repair: bool,
     start: str,
@@ -85,7 +94,7 @@ def run(
         raise Refused("--repair rebuilds stored Views; add --views")
     if against is not None and (start or conversations or heads or print_heads):
         raise Refused("--against compares all conversations; leave out names and other options")
-    note = _read_note(against, keys)
+    note, stamped_at = _read_against(against, keys, ca)
     if print_heads:
         show_heads(conversations, db, as_json=as_json)
         return
@@ -128,15 +137,18 @@ def run(
             "may have all events"
         )
     if not as_json:  # the document has the outcome already
-        show_outcome(checks, with_views=views)
+        show_outcome(checks, stamped_at, with_views=views)
 
 
-def _read_note(against: Path | None, keys: Sequence[Path]) -> StoreCheckpoint | None:
+def _read_against(
+    against: Path | None, keys: Sequence[Path], ca: Path | None
+) -> tuple[StoreCheckpoint | None, datetime | None]:
+    """Read a checkpoint, and the time of its time stamp if ``ca`` names the authority."""
     if against is not None:
-        return read_checkpoint(against, keys)
-    if keys:
-        raise Refused("--key checks the signature of a checkpoint; add --against FILE")
-    return None
+        return read_checkpoint(against, keys), read_stamp(against, ca)
+    if keys or ca:
+        raise Refused("--key and --ca check who signed a checkpoint; add --against FILE")
+    return None, None
 
 
 def _verdicts(
