@@ -57,6 +57,17 @@ def read_checkpoint(path: Path, keys: Sequence[Path] = ()) -> StoreCheckpoint:
     return note
 
 
+def read_against(
+    against: Path | None, keys: Sequence[Path], ca: Path | None
+) -> tuple[StoreCheckpoint | None, datetime | None]:
+    """Read a checkpoint, and the time of its time stamp if ``ca`` names the authority."""
+    if against is not None:
+        return read_checkpoint(against, keys), _read_stamp(against, ca)
+    if keys or ca:
+        raise Refused("--key and --ca check who signed a checkpoint; add --against FILE")
+    return None, None
+
+
 def signed(note: StoreCheckpoint, key: Path, command: str | None) -> StoreCheckpoint:
     """Sign with the private key in a file, or with a command that has the private key of the public
     key in the file.
@@ -103,7 +114,7 @@ def _post(url: str, query: bytes) -> bytes:
     return stamp
 
 
-def read_stamp(path: Path, ca: Path | None) -> datetime | None:
+def _read_stamp(path: Path, ca: Path | None) -> datetime | None:
     """Return when an authority signed the checkpoint; None without the authority's certificates."""
     stamp_path = _stamp_of(path)
     if ca is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,8 +15,7 @@ from foldlog._cli.checkpoints import (
     against_option,
     ca_option,
     key_option,
-    read_checkpoint,
-    read_stamp,
+    read_against,
 )
 from foldlog._cli.hints import command
 from foldlog._cli.options import conversations_argument, db_option, from_option, json_option
@@ -94,7 +92,7 @@ def run(
         raise Refused("--repair rebuilds stored Views; add --views")
     if against is not None and (start or conversations or heads or print_heads):
         raise Refused("--against compares all conversations; leave out names and other options")
-    note, stamped_at = _read_against(against, keys, ca)
+    note, stamped_at = read_against(against, keys, ca)
     if print_heads:
         show_heads(conversations, db, as_json=as_json)
         return
@@ -138,17 +136,6 @@ def run(
         )
     if not as_json:  # the document has the outcome already
         show_outcome(checks, stamped_at, with_views=views)
-
-
-def _read_against(
-    against: Path | None, keys: Sequence[Path], ca: Path | None
-) -> tuple[StoreCheckpoint | None, datetime | None]:
-    """Read a checkpoint, and the time of its time stamp if ``ca`` names the authority."""
-    if against is not None:
-        return read_checkpoint(against, keys), read_stamp(against, ca)
-    if keys or ca:
-        raise Refused("--key and --ca check who signed a checkpoint; add --against FILE")
-    return None, None
 
 
 def _verdicts(
