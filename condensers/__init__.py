@@ -33,14 +33,14 @@ if __name__ != "foldlog.condensers":
         "there is no package 'condensers'; import 'foldlog.condensers'", name=__name__
     )
 
-from foldlog import _lazy
+from foldlog._base import lazy
 
-_HOMES = _lazy.homes_of(__path__[0])
+_HOMES = lazy.homes_of(__path__[0])
 """Maps each public name to the module that defines it."""
 
 __all__ = sorted(_HOMES)
 # An import of all modules at once takes a third of a second.
-__getattr__ = _lazy.lazy_getattr(__name__, _HOMES)
+__getattr__ = lazy.lazy_getattr(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

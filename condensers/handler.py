@@ -23,7 +23,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._telemetry import has_receiver, measure, span, tell
+from foldlog._base.telemetry import has_receiver, measure, span, tell
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable

@@ -17,8 +17,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._telemetry import tell
-from foldlog._usage import OF_A_CONDENSER
+from foldlog._base.telemetry import tell
+from foldlog._base.usage import OF_A_CONDENSER
 from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction, Event, Store
 
 CONDENSER_METADATA_KEY = OF_A_CONDENSER

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
 
-from foldlog._telemetry import SHOWN
+from foldlog._base.telemetry import SHOWN
 from foldlog.condensers.base import (
     AgentModel,
     Condensation,

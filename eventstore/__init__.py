@@ -27,8 +27,8 @@ if __name__ != "foldlog.eventstore":  # two imports would make each class twice
         "there is no package 'eventstore'; import 'foldlog.eventstore'", name=__name__
     )
 
-from foldlog import _lazy
+from foldlog._base import lazy
 
-_HOMES = _lazy.homes_of(__path__[0])
+_HOMES = lazy.homes_of(__path__[0])
 __all__ = [*_HOMES]
-__getattr__ = _lazy.lazy_getattr(__name__, _HOMES)
+__getattr__ = lazy.lazy_getattr(__name__, _HOMES)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from foldlog import _telemetry
+from foldlog._base import telemetry
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import InvalidOption, install_command
 from foldlog.eventstore.log.keys import KeyRing
@@ -63,10 +63,10 @@ def open_store(
     if clock is not None and not callable(clock):
         raise TypeError(f"clock must be a function that returns the present time, not {clock!r}")
     check_whole("event_bytes_max", event_bytes_max, 1)  # check before a file is made
-    with _telemetry.span("foldlog.open"):
+    with telemetry.span("foldlog.open"):
         make_store: Callable[..., Store] = Store
-        if _telemetry.telemetry is not None:
-            make_store = _telemetry.telemetry.store  # a ``Store`` that sends telemetry
+        if telemetry.telemetry is not None:
+            make_store = telemetry.telemetry.store  # a ``Store`` that sends telemetry
         recorder, settings = recorder_and_settings(url, durability, compression, keys)
         return make_store(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
 

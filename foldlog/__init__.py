@@ -37,49 +37,37 @@ The public names:
 
 The files of this package:
 
-    _history/ _bound_store.py         the interface for runtimes
-    aio.py _aio.py _threads.py        the interface for async code
-    _companions.py                    conversations with additional data about another conversation
-    _maintenance.py                   the tasks of an administrator
+    _history/                         the interface for runtimes
+    aio.py                            the interface for async code
+    maintenance.py                    the tasks of an administrator
     _cli/ commands.py                 the command
-    _documents.py                     the JSON of the command
-    _words/ _labels.py                names and descriptions of events
+    _answers/                         the JSON of the command, of the page and of MCP
+    _words/                           descriptions of events
     _page/ _web/                      pages for a browser, and their server
     formats.py _formats/              histories of other agents
     adapters/ runtimes.py             stores for agent runtimes
     _archive/                         imported records, byte for byte
-    _redacting.py                     redaction of events
-    _written_files.py                 files that may still hold an erased text
-    _matching.py                      find a text in everything that a conversation stores
-    _prompt_changes.py                the event for a change of the prompt
-    _telemetry.py                     log messages, and the hook for telemetry
-    _usage.py                         the tokens of a model's call
-    _values.py                        search inside a JSON value at any depth
-    _version.py                       the version of foldlog
-    _lazy.py                          names that are imported at first use
-    _open_files.py                    read a file that may be open in this process
-    _compressed.py                    read a file that is compressed with zstd
-    _whole_file.py                    write a file as a whole or not at all
+    _privacy/                         erasure, redaction, keys and tokens in texts
     _programs/                        hooks and tools for coding agents, and their settings
-    _secrets.py                       keys and tokens in texts
     _figures/                         the figures of conversations, with lists and totals
-    _cached_values.py                 values that are cached beside conversations
-    _reports/ _search.py              comparisons, audits and search
-    _derived.py _follower.py          tables that follow a store, in a thread of their own
-    _unreadable.py                    read a damaged conversation without the damaged events
+    _reports/                         comparisons, audits and search
+    _derived/                         tables that follow a store, and cached values
+    _conversations/                   companions, names of kinds, damaged events
+    _files/                           read and write files
+    _base/                            telemetry, usage, JSON values, lazy names: for all floors
 """
 
-from foldlog import _lazy, _version
+from foldlog._base import lazy, version
 
-__version__ = _version.VERSION
+__version__ = version.VERSION
 
-_HOMES = _lazy.homes_of(__path__[0])
+_HOMES = lazy.homes_of(__path__[0])
 """Maps each public name to its module. Type checkers read the same names in ``__init__.pyi``."""
 
 # ``from foldlog import *`` imports no submodules, and does not replace Python's own ``open``.
 __all__ = [name for name, home in _HOMES.items() if home != "foldlog" and name != "open"]
 
-__getattr__ = _lazy.lazy_getattr(__name__, _HOMES)
+__getattr__ = lazy.lazy_getattr(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -17,7 +17,7 @@ from foldlog._history.lease import LeaseTaken as LeaseTaken
 from foldlog._history.recall import RecallTool as RecallTool
 from foldlog._history.replies import from_openai as from_openai
 from foldlog._history.runtimes import effect as effect
-from foldlog._maintenance import Maintenance as Maintenance
+from foldlog.maintenance import Maintenance as Maintenance
 from foldlog._reports.dropped import Dropped as Dropped
 from foldlog.condensers import Condensation as Condensation
 from foldlog.condensers import Condenser as Condenser

@@ -17,8 +17,625 @@ attribute ``outcome`` of the cancellation, an ``Outcome``, has the result of the
 has not begun, or that only reads, is cancelled at once, and the cancellation has no ``outcome``.
 """
 
-from foldlog._aio import AsyncHistories, AsyncHistory, face_of, open as open
-from foldlog.eventstore.inside import Outcome
+# See docs/internals/decisions/0023-async-appends.md.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial, update_wrapper
+from inspect import iscoroutinefunction, signature
+from itertools import islice
+from threading import Lock
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    cast,
+)
+
+from foldlog._base import telemetry
+from foldlog._history import effects, histories as sync
+from foldlog._history.history import History as SyncHistory
+from foldlog._history.once import append_once
+from foldlog._history.recall import RecallTool
+from foldlog._history.threads import ThreadPool, pause
+from foldlog.eventstore import ANY_VERSION, Action, Event, Recorded, Store, StoreUnusable
+from foldlog.eventstore.inside import Appending, Outcome, prepare_append
+from foldlog.eventstore.log import appending
+from foldlog.projections import View
+
+if TYPE_CHECKING:
+    from foldlog._history.lease import Lease, LeaseBlock
+
+_C = TypeVar("_C", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_S = TypeVar("_S")
+_T = TypeVar("_T")
+
+_PAGE = 500
+_THREADS = 32
+"""The maximum number of threads for all calls except steps, which may wait for a model."""
+_STEPPING_THREADS = 256
+"""The maximum number of threads for steps. A step that is waiting for a model uses 50 KB of memory.
+"""
+_POLL_S = 0.005
+_POLL_MAX_S = 0.1
+_EVENTS_MAX: Final = 100
+"""The maximum number of events in an append that shares a commit. Encoding 100 events delays the
+commit by about a millisecond.
+"""
+_OF_SHORT: Final = {"expected_version", "idempotency_key"}
+"""An append shares a commit only if it sets no other arguments than these."""
+_faces_lock = Lock()
+
+
+class _Opening:
+    """The return value of ``foldlog.aio.open``. Await it to get the open histories, or use it in
+    ``async with``.
+    """
+
+    def __init__(self, opened: Callable[[], sync.Histories]) -> None:
+        self._opened = opened
+        self._histories: AsyncHistories | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncHistories]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncHistories:
+        self._histories = await self._open()
+        return self._histories
+
+    async def __aexit__(self, *error: object) -> None:
+        assert self._histories is not None  # the block was entered
+        await self._histories.close()
+
+    async def _open(self) -> AsyncHistories:
+        pool = ThreadPool("foldlog", _THREADS)
+        try:
+            return AsyncHistories(await pool.run(self._opened, finish=True), pool)
+        except BaseException as error:
+            outcome = getattr(error, "outcome", None)
+            if outcome is not None and outcome.value is not None:
+                outcome.value.close()  # no other code closes a store that was opened and cancelled
+            pool.close()
+            raise
+
+
+def _method(
+    method: Callable[Concatenate[_S, _P], _T], *, writes: bool = False, steps: bool = False
+) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
+    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]:
+        histories: AsyncHistories = self._histories
+        work = partial(method, self.sync, *args, **kwargs)
+        pool = histories._stepping if steps else histories.pool
+        return pool.run(work, finish=writes or steps)
+
+    return _describe(call, method)
+
+
+def _pages(
+    method: Callable[Concatenate[_S, _P], Iterator[_T]],
+) -> Callable[Concatenate[Any, _P], _Pages[_T]]:
+    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _Pages[_T]:
+        return _Pages(self._histories.pool, partial(method, self.sync, *args, **kwargs))
+
+    return _describe(call, method)
+
+
+def _append(
+    method: Callable[Concatenate[SyncHistory, _P], _T],
+) -> Callable[Concatenate[AsyncHistory, _P], Coroutine[Any, Any, _T]]:
+    """Return the async form of ``History.append``. Appends that wait at the same time share a
+    commit.
+    """
+
+    def call(
+        self: AsyncHistory, /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Coroutine[Any, Any, Any]:
+        arguments: Mapping[str, Any] = kwargs
+        append = PendingAppend(self.sync, *args, **arguments)
+        if append.is_short:
+            pool = self._histories._appending
+        else:
+            pool = self._histories.pool
+        return pool.run(append, finish=True)
+
+    return _describe(call, method)
+
+
+def _describe(call: _C, method: Callable[..., Any]) -> _C:
+    update_wrapper(call, method, assigned=("__name__", "__doc__"))
+    if "." in method.__qualname__:
+        call.__qualname__ = f"Async{method.__qualname__}"
+    else:
+        call.__qualname__ = method.__qualname__
+    return call
+
+
+def _opening(opened: Callable[_P, sync.Histories]) -> Callable[_P, _Opening]:
+    opening_signature = signature(opened)
+
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _Opening:
+        opening_signature.bind(*args, **kwargs)  # refuse a wrong name here, before the await
+        return _Opening(partial(opened, *args, **kwargs))
+
+    return _describe(call, opened)
+
+
+open = _opening(sync.open)
+open.__doc__ = """Open a store: ``async with foldlog.aio.open(url) as histories``, or
+``histories = await foldlog.aio.open(url)`` and ``await histories.close()`` at the end. The
+arguments and errors are the same as for ``foldlog.open``.
+"""
+
+
+class PendingAppend:
+    def __init__(self, history: SyncHistory, events: Any, **how: Any) -> None:
+        self.history = history
+        self.events = events
+        self.how = how
+
+    def __call__(self) -> tuple[Recorded, ...]:
+        return self.history.append(self.events, **self.how)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the append may share a commit. Appends that share a commit must be short, because
+        each of them waits for all others.
+        """
+        events = self.events
+        few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
+        # A chat message may need the View.
+        few = few and not any(isinstance(each, Mapping) for each in events)
+        if telemetry.telemetry is not None:  # the append has a span of its own
+            return False
+        may_reply = (
+            self.history._asked_at is not None
+        )  # the reply may have to be appended a second time
+        return self.how.keys() <= _OF_SHORT and (few or isinstance(events, Event)) and not may_reply
+
+    def prepare(self) -> Appending:
+        history = self.history
+        how = {"expected_version": ANY_VERSION, **self.how}
+        appended = history._appendable(self.events, None)
+        return prepare_append(
+            history._store, history.id, appended, **how, generation=history._generation
+        )
+
+
+def append_all(
+    store: Store, appends: Sequence[PendingAppend]
+) -> list[Outcome[tuple[Recorded, ...]]]:
+    """Run short appends in order, and return the outcome of each append. If an append fails, all
+    other appends are still made.
+    """
+    prepared = [Outcome.of(append.prepare) for append in appends]
+    works = [outcome.value for outcome in prepared if outcome.value is not None]
+    appended = iter(appending.append_all(store.database, works))
+    return [
+        Outcome(error=before.error) if before.value is None else next(appended)
+        for before in prepared
+    ]
+
+
+def _only_async_for(self: object) -> Any:
+    """Raise ``TypeError``, because ``for`` would otherwise look up the histories 0, 1, 2 and so on,
+    without an end.
+    """
+    raise TypeError(
+        f"a {type(self).__name__} of foldlog.aio cannot be iterated over with 'for' or 'list';"
+        " write 'async for', or '[item async for item in …]'"
+    )
+
+
+class _Pages(Generic[_T]):
+    """An async iterator that reads the items of a blocking iterator in pages.
+
+    A cancelled ``__anext__`` loses no item, because the page stays in memory. This class is not an
+    async generator, because an async generator can be closed only in its own event loop.
+    """
+
+    def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:
+        self._pool = pool
+        self._iterate = iterate
+        self._iterator: Iterator[_T] | None = None
+        self._page: Iterator[_T] = iter(())
+        self._read_ahead: Outcome[list[_T]] | None = None
+        self._reading = Lock()
+        self._is_closed = False
+
+    __iter__ = _only_async_for
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> _T:
+        for item in self._page:
+            return item
+        if self._is_closed:
+            raise StopAsyncIteration
+        outcome = await self._pool.run(self._read, finish=False)
+        self._read_ahead = None
+        self._page = iter(outcome.unwrap())
+        for item in self._page:
+            return item
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End the iteration and drop the page in memory. No transaction needs to be closed, because
+        none is open between two pages.
+        """
+        self._is_closed, self._page, self._iterator, self._read_ahead = True, iter(()), None, None
+
+    def _read(self) -> Outcome[list[_T]]:
+        with self._reading:  # a cancelled step may still read
+            if self._read_ahead is None:
+                self._read_ahead = Outcome.of(self._next_page)
+            return self._read_ahead
+
+    def _next_page(self) -> list[_T]:
+        if self._iterator is None:
+            self._iterator = self._iterate()
+        return list(islice(self._iterator, _PAGE))
+
+
+class _Following(_Pages[Recorded]):
+    """An endless async iterator over all events that are recorded after a position."""
+
+    def __init__(self, pool: ThreadPool, store: Store, after_position: int) -> None:
+        super().__init__(pool, lambda: store.follow(self._position))
+        self._data_version = store.database.data_version
+        self._position = after_position
+        self._seen = -1
+
+    async def __anext__(self) -> Recorded:
+        wait_s = _POLL_S
+        while not self._is_closed:
+            with suppress(StopAsyncIteration):
+                return await super().__anext__()
+            await pause(wait_s)
+            wait_s = min(2 * wait_s, _POLL_MAX_S)
+        raise StopAsyncIteration
+
+    def _next_page(self) -> list[Recorded]:
+        version = self._data_version()
+        if version == self._seen:
+            return []
+        page = list(islice(self._iterate(), _PAGE))
+        if page:
+            self._position = page[-1].position
+        else:
+            self._seen = version
+        return page
+
+
+def _hint_for_missing(of: type, remedy: str) -> Callable[[Any, str], Any]:
+    """Return a ``__getattr__`` that always raises ``AttributeError``. If the sync class ``of`` has
+    the attribute, the error shows how to reach it from async code.
+    """
+
+    def missing(self: object, name: str) -> Any:
+        hint = f"; write '{remedy.format(name)}'" if hasattr(of, name) else ""
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self
+        )
+
+    return missing
+
+
+def face_of(histories: sync.Histories) -> AsyncHistories:
+    """Return the async interface of open histories. Repeated calls for the same histories return
+    the same object.
+
+    Closing the interface closes the histories, and closing the histories closes the interface. The
+    interface starts threads when its methods are first called.
+    """
+    with _faces_lock:
+        face: AsyncHistories | None = histories._async_face
+        return face or AsyncHistories(histories, ThreadPool("foldlog", _THREADS))
+
+
+_created = _method(sync.Histories.create, writes=True)
+_forked = _method(SyncHistory.fork, writes=True)
+
+
+class AsyncHistories:
+    """The histories of a store, by their ids. ``sync`` is the same ``Histories`` with sync methods.
+
+    Many tasks, in many event loops, may use the same ``AsyncHistories``. To use ``sync`` in a
+    function ``work``, call ``await histories.pool.run(work)``. The pool runs ``work`` in a thread,
+    as ``ThreadPool.run`` describes.
+    """
+
+    def __init__(self, histories: sync.Histories, pool: ThreadPool) -> None:
+        self.sync = histories
+        self.pool = pool
+        self._stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
+        self._first_close = Lock()
+        store = histories.store
+        if appending.can_append_all(store.database):
+            self._appending = ThreadPool("foldlog-appends", 1, partial(append_all, store))
+        else:
+            self._appending = pool
+        histories._async_face = self
+
+    @property
+    def _histories(self) -> AsyncHistories:
+        return self
+
+    def __getitem__(self, conversation: str) -> AsyncHistory:
+        return AsyncHistory(self, conversation)
+
+    __iter__ = _only_async_for
+
+    def __contains__(self, conversation: object) -> bool:
+        raise TypeError(
+            "'in' cannot be awaited; use 'await histories[id].version()', which is 0 if there is "
+            "no event"
+        )
+
+    def __len__(self) -> int:
+        raise TypeError("'len' cannot be awaited; count with 'len([id async for id in histories])'")
+
+    def __bool__(self) -> bool:
+        return True
+
+    if not TYPE_CHECKING:
+        __getattr__ = _hint_for_missing(
+            sync.Histories, "await histories.pool.run(lambda: histories.sync.{}…)"
+        )
+
+    def __aiter__(self) -> _Pages[str]:
+        """Yield the ids of all histories with events, in the order of their UTF-8 bytes."""
+        return _Pages(self.pool, lambda: iter(self.sync))
+
+    def follow(self, after_position: int = 0, *, forever: bool = True) -> _Pages[Recorded]:
+        """Yield the events of all histories after a position, in the order of their positions.
+
+        With ``forever``, the iteration waits for more events. Without ``forever``, the iteration
+        ends where ``Store.follow`` ends. To resume without a missed or repeated event, store the
+        last position and begin after it. Raises the errors of ``Store.follow``.
+
+        Cost: while the iteration waits, it makes a query of some microseconds every 5 to 100 ms.
+        """
+        follow = self.sync.store.follow
+        if not forever:
+            return _Pages(self.pool, partial(follow, after_position))
+        return _Following(self.pool, self.sync.store, after_position)
+
+    find = _method(sync.Histories.find)
+    import_ = _method(sync.Histories.import_, writes=True)
+    erase = _method(sync.Histories.erase, writes=True)
+    list = _method(sync.Histories.list)
+    search = _method(sync.Histories.search)
+    to_resume = _pages(sync.Histories.to_resume)
+
+    async def create(
+        self,
+        conversation: str,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        replace_erased: bool = False,
+    ) -> AsyncHistory:
+        history = self[conversation]
+        history.sync = await _created(self, conversation, attributes, replace_erased=replace_erased)
+        return history
+
+    create.__doc__ = sync.Histories.create.__doc__
+
+    async def close(self) -> None:
+        """Wait for the running calls, then close the store."""
+        # A thread of the pool waits until the other threads have ended. A separate thread would
+        # take longer to start: a tenth of the time that opening a store takes. Only the first close
+        # uses the pool, because two threads of the pool would wait for each other.
+        if self._first_close.acquire(blocking=False):
+            with suppress(StoreUnusable):  # ``sync`` was closed first
+                await self._close_in(self.pool)
+                return
+        await self._close_in(ThreadPool("foldlog-close", 1))
+
+    async def _close_in(self, pool: ThreadPool) -> None:
+        await pool.run(self._close, finish=True)
+        pool.close()
+
+    def _close(self) -> None:
+        self._end_threads(wait=True)
+        self.sync.close()
+
+    def _end_threads(self, *, wait: bool) -> None:
+        for pool in {self._stepping, self._appending, self.pool}:
+            pool.close(wait=wait)
+
+    def __repr__(self) -> str:
+        return f"<async {self.sync!r}>"
+
+
+class AsyncRecallTool:
+    """The tool ``recall`` of one conversation. ``sync`` is the ``RecallTool`` with the same
+    ``schema`` and ``hint``.
+    """
+
+    def __init__(self, pool: ThreadPool, tool: RecallTool) -> None:
+        self._pool = pool
+        self.sync = tool
+        self.schema = tool.schema
+        self.hint = tool.hint
+        self.name = tool.name
+
+    async def __call__(self, call: Action | Mapping[str, Any] | str) -> str:
+        return await self._pool.run(lambda: self.sync(call), finish=False)
+
+    async def recall(self, query: str = "", ids: list[int] | None = None, path: str = "") -> str:
+        return await self._pool.run(lambda: self.sync.recall(query, ids, path), finish=False)
+
+    recall.__doc__ = RecallTool.recall.__doc__
+
+
+class _AsyncLeaseBlock:
+    """The async form of ``LeaseBlock``. A task that waits for the lease uses no thread. The lease
+    is released even if the task is cancelled.
+    """
+
+    def __init__(self, pool: ThreadPool, block: LeaseBlock) -> None:
+        self._pool = pool
+        self._block = block
+
+    async def __aenter__(self) -> Lease:
+        try:
+            while (pause_s := await self._pool.run(self._block.attempt, finish=True)) is not None:
+                await pause(pause_s)
+            await self._pool.run(self._block.close_redacted_calls, finish=True)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self._block.lease
+
+    async def __aexit__(self, *error: object) -> None:
+        try:
+            await self._pool.run(self._block.leave, finish=True, may_withdraw=False)
+        except StoreUnusable:
+            # The store was closed, so ``leave`` writes nothing. The error or the cancellation of
+            # the block must not be lost.
+            self._block.leave()
+
+
+class AsyncHistory:
+    """One conversation. ``sync`` is the conversation's ``History``, and ``History`` describes every
+    method.
+    """
+
+    def __init__(self, histories: AsyncHistories, conversation: str) -> None:
+        self._histories = histories
+        self.sync = histories.sync[conversation]
+        self.id = conversation
+
+    def __len__(self) -> int:
+        raise TypeError("'len' cannot be awaited; use 'await history.version()'")
+
+    def __bool__(self) -> bool:
+        return True
+
+    append = _append(SyncHistory.append)
+    append_records = _method(SyncHistory.append_records, writes=True)
+    append_reply = _method(SyncHistory.append_reply, writes=True)
+    append_tool_result = _method(SyncHistory.append_tool_result, writes=True)
+    settle = _method(SyncHistory.settle, writes=True)
+    ask_approval = _method(SyncHistory.ask_approval, writes=True)
+    decide = _method(SyncHistory.decide, writes=True)
+    close_open_calls = _method(SyncHistory.close_open_calls, writes=True)
+    request_condensation = _method(SyncHistory.request_condensation, writes=True)
+    retract = _method(SyncHistory.retract, writes=True)
+    redact = _method(SyncHistory.redact, writes=True)
+    pop = _method(SyncHistory.pop, writes=True)
+    step = _method(SyncHistory.step, writes=True, steps=True)
+    prepare = _method(SyncHistory.prepare, writes=True, steps=True)
+    condense = _method(SyncHistory.condense, writes=True, steps=True)
+    current_lease = _method(SyncHistory.current_lease)
+    effects = _method(SyncHistory.effects)
+    recorded = _method(SyncHistory.recorded)
+    at = _method(SyncHistory.at)
+    sent = _method(SyncHistory.sent)
+    version = _method(SyncHistory.version)
+    attributes = _method(SyncHistory.attributes)
+    open_calls = _method(SyncHistory.open_calls)
+    tail = _method(SyncHistory.tail)
+    set_attributes = _method(SyncHistory.set_attributes, writes=True)
+    document = _method(SyncHistory.document)
+    documents = _method(SyncHistory.documents)
+    why = _method(SyncHistory.why)
+    fact = _method(SyncHistory.fact)
+    dropped = _method(SyncHistory.dropped)
+    difference = _method(SyncHistory.difference)
+    stats = _method(SyncHistory.stats)
+    lifetimes = _method(SyncHistory.lifetimes)
+    events = _pages(SyncHistory.events)
+    export = _pages(SyncHistory.export)
+
+    def lease(
+        self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
+    ) -> AbstractAsyncContextManager[Lease]:
+        block = self.sync.lease(ttl_s=ttl_s, wait_s=wait_s, worker=worker)
+        return _AsyncLeaseBlock(self._histories.pool, cast("LeaseBlock", block))
+
+    lease.__doc__ = SyncHistory.lease.__doc__
+
+    async def run(
+        self,
+        call: Action,
+        tool: Callable[..., Any],
+        *,
+        repeat: Literal["never", "same key", "safe"] | None = None,
+        check: Callable[[str, Action], Any] | None = None,
+        by: str | None = None,
+        reason: str = "",
+        needs_approval: bool = False,
+    ) -> Recorded:
+        tool, rule = effects.rule_for(tool, repeat, check, needs_approval)
+        pool = self._histories.pool
+        if not (iscoroutinefunction(tool) or iscoroutinefunction(rule.check)):
+            work = partial(effects.run, self.sync, call, tool, rule, by, reason)
+            return await self._histories._stepping.run(work, finish=True)
+        with effects.alone(self.sync, call):
+            attempt = await pool.run(
+                partial(effects.Attempt, self.sync, call, tool, rule, by, reason)
+            )
+            ended = await pool.run(attempt.ended_before)
+            if ended is None and rule.check is not None and attempt.needs_check:
+                outcome = await self._call(partial(rule.check, attempt.key, call))
+                ended = await pool.run(partial(attempt.checked, outcome), may_withdraw=False)
+            ended = ended or await pool.run(attempt.begin)
+            if ended is not None:
+                return ended
+            try:
+                content = await self._call(partial(tool, **attempt.arguments))
+            except Exception as error:  # noqa: BLE001 - any error of the tool is its outcome
+                return await pool.run(partial(attempt.failed, error), may_withdraw=False)
+            # The call has run, even if the task was cancelled.
+            return await pool.run(partial(attempt.end, content), may_withdraw=False)
+
+    run.__doc__ = SyncHistory.run.__doc__
+
+    async def once(self, idempotency_key: str, work: Callable[[], Any]) -> tuple[Recorded, ...]:
+        if done := await self.recorded(idempotency_key):
+            return done
+        append = partial(append_once, self.sync, idempotency_key, await self._call(work))
+        return await self._histories.pool.run(append)
+
+    once.__doc__ = SyncHistory.once.__doc__
+
+    async def _call(self, work: Callable[[], Any]) -> Any:
+        if iscoroutinefunction(getattr(work, "func", work)):
+            return await work()
+        return await self._histories._stepping.run(work)
+
+    def recall_tool(self, *, max_tokens: int = 2_000) -> AsyncRecallTool:
+        return AsyncRecallTool(self._histories.pool, self.sync.recall_tool(max_tokens=max_tokens))
+
+    recall_tool.__doc__ = SyncHistory.recall_tool.__doc__
+
+    async def view(self) -> View:
+        return await self._histories.pool.run(self.sync.view, finish=False)
+
+    view.__doc__ = SyncHistory.view.__doc__
+
+    async def fork(
+        self, at: int | None = None, id: str | None = None, *, at_source: str | int | None = None
+    ) -> AsyncHistory:
+        forked = await _forked(self, at, id, at_source=at_source)
+        return self._histories[forked.id]
+
+    fork.__doc__ = SyncHistory.fork.__doc__
+
+    def __repr__(self) -> str:
+        return f"<AsyncHistory {self.id!r}>"
+
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of"]
 

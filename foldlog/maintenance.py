@@ -1,17 +1,483 @@
-"""The class of ``histories.maintenance``, and the results of its methods."""
+"""The tasks of an administrator, such as backups and erasures. The methods call functions of
+``foldlog.eventstore.maintenance``.
+"""
 
-from foldlog._maintenance import (
-    Archived as Archived,
-    BackedUp as BackedUp,
-    Expired as Expired,
-    Maintenance as Maintenance,
-    Moved as Moved,
-    Published as Published,
-    RedactionReceipt as RedactionReceipt,
-    Rekeyed as Rekeyed,
-    StoreCheckpoint as StoreCheckpoint,
-    UnequalConversation as UnequalConversation,
-    Vacuumed as Vacuumed,
-    Verdict as Verdict,
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
 )
-from foldlog._redacting import RedactionReport as RedactionReport
+from contextlib import closing, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from foldlog._conversations.companions import (
+    and_companions,
+)
+from foldlog._conversations.unreadable import sound
+from foldlog._figures.stored import FiguresOfStore
+from foldlog._files.whole_file import whole_file
+from foldlog._files.written_files import (
+    is_a_copy,
+    note_file,
+    path_in,
+    read_models,
+    stores_in,
+)
+from foldlog._privacy.erasing import conversations_with, finish_erasing, iter_erased
+from foldlog._privacy.matching import holding
+from foldlog._privacy.redacting import Redacting, RedactionReport, holders, redact_matching
+from foldlog._words.event_json import event_document
+from foldlog.eventstore import (
+    ConversationRow,
+    CorruptEvent,
+    EventStoreError,
+    InvalidArgument,
+    KeyRing,
+    KeyUnavailable,
+    Logged,
+    Store,
+    StoreDamaged,
+    StoreUnavailable,
+    open_store,
+    recent_conversations,
+)
+from foldlog.eventstore.inside import (
+    as_url,
+    check_reason,
+    time_before,
+)
+from foldlog.eventstore.maintenance import (
+    archive,
+    backup,
+    checkpoint,
+    copy,
+    redact,
+    rekey,
+    signed_note,
+    verify,
+)
+from foldlog.eventstore.maintenance.unfinished import PURGE_PATIENCE_S
+
+__all__ = [
+    "Archived",
+    "BackedUp",
+    "Expired",
+    "Maintenance",
+    "Moved",
+    "Published",
+    "RedactionReceipt",
+    "RedactionReport",
+    "Rekeyed",
+    "StoreCheckpoint",
+    "UnequalConversation",
+    "Vacuumed",
+    "Verdict",
+]
+
+_T = TypeVar("_T")
+
+_PAGE = 1_000
+
+Archived = archive.Archived
+BackedUp = backup.BackedUp
+Vacuumed = backup.Vacuumed
+Moved = copy.Moved
+UnequalConversation = copy.UnequalConversation
+RedactionReceipt = redact.RedactionReceipt
+Rekeyed = rekey.Rekeyed
+Published = verify.Published
+StoreCheckpoint = signed_note.StoreCheckpoint
+Verdict = verify.Verdict
+
+
+class _Histories(Protocol):
+    @property
+    def store(self) -> Store: ...
+
+
+class Expired(NamedTuple):
+    """The result of ``Maintenance.expire``.
+
+    ``conversations``  the tombstones of the erased conversations, or with ``dry_run`` the
+                       conversations that would be erased
+    ``stay``           a reason for each old conversation that was not erased
+    ``bytes_pending``  whether bytes of erased conversations are still in the store's file
+    """
+
+    conversations: tuple[ConversationRow, ...]
+    stay: tuple[str, ...]
+    bytes_pending: bool
+
+
+class Maintenance:
+    """The maintenance of a store. Every method finishes its work before it returns. Before
+    ``expire`` erases an old conversation, it calls ``stays`` with the id, and leaves the
+    conversation out if ``stays`` returns an error.
+
+    ``on_result`` is called with each result as soon as it is known, in the thread of the caller.
+    Use it to show progress, or to keep the results if the call fails later. If ``on_result`` raises
+    an error, the call ends, but finished work is not undone.
+    """
+
+    def __init__(
+        self, store: Store, stays: Callable[[str], EventStoreError | None] = lambda name: None
+    ) -> None:
+        self._store = store
+        self._stays = stays
+
+    def __repr__(self) -> str:
+        return (
+            f"<Maintenance of {self._store.path or type(self._store.database.recorder).__name__}>"
+        )
+
+    def verify(
+        self,
+        conversation: str | None = None,
+        published: Mapping[str, Sequence[Published]] | None = None,
+        *,
+        start: str = "",
+        on_result: Callable[[Verdict], object] = lambda verdict: None,
+    ) -> tuple[Verdict, ...]:
+        """Check that every event is unchanged. Return a verdict for each history. If you name no
+        history, the last verdict is about the database, and its ``conversation`` is None. See
+        ``maintenance.verify.verify``.
+        """
+        verdicts = verify.verify(self._store, conversation, published, start=start)
+        return _all_results(
+            (archive.check_archived(self._store, verdict) for verdict in verdicts), on_result
+        )
+
+    def checkpoint(self) -> StoreCheckpoint:
+        """Make a checkpoint of all histories, to keep where the writers of the store cannot
+        change it: ``str(checkpoint)`` is the text. See ``maintenance.checkpoint.make_checkpoint``.
+        """
+        return checkpoint.make_checkpoint(self._store)
+
+    def verify_against(self, note: StoreCheckpoint) -> tuple[Verdict, ...]:
+        """Check that every event is unchanged, and that no history was changed, shortened, removed
+        or replaced since a checkpoint. See ``maintenance.checkpoint.verify_against``.
+        """
+        return tuple(checkpoint.verify_against(self._store, note))
+
+    def rekey(
+        self,
+        *conversations: str,
+        decrypt: bool = False,
+        on_result: Callable[[Rekeyed], object] = lambda rekeyed: None,
+    ) -> tuple[Rekeyed, ...]:
+        """Encrypt and compress stored events again with the settings of this store. By default, the
+        events of all histories are rewritten. If you name histories, only their events and the
+        events of their companions are rewritten. Return the outcome for each history. See
+        ``maintenance.rekey.rekey``.
+
+        If the store has keys, ``plain`` of the last result lists the files and tables outside the
+        store that have unencrypted texts.
+        """
+        names = and_companions(self._store, conversations)
+        rekeyed = rekey.rekey(self._store, *names, decrypt=decrypt)
+        if self._store.database.settings.keys is not None and not decrypt:
+            rekeyed = _with_plain_text(self._store, rekeyed)
+        return _all_results(rekeyed, on_result)
+
+    def back_up(
+        self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None
+    ) -> BackedUp:
+        """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``.
+
+        While the file exists, receipts of later erasures list it in ``unconfirmed``.
+        """
+        with note_file(self._store, "backup", path):
+            return backup.back_up(self._store, path, on_progress)
+
+    def vacuum(self, *, copied_objects: bool = False) -> Vacuumed:
+        """Reclaim disk space: remove the bytes of erased events, and the remains of interrupted
+        operations. ``copied_objects`` also deletes objects of erased events that another copy of
+        the store may need. Cost: the whole store is rewritten. See ``maintenance.backup.vacuum``.
+        """
+        return backup.vacuum(self._store, copied_objects=copied_objects)
+
+    def archive(
+        self,
+        older_than: timedelta | datetime,
+        to: str,
+        where: Mapping[str, Any] | None = None,
+        *,
+        on_result: Callable[[Archived], object] = lambda archived: None,
+    ) -> tuple[Archived, ...]:
+        """Move the events of old conversations to an object store. A conversation is old if its
+        last event is older than ``older_than``, which is a ``timedelta`` or a ``datetime``. ``to``
+        is the URL of the object store, such as ``s3://bucket/prefix``. Each conversation becomes
+        one object. With ``where``, only conversations with these attributes are archived. Return
+        the outcome for each conversation.
+
+        Archived conversations still appear in lists, and their figures, versions and heads stay in
+        the store. The first use of an archived conversation restores it.
+        ``maintenance.archive.archive`` describes the errors, and which conversations cannot be
+        archived. See also ``docs/how-to/archiving.md``. Archiving needs the extra ``archive`` of
+        the package.
+        """
+        if isinstance(older_than, datetime):
+            before = older_than
+        else:
+            before = self._ago(older_than)
+        rows = [row for row in conversations_with(self._store, where, before) if not row.archived]
+        # Lists show figures of the events, so the figures are made before the events leave the
+        # store.
+        recent_conversations(self._store.database, {}, limit=1, after=None, age_max_s=0)
+        FiguresOfStore(self._store).refresh()
+        outcomes = (archive.archive(self._store, row.id, to) for row in rows)
+        return _all_results(outcomes, on_result)
+
+    def _ago(self, span: timedelta) -> datetime:
+        value: object = span
+        if not isinstance(value, timedelta) or value < timedelta():
+            raise InvalidArgument(
+                "older_than must be a timedelta that is not negative, such as timedelta(days=90),"
+                f" not {span!r}"
+            )
+        return time_before(self._store.database.now(), span)
+
+    def expire(
+        self,
+        older_than: timedelta,
+        where: Mapping[str, Any] | None = None,
+        *,
+        reason: str = "retention",
+        dry_run: bool = False,
+        detach_forks: bool = False,
+    ) -> Expired:
+        """Erase the conversations whose last event is older than ``older_than``, and vacuum the
+        store once. With ``where``, only conversations with these attributes are erased. With
+        ``dry_run``, nothing is erased, and the conversations that would be erased are returned.
+
+        An old conversation is not erased if it has a younger fork or a new event, or if a worker
+        holds its lease. The field ``stay`` of the result names the reason. A later call of
+        ``expire`` can erase the conversation. ``detach_forks`` gives younger forks a copy of the
+        shared events. If another reader of the store prevents the vacuum, ``bytes_pending`` is
+        true; then call ``vacuum`` later. Raises the errors of ``Histories.erase`` and
+        ``Histories.list``. Durability: the conversations are erased in turn, and every finished
+        erasure is permanent. Cost: the method reads the list of conversations, deletes the events
+        of the erased conversations, and vacuums once.
+        """
+        rows = conversations_with(self._store, where, self._ago(older_than))
+        expected = {row.id: row for row in rows}
+        options: dict[str, Any] = {
+            "expected": expected,
+            "stays": self._stays,
+            "dry_run": dry_run,
+            "complete": False,
+        }
+        stay: list[str] = []
+        erased_rows = finish_erasing(
+            iter_erased(self._store, rows, reason=reason, detach_forks=detach_forks, **options),
+            stay.append,
+        )
+        if erased_rows and not dry_run:
+            with suppress(StoreUnavailable):  # An earlier reader still needs the bytes.
+                backup.vacuum(self._store, patience_s=PURGE_PATIENCE_S)
+        is_pending = bool(erased_rows) and self._store.database.bytes_pending
+        return Expired(
+            tuple(row._replace(bytes_pending=is_pending) for row in erased_rows),
+            tuple(stay),
+            is_pending,
+        )
+
+    def redact_matching(
+        self,
+        text: str,
+        where: Mapping[str, Any] | None = None,
+        *,
+        reason: str,
+        by: str | None = None,
+        older_than: timedelta | None = None,
+        with_summaries: bool = False,
+        dry_run: bool = False,
+    ) -> RedactionReport:
+        """Redact the events that contain a text. Case and accents do not matter. An imported file
+        may contain the text outside of its records, for example in a header; then the store erases
+        everything that it keeps from outside the records. By default, all events of all
+        conversations are searched. With ``where``, only conversations with these attributes are
+        searched. With ``older_than``, only events that are older than this time span are redacted.
+        With ``dry_run``, nothing is redacted, and the events that would be redacted are returned.
+
+        The result lists the places where the store still contains the text. The result also names
+        what was searched, and what was not searched, such as other files and encoded text.
+        ``History.redact`` describes ``with_summaries``, and what else is redacted together with an
+        event. A SQLite file still contains the redacted bytes until ``vacuum``. Raises
+        ``InvalidArgument`` if the text is empty, or if ``reason`` or ``by`` contains the text,
+        because the receipt stores both.
+
+        Durability: the receipts are on disk when the method returns. Cost: the method reads all
+        events and records of the searched conversations twice.
+        """
+        holds = holding(text)
+        if holds(check_reason(reason, "receipt")) or holds(by or ""):
+            raise InvalidArgument(
+                "the argument 'reason' or 'by' contains the text to redact, and the receipt would "
+                "store it; use other words"
+            )
+        if older_than is None:
+            before = None
+        else:
+            before = time_before(self._store.database.now(), older_than)
+        rows = conversations_with(self._store, where, and_shared=True)
+        redacting = Redacting(self._store, rows, holds, before, everywhere=not where)
+        return redact_matching(
+            redacting, reason=reason, by=by, with_summaries=with_summaries, dry_run=dry_run
+        )
+
+    def copy_from(
+        self,
+        source: Store | _Histories,
+        *conversations: str,
+        jobs: int = 4,
+        damaged: str | os.PathLike[str] | None = None,
+        again: bool = False,
+        on_result: Callable[[Moved], object] = lambda moved: None,
+    ) -> tuple[Moved, ...]:
+        """Copy the histories of another store into this store. The default is all histories. If you
+        name histories, they are copied with their companions. Return the outcome for each history.
+        If an outcome has a ``problem``, its history was not copied, or only in part. See
+        ``maintenance.copy.copy_store``.
+
+        ``damaged`` is the path of a new file, which only its owner can read. With ``damaged``, a
+        damaged history is copied up to its first damaged event. The later events that can be read
+        are written to this file as lines of JSON.
+        """
+        store = _store_of(source)
+        names = and_companions(store, conversations)
+        moved = copy.copy_store(
+            store, self._store, *names, jobs=jobs, damaged=damaged is not None, again=again
+        )
+        if damaged is not None:
+            moved = _write_the_rest(store, self._store, moved, Path(damaged))
+        return _all_results(moved, on_result)
+
+    def differences_from(
+        self,
+        source: Store | _Histories,
+        *conversations: str,
+        on_result: Callable[[UnequalConversation], object] = lambda unequal: None,
+    ) -> tuple[UnequalConversation, ...]:
+        """Return the histories of another store whose heads differ from the heads in this store. If
+        you name histories, only the named histories and their companions are compared. See
+        ``maintenance.copy.compare_stores``.
+        """
+        store = _store_of(source)
+        unequal = copy.compare_stores(store, self._store, *and_companions(store, conversations))
+        return _all_results(unequal, on_result)
+
+
+def _all_results(
+    results: Generator[_T, None, None], on_result: Callable[[_T], object]
+) -> tuple[_T, ...]:
+    collected: list[_T] = []
+    # If on_result raises, the iterator is closed at once, because a copy has threads and an open
+    # file.
+    with closing(results):
+        for result in results:
+            on_result(result)
+            collected.append(result)
+    return tuple(collected)
+
+
+def _with_plain_text(store: Store, results: Iterable[Rekeyed]) -> Generator[Rekeyed, None, None]:
+    for result in results:
+        is_last = result.bytes_pending is not None
+        yield result._replace(plain=in_plain_text(store)) if is_last else result
+
+
+def _write_the_rest(
+    store: Store, new: Store, moved: Iterable[Moved], path: Path
+) -> Generator[Moved, None, None]:
+    # The new store notes the file, because the damaged store may not be writable.
+    with note_file(new, "export", path), whole_file(path) as file:
+        for outcome in moved:
+            if outcome.damaged is None:
+                yield outcome
+                continue
+            count = 0
+            problem = outcome.problem
+            try:
+                for logged in _readable_from(store, outcome.conversation, outcome.damaged):
+                    count += 1
+                    line = {
+                        "conversation": outcome.conversation,
+                        **event_document(logged.event, logged.recorded_at),
+                    }
+                    file.write(f"{json.dumps(line)}\n".encode())
+            except (CorruptEvent, StoreDamaged) as error:
+                problem = f"{problem}; some of the later events cannot be read: {error}"
+            rest = f"{count:,} later event{'s' if count != 1 else ''} in {path}"
+            yield outcome._replace(
+                problem=f"copied up to event {outcome.damaged}, {rest}: {problem}"
+            )
+
+
+def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logged]:
+    # A fork and its parent are read separately, so that damage in one of them does not end the
+    # reading of the other.
+    row = store.conversation(conversation)
+    begins = max(start, row.parent_version or 0)
+    for first, stop in ((start, begins), (begins, row.version)):
+        yield from sound(store, conversation, first, stop, [])
+
+
+def files_to_note(backup: str, former: str | None) -> set[str]:
+    names = {f"backup {os.path.abspath(backup)}"}
+    if former is not None and os.path.exists(former):
+        # If the replaced store is damaged and cannot be opened, its files are unknown.
+        with suppress(EventStoreError), open_store(f"{as_url(former)}?mode=ro") as earlier:
+            names |= {name for name in read_models(earlier) if is_a_copy(name)}
+    return names
+
+
+def in_plain_text(store: Store) -> tuple[str, ...]:
+    """Return the names of the files and read models that are not encrypted. Cost: every backup and
+    every file that a restore has replaced is opened, and its conversations are read until one is
+    found that is not encrypted.
+    """
+    names = holders(store, read_models(store))
+    keys = store.database.settings.keys
+    encrypted = {path for path in stores_in(names) if not _is_plain(path, keys)}
+    return tuple(name for name in names if path_in(name) not in encrypted)
+
+
+def _is_plain(path: str, keys: KeyRing | None) -> bool:
+    # A store that cannot be opened counts as unencrypted.
+    try:
+        with open_store(f"{as_url(path)}?mode=ro", keys=keys) as store:
+            return holds_plain_events(store)
+    except EventStoreError:
+        return True
+
+
+def holds_plain_events(store: Store) -> bool:
+    """Return whether any conversation has events that are not encrypted. Cost: the rows of
+    conversations are read until such a conversation is found.
+    """
+    for conversation in rekey.named_or_all(store.database, ()):
+        with suppress(KeyUnavailable):  # A conversation with a missing key is encrypted.
+            if (
+                conversation.erasure is None
+                and conversation.version
+                and not store.database.codec_of(conversation).is_strict
+            ):
+                return True
+    return False
+
+
+def _store_of(source: Store | _Histories) -> Store:
+    store = source if isinstance(source, Store) else getattr(source, "store", None)
+    if not isinstance(store, Store):
+        raise TypeError(f"source must be what foldlog.open(URL) returns, not {source!r:.60}")
+    return store

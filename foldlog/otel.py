@@ -21,11 +21,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog import _telemetry
+from foldlog._base import telemetry
+from foldlog._base.telemetry import TRACEPARENT
 from foldlog._formats.otlp_genai.sent_messages import COMPACTED
 from foldlog._formats.otlp_genai.spans import message_of
 from foldlog._formats.places import is_declined
-from foldlog._telemetry import TRACEPARENT
 from foldlog.eventstore import Event, Recorded, Store, VersionConflict
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
@@ -75,7 +75,7 @@ def instrument(
     event has the trace context of its append in ``meta``, under ``traceparent``. Imported events
     stay unchanged.
     """
-    _telemetry.telemetry = _Telemetry(
+    telemetry.telemetry = _Telemetry(
         trace.get_tracer("foldlog", tracer_provider=tracer_provider),
         metrics.get_meter("foldlog", meter_provider=meter_provider),
         contents=contents,
@@ -86,7 +86,7 @@ def uninstrument() -> None:
     """Stop sending traces and metrics. A store that is already open still adds trace contexts to
     its events until it is closed.
     """
-    _telemetry.telemetry = None
+    telemetry.telemetry = None
 
 
 class _Telemetry:

@@ -27,8 +27,9 @@ from foldlog._archive.stored import (
     Records as Records,
     RecordSpan as RecordSpan,
 )
-from foldlog._cached_values import KeptBeside as KeptBeside
-from foldlog._companions import companion as companion, companion_of as companion_of
+from foldlog._base.values import values_in as values_in
+from foldlog._conversations.companions import companion as companion, companion_of as companion_of
+from foldlog._derived.cached_values import KeptBeside as KeptBeside
 from foldlog._formats.calls import Recent as Recent
 from foldlog._formats.event_fields import REDACTED as REDACTED
 from foldlog._formats.files.readers import JsonLines as JsonLines, record_in as record_in
@@ -41,6 +42,7 @@ from foldlog._formats.json_text import (
 from foldlog._formats.messages import COMPACTED_BY_PROVIDER as COMPACTED_BY_PROVIDER
 from foldlog._formats.openhands_v1.contents import blocks_of as blocks_of
 from foldlog._formats.places import is_of as is_of, place_of as place_of
+from foldlog._formats.prompt_changes import change_of_prompt as change_of_prompt, staying as staying
 from foldlog._formats.record import (
     dicts_in as dicts_in,
     text_or_none as text_or_none,
@@ -54,6 +56,4 @@ from foldlog._history.runtimes import (
     RuntimeCall as RuntimeCall,
     note_left_behind as note_left_behind,
 )
-from foldlog._maintenance import erase_conversations as erase_conversations
-from foldlog._prompt_changes import change_of_prompt as change_of_prompt, staying as staying
-from foldlog._values import values_in as values_in
+from foldlog._privacy.erasing import erase_conversations as erase_conversations

@@ -3,7 +3,7 @@
 from foldlog._figures.stats import Stats as Stats
 from foldlog._history.histories import ChosenCondenser as ChosenCondenser
 from foldlog._history.history import ExpectedVersion as ExpectedVersion
-from foldlog._search import Hit as Hit
+from foldlog._reports.search import Hit as Hit
 from foldlog.condensers import AgentModel as AgentModel
 from foldlog.eventstore import (
     Content as Content,

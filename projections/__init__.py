@@ -24,8 +24,8 @@ if __name__ != "foldlog.projections":
         "there is no package 'projections'; import 'foldlog.projections'", name=__name__
     )
 
-from foldlog import _lazy
+from foldlog._base import lazy
 
-_HOMES = _lazy.homes_of(__path__[0])
+_HOMES = lazy.homes_of(__path__[0])
 __all__ = [*_HOMES]
-__getattr__ = _lazy.lazy_getattr(__name__, _HOMES)
+__getattr__ = lazy.lazy_getattr(__name__, _HOMES)

@@ -170,10 +170,10 @@ with foldlog.open("memory:", condenser="digest") as histories:
     "arguments, most",
     [
         (["--version"], 85),
-        (["list", "-n", "5"], 330),
-        (["list", "--short"], 330),
-        (["log", "c1", "-n", "3"], 330),
-        (["view", "c1", "--at", "1"], 350),
+        (["list", "-n", "5"], 334),
+        (["list", "--short"], 334),
+        (["log", "c1", "-n", "3"], 334),
+        (["view", "c1", "--at", "1"], 352),
     ],
 )
 def test_a_short_command_in_a_new_process_imports_few_modules(tmp_path, arguments, most):

@@ -31,8 +31,8 @@ def test_every_module_of_the_product_has_tests(path):
     "path",
     [
         "foldlog/_cli/stores.py",
-        "foldlog/_matching.py",
-        "foldlog/_derived.py",
+        "foldlog/_privacy/matching.py",
+        "foldlog/_derived/tables.py",
         "foldlog/__main__.py",
     ],
 )

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from foldlog._values import texts_in
+from foldlog._base.values import texts_in
 from foldlog.condensers.errors import Failure, ModelCallFailed
 from foldlog.condensers.prompts.rendering import clip_line
 

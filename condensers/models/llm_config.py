@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from foldlog._telemetry import tell
+from foldlog._base.telemetry import tell
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S
 from foldlog.condensers.tables import StrictTable, configuration_error, name_of_kind

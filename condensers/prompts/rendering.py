@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from foldlog._values import parse
+from foldlog._base.values import parse
 from foldlog.eventstore import Action, CondensationSummary, Event, events
 from foldlog.projections import as_json, words_of
 

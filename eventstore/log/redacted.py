@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from foldlog._telemetry import OF_APPENDS, SHOWN
-from foldlog._usage import COST, OF_A_CONDENSER, USAGE_MAPS, USAGE_NAMES, USAGE_TEXTS
+from foldlog._base.telemetry import OF_APPENDS, SHOWN
+from foldlog._base.usage import COST, OF_A_CONDENSER, USAGE_MAPS, USAGE_NAMES, USAGE_TEXTS
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,

@@ -26,7 +26,7 @@ from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from msgspec import Struct
 
-from foldlog._telemetry import waits
+from foldlog._base.telemetry import waits
 from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import AT_ONCE_S
 from foldlog.eventstore.recorders.types import Outcome

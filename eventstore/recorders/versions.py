@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from foldlog._version import VERSION
+from foldlog._base.version import VERSION
 from foldlog.eventstore.errors import StoreUnusable
 
 MADE_BY: Final = "made_by"

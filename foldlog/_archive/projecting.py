@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
+from foldlog._base.telemetry import tell
+from foldlog._base.usage import IMPORTED
 from foldlog._formats.decoded import decoder_of, events_of, values_of
 from foldlog._formats.files.frames import REDACTED, TITLE
 from foldlog._formats.forking import incomplete
 from foldlog._formats.format import RecordDecoder
 from foldlog._formats.record import INCOMPLETE, UNREAD, NotAnEvent
 from foldlog._formats.registry import format_named
-from foldlog._telemetry import tell
-from foldlog._usage import IMPORTED
 from foldlog.eventstore import (
     ATTRIBUTES,
     ConversationNotFound,

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final, Protocol
 
 import msgspec
 
-from foldlog._compressed import open_unpacked
+from foldlog._files.compressed import open_unpacked
 from foldlog._formats.files.documents import DocumentRecords
 from foldlog._formats.files.frames import Frame, frame_of
 from foldlog._formats.files.readers import JsonLines

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from foldlog._archive.projecting import decode_records
+from foldlog._base.telemetry import tell
 from foldlog._formats.calls import Recent
 from foldlog._formats.decoded import READER, decoder_of
 from foldlog._formats.format import Format, UnusableFormat
@@ -24,7 +25,6 @@ from foldlog._formats.json_text import json_of
 from foldlog._formats.places import number
 from foldlog._formats.record import NotAnEvent
 from foldlog._formats.registry import format_named
-from foldlog._telemetry import tell
 from foldlog.eventstore import (
     ANY_VERSION,
     ConversationErased,

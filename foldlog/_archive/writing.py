@@ -18,6 +18,7 @@ import msgspec
 from foldlog._archive.compacting import still_compacting
 from foldlog._archive.projecting import SECRET, SECRET_BYTES, change_of_documents, make_events
 from foldlog._archive.reading import reading_of, state_of
+from foldlog._base.usage import IMPORTED
 from foldlog._figures.of_sources import count_block, figures_in
 from foldlog._figures.writing import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
@@ -29,7 +30,6 @@ from foldlog._formats.record import FINDINGS_MAX, ImportFinding, refuse
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import calls_beside
-from foldlog._usage import IMPORTED
 from foldlog.eventstore import DocumentChanges, Store, VersionConflict
 from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.log.appending import begin_fork

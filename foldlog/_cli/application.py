@@ -267,7 +267,7 @@ def run(arguments: Sequence[str]) -> int:
         problem = _explain(error)
         unfinished = getattr(error, "unfinished", False)
         if as_json and unfinished:
-            from foldlog._documents import UnfinishedDocument
+            from foldlog._answers.store import UnfinishedDocument
 
             terminal.emit(UnfinishedDocument(outcome="unfinished", problem=problem))
         terminal.complain(problem)

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from foldlog._answers.files import DamagedDocument
 from foldlog._archive.projecting import make_events
 from foldlog._cli import terminal
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import chosen, events_total, open_existing
-from foldlog._documents import DamagedDocument
 from foldlog._words.gist import count
 from foldlog.eventstore import EventStoreError, Store
 
@@ -44,7 +44,7 @@ def write_database(db: str, conversations: Sequence[str] | None, file: Path) -> 
 
 def follow_with_database(db: str, file: Path) -> None:
     """Update the database of a store until Ctrl-C, with the runner of the eventsourcing library."""
-    from foldlog._follower import Follower
+    from foldlog._derived.follower import Follower
     from foldlog._reports.audit_database import AuditTables
     from foldlog._reports.audit_file import check_target, written
 

@@ -9,17 +9,19 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from foldlog._answers.conversations import ConversationDocument
+from foldlog._answers.document import ProblemDocument
+from foldlog._answers.store import ErasedDocument
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name
 from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
-from foldlog._companions import with_companions
-from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
+from foldlog._conversations.companions import with_companions
 from foldlog._figures.overview import Overview, overview_of
+from foldlog._files.written_files import file_words, is_a_copy, path_in
 from foldlog._history.lease import lease_that_keeps
-from foldlog._maintenance import and_forks, iter_erased
+from foldlog._privacy.erasing import and_forks, iter_erased
 from foldlog._words.gist import count
 from foldlog._words.times import time_words
-from foldlog._written_files import file_words, is_a_copy, path_in
 from foldlog.eventstore import (
     ConversationErased,
     ConversationHasForks,

@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from foldlog._base.values import parse
 from foldlog._cli import terminal
-from foldlog._labels import label
-from foldlog._unreadable import DAMAGED
-from foldlog._values import parse
+from foldlog._conversations.labels import label
+from foldlog._conversations.unreadable import DAMAGED
 from foldlog._words import gist
 from foldlog._words.gist import id_words
 from foldlog._words.texts import thinking_texts

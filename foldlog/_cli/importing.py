@@ -8,13 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from foldlog._answers.files import ImportDocument, ImportedDocument
 from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.projecting import make_events
 from foldlog._archive.reading import state_of
 from foldlog._cli import terminal
 from foldlog._cli.hints import store_name
 from foldlog._cli.outcome import Refused
-from foldlog._documents import ImportDocument, ImportedDocument
 from foldlog._formats.files.found_sources import files_below
 from foldlog._words.gist import count
 from foldlog.eventstore import Store
@@ -57,7 +57,7 @@ class Importing:
         self._reported = set[str]()
         is_secret = None
         if options.redact_secrets:
-            from foldlog._secrets import secret_finder
+            from foldlog._privacy.secrets import secret_finder
 
             is_secret = secret_finder()
         try:

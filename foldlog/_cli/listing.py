@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from foldlog._answers.conversations import ConversationDocument
 from foldlog._cli import terminal
 from foldlog._cli.hints import prices_hint
 from foldlog._cli.options import LISTED_MAX
 from foldlog._cli.selection import pairs
 from foldlog._cli.stores import iter_rows
-from foldlog._companions import companion_of
-from foldlog._documents import ConversationDocument
+from foldlog._conversations.companions import companion_of
 from foldlog._figures.choosing import chosen_by, is_filter
 from foldlog._figures.overview import NATIVE
 from foldlog._figures.prices import Prices
@@ -169,9 +169,9 @@ def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[Conver
 def _with_attributes(
     store: Store, rows: Iterator[ConversationRow], attributes: Sequence[str]
 ) -> Iterator[ConversationRow]:
-    from foldlog._maintenance import (
-        ids_with,
-    )  # slow to import: it loads the code for audit databases
+    from foldlog._privacy.erasing import (
+        ids_with,  # slow to import: it loads the code for audit databases
+    )
 
     with terminal.working("listing"):
         matching_ids = ids_with(store, pairs([*attributes], _OTHER_FILTERS))

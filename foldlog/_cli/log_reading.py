@@ -9,11 +9,11 @@ from contextlib import suppress
 from heapq import nlargest
 
 from foldlog._cli.selection import Selection
+from foldlog._conversations.labels import KINDS
+from foldlog._conversations.unreadable import sound
 from foldlog._figures.counts import is_waited_for, seconds_between
 from foldlog._figures.overview import counted_in, is_about_it
-from foldlog._labels import KINDS
 from foldlog._reports.own_ids import in_own_ids
-from foldlog._unreadable import sound
 from foldlog._words.times import time_of_event
 from foldlog.eventstore import CorruptEvent, DocumentChanges, Event, Logged, Store
 from foldlog.eventstore.inside import EventTime, is_structural

@@ -19,7 +19,7 @@ from foldlog._cli.hints import (
     use_store,
 )
 from foldlog._cli.outcome import Refused
-from foldlog._whole_file import check_target
+from foldlog._files.whole_file import check_target
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Named = TypeVar("Named", Path, str)
@@ -33,7 +33,7 @@ def complete_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     opened.
     """
     from foldlog._cli.stores import open_existing
-    from foldlog._companions import ids_from
+    from foldlog._conversations.companions import ids_from
     from foldlog.eventstore import EventStoreError
 
     try:

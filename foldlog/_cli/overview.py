@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from foldlog._answers.conversations import AttentionDocument, HomeDocument
 from foldlog._cli import terminal
 from foldlog._cli.hints import (
     DEMO_DB,
@@ -17,7 +18,6 @@ from foldlog._cli.hints import (
     use_store,
 )
 from foldlog._cli.stores import ShortIds, open_existing
-from foldlog._documents import AttentionDocument, HomeDocument
 from foldlog._words.gist import count
 from foldlog._words.times import time_words
 from foldlog.eventstore import Store

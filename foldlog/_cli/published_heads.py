@@ -9,12 +9,13 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
+from foldlog._answers.document import stream
+from foldlog._answers.store import HeadDocument, HeadsDocument
 from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import iter_rows, open_existing, resolve
-from foldlog._documents import HeadDocument, HeadsDocument, stream
-from foldlog._maintenance import Published
+from foldlog.maintenance import Published
 
 
 class _Heads(msgspec.Struct):

@@ -12,10 +12,10 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import pairs
 from foldlog._cli.stores import require_id
 from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
-from foldlog._companions import with_companions
-from foldlog._maintenance import conversations_with
-from foldlog._matching import Holds, holding
-from foldlog._redacting import Chosen, Problem, Redacting, load_events
+from foldlog._conversations.companions import with_companions
+from foldlog._privacy.erasing import conversations_with
+from foldlog._privacy.matching import Holds, holding
+from foldlog._privacy.redacting import Chosen, Problem, Redacting, load_events
 from foldlog._words.gist import count
 from foldlog.eventstore import CannotRedact, ConversationRow, Store
 from foldlog.eventstore.inside import check_reason
@@ -31,7 +31,7 @@ def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
         return None if matching is None else holding(matching)
     if matching is not None:
         raise Refused("use --secrets or --matching, not both")
-    from foldlog._secrets import holds_secret
+    from foldlog._privacy.secrets import holds_secret
 
     holds_secret("")  # raises InvalidOption without the extra, before anything is read
     return holds_secret

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foldlog._answers.comparison import CurvePointDocument
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import load_condenser_for
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.comparison import RECORDED
-from foldlog._documents import CurvePointDocument
 from foldlog.eventstore import CondensationAction, Event, Store
 from foldlog.projections import contains, intervals_kept
 

@@ -11,7 +11,7 @@ import click
 
 from foldlog._cli.command_line import complete_from
 from foldlog._cli.outcome import Refused
-from foldlog._labels import KINDS, WIDER, kind_words, label
+from foldlog._conversations.labels import KINDS, WIDER, kind_words, label
 from foldlog._words.times import happened_at, moment_of
 from foldlog.eventstore import Event
 

@@ -19,8 +19,8 @@ from foldlog._archive import makes_events
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, make_folder_of, store_in_use, use_store
 from foldlog._cli.outcome import Refused
-from foldlog._companions import ids_beginning_with
-from foldlog._open_files import is_store
+from foldlog._conversations.companions import ids_beginning_with
+from foldlog._files.open_files import is_store
 from foldlog.eventstore import (
     ATTRIBUTES,
     ConversationNotFound,

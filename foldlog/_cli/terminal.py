@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.text import Text
 
-    from foldlog._documents import Document
+    from foldlog._answers.document import Document
 
 Span = str | tuple[str, str]
 """A text, or a text with a style of rich. The text is escaped where it is printed. So the text

@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-from foldlog._documents import (
+from foldlog._answers.verification import (
     CheckedDocument,
     LossDocument,
     RevisionDocument,
     VerdictDocument,
     ViewsDocument,
 )
-from foldlog._maintenance import Verdict
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.inside import from_microseconds
+from foldlog.maintenance import Verdict
 from foldlog.projections import Views, audit
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from foldlog._base.usage import OF_NO_MODEL, usage_of
 from foldlog._formats.record import within
-from foldlog._usage import OF_NO_MODEL, usage_of
 from foldlog.condensers.models.limits import window_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message
 

@@ -11,7 +11,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from foldlog._documents import CondensationsDocument, SavingsDocument
+from foldlog._answers.figures import CondensationsDocument, SavingsDocument
+from foldlog._conversations.unreadable import sound
 from foldlog._figures.counts import Counts, strategy_of
 from foldlog._figures.overview import Overview, counted_in, overview_of
 from foldlog._figures.savings import is_made, saving_of
@@ -19,7 +20,6 @@ from foldlog._figures.sizes import view_tokens
 from foldlog._figures.spending import Spending, imported_calls, sum_up, total_of
 from foldlog._formats.replacing import is_replacing
 from foldlog._formats.summed_calls import HASH_BYTES, Calls
-from foldlog._unreadable import sound
 from foldlog._words.reasons import because
 from foldlog.eventstore import (
     CondensationAction,

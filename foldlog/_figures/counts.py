@@ -6,7 +6,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from foldlog._documents import CondensationsDocument, ToolDocument
+from foldlog._answers.figures import CondensationsDocument, ToolDocument
+from foldlog._conversations.labels import label
 from foldlog._figures.overview import is_about_it
 from foldlog._figures.savings import is_made, recorded_cost
 from foldlog._figures.spending import sum_up
@@ -15,7 +16,6 @@ from foldlog._formats.record import dicts_in
 from foldlog._formats.skeleton import ENDS_WITH, beginning_of, state_after
 from foldlog._formats.summed_calls import NO_DAY
 from foldlog._formats.usage import is_call
-from foldlog._labels import label
 from foldlog._words.times import read_with_format, time_of_event
 from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation

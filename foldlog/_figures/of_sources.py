@@ -10,7 +10,8 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
-from foldlog._documents import CondensationsDocument, SavingsDocument, ToolDocument
+from foldlog._answers.figures import CondensationsDocument, SavingsDocument, ToolDocument
+from foldlog._base.usage import IMPORTED
 from foldlog._figures.counting import Figures, figures_of
 from foldlog._figures.counts import Counts
 from foldlog._figures.overview import TITLE_MAX, Overview
@@ -23,7 +24,6 @@ from foldlog._formats.record import INCOMPLETE, time_in
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.summed_calls import Calls
-from foldlog._usage import IMPORTED
 from foldlog.eventstore import DocumentChanges, Event, Store
 from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, is_structural
 from foldlog.eventstore.sources.blocks import Block, each_hash

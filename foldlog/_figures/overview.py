@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from foldlog._base.usage import IMPORTED
 from foldlog._formats.record import UNREAD
 from foldlog._formats.replacing import is_replacing, standing_in
 from foldlog._formats.usage import is_copy
 from foldlog._formats.user_requests import READ_MAX, request_in
-from foldlog._usage import IMPORTED
 from foldlog._words.times import read_with_format, time_text
 from foldlog.eventstore import (
     ATTRIBUTES,

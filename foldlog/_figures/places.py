@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from foldlog._companions import companion_of
+from foldlog._conversations.companions import companion_of
 from foldlog._formats.files.frames import TITLE, WHERE
 from foldlog._formats.format import Format
 from foldlog.eventstore import Store

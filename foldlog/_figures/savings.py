@@ -13,10 +13,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._documents import SavingsDocument
+from foldlog._answers.figures import SavingsDocument
+from foldlog._conversations.labels import label
 from foldlog._formats.places import is_declined
 from foldlog._formats.usage import model_reports
-from foldlog._labels import label
 from foldlog.condensers import Usage
 from foldlog.eventstore import CondensationAction
 

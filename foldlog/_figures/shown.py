@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from foldlog._documents import ConversationDocument, ModelDocument
+from foldlog._answers.conversations import ConversationDocument
+from foldlog._answers.figures import ModelDocument
+from foldlog._conversations.unreadable import sound
 from foldlog._figures.context import ContextLimit, ContextUse, limit_of_models
 from foldlog._figures.prices import Prices
 from foldlog._figures.spending import price_calls, spent_by, sum_up
 from foldlog._figures.stats import Stats
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import StoredFigures, Where
-from foldlog._unreadable import sound
 from foldlog.eventstore import ConversationRow, EventStoreError, Store
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import astuple, replace
 
-from foldlog._documents import Document, ModelDocument, SpentDocument
+from foldlog._answers.document import Document
+from foldlog._answers.figures import ModelDocument, SpentDocument
+from foldlog._base.usage import IMPORTED
 from foldlog._figures.prices import Prices
 from foldlog._formats.summed_calls import DIGITS, Calls, Curve, add_up, calls_in, hash_of_reply
 from foldlog._formats.usage import ModelCall, calls_beside, calls_of_event
-from foldlog._usage import IMPORTED
 from foldlog._words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction
 from foldlog.eventstore.inside import newest_value

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType, field
 from msgspec.structs import replace
 
-from foldlog._documents import (
+from foldlog._answers.figures import (
     CondensationsDocument,
     ModelDocument,
     SpentDocument,

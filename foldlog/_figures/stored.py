@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foldlog._documents import SavingsDocument
+from foldlog._answers.figures import SavingsDocument
 from foldlog._figures.overview import Overview, near_the_ends, read_ends
 from foldlog._figures.prices import Prices
 from foldlog._figures.spending import price_calls

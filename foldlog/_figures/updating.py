@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
-from foldlog._cached_values import cached_records, value_of
+from foldlog._derived.cached_values import cached_records, value_of
 from foldlog._figures.overview import Overview
 from foldlog._figures.repeated import RepeatedReplies
 from foldlog._figures.tables import FigureTables

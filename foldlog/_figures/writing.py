@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import astuple
 
-from foldlog._companions import companion_of
-from foldlog._documents import CondensationsDocument
+from foldlog._answers.figures import CondensationsDocument
+from foldlog._conversations.companions import companion_of
 from foldlog._figures.counts import Counts
 from foldlog._formats.record import INCOMPLETE
 from foldlog._formats.summed_calls import USAGE, Calls

@@ -35,6 +35,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from foldlog._base.usage import cost_of, usage_of
 from foldlog._formats.blocks import shown_blocks, thinking_of
 from foldlog._formats.event_fields import (
     arguments_of,
@@ -73,7 +74,6 @@ from foldlog._formats.usage import (
     is_copy,
     model_named,
 )
-from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import (
     Action,
     Annotation,

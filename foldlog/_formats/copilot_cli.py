@@ -34,12 +34,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from foldlog._base.usage import usage_of
 from foldlog._formats.blocks import shown_blocks, thinking_of
 from foldlog._formats.event_fields import (
     data_url,
     file_at,
 )
 from foldlog._formats.format import Format, Options, first_named
+from foldlog._formats.prompt_changes import change_of_prompt
 from foldlog._formats.record import (
     Fields,
     dict_or_empty,
@@ -52,8 +54,6 @@ from foldlog._formats.record import (
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.usage import ModelCall, RecordedUsage, call_of_event, calls_of_replies
-from foldlog._prompt_changes import change_of_prompt
-from foldlog._usage import usage_of
 from foldlog.eventstore import Annotation, Content, Event, Message, SystemMessage
 
 NAME = "copilot-cli"

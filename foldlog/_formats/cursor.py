@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from foldlog._files.open_files import SQLITE
 from foldlog._formats.blocks import content_of_parts as content_of_parts, shown_blocks, thinking_of
 from foldlog._formats.files.readers import Placed, open_read_only, parse_line, rows_in
 from foldlog._formats.format import Contained, FileReader, Format, Options
@@ -46,7 +47,6 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._open_files import SQLITE
 from foldlog.eventstore import Message
 
 NAME = "cursor"

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
+from foldlog._base.values import replace_texts, values_in
 from foldlog._formats.export_notes import ExportNotes
 from foldlog._formats.format import Format
 from foldlog._formats.places import is_of, is_step_aside, place_of
 from foldlog._formats.record import Fields, within
 from foldlog._formats.registry import format_named
 from foldlog._formats.repeats import is_repeated
-from foldlog._values import replace_texts, values_in
 from foldlog.eventstore import (
     Action,
     Annotation,

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from foldlog._base.usage import IMPORTED
+from foldlog._conversations.labels import label
 from foldlog._formats.event_fields import parts_in
 from foldlog._formats.format import Format
 from foldlog._formats.places import is_declined
 from foldlog._formats.record import UNREAD, dict_or_empty
-from foldlog._labels import label
-from foldlog._usage import IMPORTED
 from foldlog.eventstore import (
     ATTRIBUTES,
     Action,

@@ -45,6 +45,7 @@ from foldlog._formats.event_fields import (
 )
 from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
+from foldlog._formats.prompt_changes import change_of_prompt
 from foldlog._formats.record import (
     Fields,
     dicts_in,
@@ -57,7 +58,6 @@ from foldlog._formats.record import (
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog._formats.replacing import WRITTEN_AGAIN
-from foldlog._prompt_changes import change_of_prompt
 from foldlog.eventstore import CondensationAction, Content, Message, Origin, Retraction, summary_id
 
 NAME = "gemini-cli"

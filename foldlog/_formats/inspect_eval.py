@@ -31,7 +31,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._compressed import unpacked_of
+from foldlog._base.values import replace_texts
+from foldlog._files.compressed import unpacked_of
 from foldlog._formats.blocks import kind_of, shown_blocks, texts_of, thinking_of
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.files.readers import Placed, object_in
@@ -49,7 +50,6 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._values import replace_texts
 from foldlog.eventstore import Annotation, SystemMessage
 
 NAME = "inspect-eval"

@@ -28,6 +28,7 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
+from foldlog._files.open_files import SQLITE
 from foldlog._formats.files.documents import document_of
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.files.readers import (
@@ -49,7 +50,6 @@ from foldlog._formats.record import (
     text_or_empty,
     within,
 )
-from foldlog._open_files import SQLITE
 
 Read = Callable[[str, str], Iterator[Located]]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from foldlog._usage import cost_of, count_of, usage_of
+from foldlog._base.usage import cost_of, count_of, usage_of
 from foldlog.eventstore import Content, EventStoreError, Origin
 from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 

@@ -12,15 +12,15 @@ from typing import Any, ClassVar, Literal
 
 from msgspec.structs import replace
 
+from foldlog._base.usage import COPIED
 from foldlog._formats.blocks import content_of_parts as content_of_parts, is_blank
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.members import Members
+from foldlog._formats.prompt_changes import Cause, change_of_prompt
 from foldlog._formats.record import Fields, SourceTime, refuse, text_or_empty, usage_meta
 from foldlog._formats.repeats import REPEATED, Repeats, key_of
 from foldlog._formats.unread import unread_fields
-from foldlog._prompt_changes import Cause, change_of_prompt
-from foldlog._usage import COPIED
 from foldlog.eventstore import (
     Action,
     Annotation,

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 
+from foldlog._base.usage import whole
 from foldlog._formats.hash_set import HashSet
 from foldlog._formats.record import time_in
 from foldlog._formats.usage import ModelCall
-from foldlog._usage import whole
 
 NO_DAY = "(no time)"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from foldlog._reports.as_sent import Sent, sent
-from foldlog._search import SearchTerms, events_with
+from foldlog._reports.search import SearchTerms, events_with
 from foldlog._words.gist import count
 from foldlog._words.texts import text_of
 from foldlog.eventstore import CondensationAction, Event, Retraction, Store, summary_of

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from foldlog._archive import makes_events
+from foldlog._base.telemetry import tell
 from foldlog._history.history import History, describe
 from foldlog._history.started_calls import StartedCalls
-from foldlog._telemetry import tell
 from foldlog.eventstore import (
     ATTRIBUTES,
     EVENT_BYTES_MAX,
@@ -36,9 +36,9 @@ from foldlog.projections import Views
 
 if TYPE_CHECKING:
     from foldlog._archive.recording import Recording
-    from foldlog._maintenance import Maintenance
-    from foldlog._search import Hit
+    from foldlog._reports.search import Hit
     from foldlog.condensers import AgentModel, CondenseHandler, Condenser
+    from foldlog.maintenance import Maintenance
 
 ChosenCondenser: TypeAlias = "Condenser | Mapping[str, Any] | str | os.PathLike[str]"
 
@@ -231,13 +231,13 @@ class Histories:
         comes first. Imports whose source has no times come last.
 
         A searched word matches the beginning of words. Words in double quotes must follow each
-        other in the text. ``kinds`` are words of ``foldlog._labels.KINDS``, such as ``user``,
-        ``agent``, ``action`` and ``observation``. The search has no index: it reads the stored
+        other in the text. ``kinds`` are words such as ``user``, ``agent``, ``action`` and
+        ``observation``. The search has no index: it reads the stored
         records and events. Raises ``InvalidArgument`` if ``words`` has no word to search for, and
         ``ConversationNotFound`` if ``conversation`` does not exist. A conversation whose key is
         missing is left out. Cost: the search reads about 400 MB a second, up to the last hit.
         """
-        from foldlog._search import search
+        from foldlog._reports.search import search
 
         if conversation is not None:
             self.store.conversation(check_text("conversation", conversation), pending=True)
@@ -274,7 +274,7 @@ class Histories:
         store.
         """
         from foldlog._history.lease import lease_that_keeps
-        from foldlog._maintenance import Maintenance
+        from foldlog.maintenance import Maintenance
 
         return Maintenance(self.store, partial(lease_that_keeps, self.store))
 
@@ -379,7 +379,7 @@ class Histories:
         ``VersionConflict`` if the conversation has a newer event than ``expected``.
         Cost: the method deletes the events of the conversation, and its figures.
         """
-        from foldlog._maintenance import erase_conversations
+        from foldlog._privacy.erasing import erase_conversations
 
         tombstones = erase_conversations(
             self.store,

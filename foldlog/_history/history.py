@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from foldlog._bound_store import bound_store, views_of
-from foldlog._telemetry import SHOWN, span
+from foldlog._base.telemetry import SHOWN, span
+from foldlog._conversations.bound_store import bound_store, views_of
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -1123,8 +1123,8 @@ class History:
         keys and the companions of the history. For an imported event, the method reads all events
         of the history and its forks.
         """
-        from foldlog._maintenance import clear
-        from foldlog._redacting import redact_events
+        from foldlog._privacy.erasing import clear
+        from foldlog._privacy.redacting import redact_events
 
         items = event if isinstance(event, Iterable) else [event]
         event_ids = [

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
-from foldlog._cached_values import KeptBeside
-from foldlog._telemetry import tell
+from foldlog._base.telemetry import tell
+from foldlog._derived.cached_values import KeptBeside
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,

@@ -17,6 +17,8 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
+from foldlog._base.usage import cost_of, usage_of
+from foldlog._base.values import values_in
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.calls import OpenCalls, is_of_reply
 from foldlog._formats.json_text import check_depth
@@ -32,11 +34,9 @@ from foldlog._formats.messages import (
     unknown_role,
 )
 from foldlog._formats.openai_chat import message_of, time_of_message
+from foldlog._formats.prompt_changes import change_of_prompt
 from foldlog._formats.record import Fields, dict_or_empty, dicts_in, text_or_none
 from foldlog._formats.reply_encoders import join_contents
-from foldlog._prompt_changes import change_of_prompt
-from foldlog._usage import cost_of, usage_of
-from foldlog._values import values_in
 from foldlog.eventstore import (
     Action,
     Annotation,

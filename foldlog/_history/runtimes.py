@@ -32,7 +32,7 @@ from foldlog.projections.effects import MARK, CallTrace, key_of, key_of_intent, 
 if TYPE_CHECKING:
     from foldlog._history.histories import Histories
     from foldlog._history.history import History
-    from foldlog._threads import ThreadPool
+    from foldlog._history.threads import ThreadPool
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,24 +11,24 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from foldlog._documents import (
-    BorderDocument,
+from foldlog._answers.events import BorderDocument
+from foldlog._answers.figures import SavingsDocument
+from foldlog._answers.page import (
     ChangeDocument,
     ColumnsDocument,
     HistoryDocument,
     LivedDocument,
     MaskDocument,
-    SavingsDocument,
     ToldDocument,
 )
+from foldlog._conversations.labels import KINDS, label
+from foldlog._conversations.unreadable import DAMAGED, iter_log, placeholder, problems_of
 from foldlog._figures.context import ContextUse
 from foldlog._figures.overview import Overview, counted_in, is_about_it
 from foldlog._figures.savings import saving_of
 from foldlog._figures.sizes import CountedTokens, CountsTokens, event_tokens
 from foldlog._figures.spending import total_of
 from foldlog._formats.replacing import is_replacing
-from foldlog._labels import KINDS, label
-from foldlog._unreadable import DAMAGED, iter_log, placeholder, problems_of
 from foldlog._words.reasons import because
 from foldlog._words.times import time_of_event
 from foldlog.condensers import reports_of

@@ -13,17 +13,18 @@ from typing import IO, Any
 
 from msgspec.structs import replace
 
-from foldlog._documents import HistoryDocument, NoteDocument
+from foldlog._answers.events import NoteDocument
+from foldlog._answers.page import HistoryDocument
+from foldlog._conversations.unreadable import iter_log
 from foldlog._figures.overview import around_damage
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import models_of
 from foldlog._figures.sizes import CountsTokens
+from foldlog._files.whole_file import whole_file
 from foldlog._page import assets
 from foldlog._page.document import PageFold
 from foldlog._page.texts import shown_document
 from foldlog._reports.needed_again import needed_again
-from foldlog._unreadable import iter_log
-from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text, printable
 from foldlog.eventstore import CorruptEvent, Logged, Store

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._unreadable import DAMAGED
-from foldlog._values import replace_texts, values_in
+from foldlog._base.values import replace_texts, values_in
+from foldlog._conversations.unreadable import DAMAGED
 from foldlog._words.event_json import event_document
 from foldlog._words.texts import SIGNATURES
 from foldlog.eventstore import CorruptEvent, Event, Logged

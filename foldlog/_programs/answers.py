@@ -15,15 +15,15 @@ from functools import partial
 from heapq import nlargest
 from typing import Any
 
+from foldlog._conversations.labels import label
 from foldlog._figures.places import in_folder, places
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._history.facts import fact
 from foldlog._history.recall import RecallTool
-from foldlog._labels import label
 from foldlog._programs.asking import Asked, Asking, Unclear
 from foldlog._reports.as_sent import sent, why_sent
 from foldlog._reports.dropped import Dropped, DroppedTerm, condensations, dropped_by
-from foldlog._search import Hit, Searched, search
+from foldlog._reports.search import Hit, Searched, search
 from foldlog._words.gist import count, count_shown, gist
 from foldlog._words.safe_text import printable
 from foldlog._words.times import moment_of

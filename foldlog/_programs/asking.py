@@ -14,7 +14,7 @@ from foldlog._archive.compacting import Compacting, compacting
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import source_files
 from foldlog._archive.refreshing import import_again
-from foldlog._companions import ids_beginning_with
+from foldlog._conversations.companions import ids_beginning_with
 from foldlog._figures.places import in_folder, places
 from foldlog.eventstore import EventStoreError, Store
 

@@ -8,8 +8,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from foldlog._answers.programs import ProgramDocument
 from foldlog._archive.importing import Import
-from foldlog._documents import ProgramDocument
 from foldlog._programs.hook import FIRED
 from foldlog._programs.programs import Program, settings_at
 from foldlog._programs.setup import read_record

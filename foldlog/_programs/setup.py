@@ -16,8 +16,8 @@ from pathlib import Path
 from stat import S_IMODE
 from typing import Any, NamedTuple
 
+from foldlog._files.whole_file import whole_file
 from foldlog._programs.programs import Program, settings_at, settings_in, text_at
-from foldlog._whole_file import whole_file
 
 _RECORD = "setup.json"
 """The record's file. The record maps the path of a settings file to foldlog's part of this file."""

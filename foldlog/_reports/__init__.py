@@ -13,5 +13,6 @@ as_sent.py          the View as it was sent to a model
 sent.py             which events were sent to a model
 own_ids.py          translates the ids in a condensation of OpenHands V0
 runs.py             shows two conversations that share no events side by side
+search.py           searches the stored records and events, without an index
 passages.py         finds the words that differ between two texts
 """

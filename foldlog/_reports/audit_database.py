@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlite_utils import Database
 
-from foldlog._derived import REFUSED_BY_SQLITE, Changes, Derived, add_each
-from foldlog._documents import AddedDocument, DamagedDocument
+from foldlog._answers.files import AddedDocument, DamagedDocument
+from foldlog._conversations.labels import label
+from foldlog._conversations.unreadable import iter_log
+from foldlog._derived.tables import REFUSED_BY_SQLITE, Changes, Derived, add_each
 from foldlog._figures.overview import copies_before
 from foldlog._formats.replacing import is_replacing
-from foldlog._labels import label
 from foldlog._reports.audit_file import (
     WHOLE_STORE,
     followed_up_to,
@@ -31,7 +32,6 @@ from foldlog._reports.audit_file import (
     written,
 )
 from foldlog._reports.own_ids import in_own_ids
-from foldlog._unreadable import iter_log
 from foldlog._words.texts import storable, text_of
 from foldlog.eventstore import (
     Action,

@@ -15,8 +15,8 @@ from pathlib import Path
 from sqlite_utils import Database
 from sqlite_utils.db import Table
 
-from foldlog._derived import follow
-from foldlog._unreadable import iter_log
+from foldlog._conversations.unreadable import iter_log
+from foldlog._derived.tables import follow
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.recorders.sqlite.replacing import new_beside, sync
 

@@ -7,7 +7,7 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foldlog._documents import StrategyFiguresDocument
+from foldlog._answers.comparison import StrategyFiguresDocument
 from foldlog._words.gist import cost_words, count
 
 if TYPE_CHECKING:

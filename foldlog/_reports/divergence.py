@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from foldlog._documents import (
-    DivergenceDocument,
-)
+from foldlog._answers.runs import DivergenceDocument
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import Event, Store
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from foldlog._documents import DroppedDocument, DroppedTermDocument
+from foldlog._answers.views import DroppedDocument, DroppedTermDocument
+from foldlog._base.values import named_in
 from foldlog._figures.savings import is_made
 from foldlog._figures.sizes import event_tokens
 from foldlog._reports.recall_score import event_terms, event_words, terms_in
-from foldlog._values import named_in
 from foldlog._words.gist import count
 from foldlog.eventstore import (
     Action,

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from foldlog._unreadable import sound
+from foldlog._conversations.unreadable import sound
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,

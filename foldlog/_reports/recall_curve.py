@@ -14,10 +14,10 @@ from html import escape
 from itertools import chain
 from pathlib import Path
 
-from foldlog._documents import CurvePointDocument
+from foldlog._answers.comparison import CurvePointDocument
+from foldlog._base.values import named_in, parse
+from foldlog._files.whole_file import whole_file
 from foldlog._reports.replays import Replay
-from foldlog._values import named_in, parse
-from foldlog._whole_file import whole_file
 from foldlog.condensers import AgentModel, Condenser, Step, condenser_from_config
 from foldlog.condensers.selection import after_system_prompt
 from foldlog.eventstore import Action, CondensationSummary, Event, Message

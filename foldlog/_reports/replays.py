@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from foldlog._documents import CallDocument, MissingDocument
+from foldlog._answers.comparison import CallDocument, MissingDocument
 from foldlog._figures.prices import Price
 from foldlog._figures.savings import is_made, recorded_cost
 from foldlog._formats.usage import begins_call

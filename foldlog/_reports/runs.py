@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._documents import (
+from foldlog._answers.runs import (
     DifferingDocument,
     KnewDocument,
     LineDocument,
@@ -27,6 +27,8 @@ from foldlog._documents import (
     RunsDocument,
     StepDocument,
 )
+from foldlog._base.values import parse
+from foldlog._conversations.labels import label
 from foldlog._figures.overview import counted_in, is_request
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import view_tokens
@@ -35,9 +37,7 @@ from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._formats.record import dict_or_empty
 from foldlog._formats.usage import begins_call, is_call
-from foldlog._labels import label
 from foldlog._reports.passages import count_lines_apart, find_passages
-from foldlog._values import parse
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store, SystemMessage

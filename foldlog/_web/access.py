@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from foldlog._documents import RefusedDocument
+from foldlog._answers.page import RefusedDocument
 from foldlog._words.safe_text import json_text
 
 POLICY = (

@@ -19,14 +19,18 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 
-from foldlog import _documents as documents
-from foldlog._bound_store import bound_store
-from foldlog._companions import ids_beginning_with
+from foldlog._answers.conversations import OverviewDocument, ServedPageDocument
+from foldlog._answers.document import Document
+from foldlog._answers.events import EventsDocument, FindDocument, HitsDocument, ShownDocument
+from foldlog._answers.page import FollowedDocument, RefusedDocument
+from foldlog._answers.runs import RunsDocument
+from foldlog._conversations.bound_store import bound_store
+from foldlog._conversations.companions import ids_beginning_with
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import CountsTokens
 from foldlog._page import assets
 from foldlog._reports.runs import compared_runs
-from foldlog._search import hits_document, search
+from foldlog._reports.search import hits_document, search
 from foldlog._web.access import Access
 from foldlog._web.conversations import LIMIT, ServedConversations
 from foldlog._web.metrics import metrics
@@ -101,7 +105,7 @@ def application(
     conversations = ServedConversations(store, prices)
     notes = Notes(store)
 
-    def searched(request: Request) -> documents.HitsDocument:
+    def searched(request: Request) -> HitsDocument:
         words = _words(request)
         limit = min(_number(request, "limit", 50), _SEARCHED_MAX)
         line = request.query_params.get("q", "")
@@ -127,7 +131,7 @@ def application(
             yield
         await to_thread.run_sync(conversations.close)
 
-    def listed(request: Request) -> documents.ServedPageDocument:
+    def listed(request: Request) -> ServedPageDocument:
         sort = request.query_params.get("sort", "-recorded")
         line = request.query_params.get("q", "")
         return conversations.list(
@@ -138,7 +142,7 @@ def application(
             where=conversations.where(line),
         )
 
-    def chosen(request: Request) -> documents.OverviewDocument:
+    def chosen(request: Request) -> OverviewDocument:
         return conversations.overview(request.query_params.get("q", ""), completed(_IMPORT)[1:-1])
 
     def measured(request: Request) -> Response:
@@ -146,7 +150,7 @@ def application(
         text = metrics(store, fleet, complete=conversations.complete)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    def compared(request: Request) -> documents.RunsDocument:
+    def compared(request: Request) -> RunsDocument:
         other = _text(request, "other", "the id of the conversation to compare with")
         return compared_runs(store, _id(request), _whole_id(store, other), prices or Prices())
 
@@ -172,9 +176,7 @@ def application(
         api("event", lambda request: _event(pages, request)),
         api(
             "find",
-            lambda request: documents.FindDocument(
-                hits=tuple(pages.find(_id(request), _words(request)))
-            ),
+            lambda request: FindDocument(hits=tuple(pages.find(_id(request), _words(request)))),
         ),
         api("search", searched),
         api("follow", lambda request: _follow(store, request, is_ending)),
@@ -256,14 +258,14 @@ def _page(store: Store, request: Request) -> Response:
 def _json_route(
     check: Callable[[], object],
     name: str,
-    document: Callable[[Request], documents.Document | Response],
+    document: Callable[[Request], Document | Response],
     path: str | None = None,
 ) -> Route:
     """Return the route of a path. A thread makes the document. The response is the document as
     JSON, or an error as JSON.
     """
 
-    def made(request: Request) -> documents.Document | Response:
+    def made(request: Request) -> Document | Response:
         check()
         return document(request)
 
@@ -290,12 +292,12 @@ def _problem(error: EventStoreError) -> str:
     return str(error)
 
 
-def _json(document: documents.Document, status: int = 200) -> Response:
+def _json(document: Document, status: int = 200) -> Response:
     return Response(json_text(document), status, media_type="application/json")
 
 
 def _answer_refusal(problem: str, status: int) -> Response:
-    return _json(documents.RefusedDocument(error=problem), status)
+    return _json(RefusedDocument(error=problem), status)
 
 
 def _text(request: Request, name: str, what: str) -> str:
@@ -335,7 +337,7 @@ def _number(request: Request, name: str, default: int | None = None) -> int:
     return int(text)
 
 
-def _events(pages: Pages, request: Request) -> documents.EventsDocument:
+def _events(pages: Pages, request: Request) -> EventsDocument:
     start = _number(request, "start", 0)
     return pages.events(_id(request), start, _number(request, "stop", start + 50))
 
@@ -384,7 +386,7 @@ def _written(pages: Pages, notes: Notes, conversation: str) -> bytes:
         return path.read_bytes()
 
 
-def _event(pages: Pages, request: Request) -> documents.ShownDocument | Response:
+def _event(pages: Pages, request: Request) -> ShownDocument | Response:
     document = pages.event(_id(request), _number(request, "event"))
     if document is None:
         return _answer_refusal(
@@ -407,20 +409,20 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
 
-    def present() -> documents.FollowedDocument:
+    def present() -> FollowedDocument:
         if conversation is not None:
             return store.query(conversation, _present)
-        return documents.FollowedDocument(version=store.database.data_version())
+        return FollowedDocument(version=store.database.data_version())
 
     async def stream() -> AsyncIterator[str]:
-        before: documents.FollowedDocument | None = None
+        before: FollowedDocument | None = None
         waited = 0.0
         yield "retry: 1000\n\n"
         while not is_ending():
             try:
                 now = await to_thread.run_sync(present)
             except EventStoreError as error:
-                problem = documents.RefusedDocument(error=_problem(error), status=_status(error))
+                problem = RefusedDocument(error=_problem(error), status=_status(error))
                 yield f"event: problem\ndata: {json_text(problem)}\n\n"
                 return
             if now != before:
@@ -438,11 +440,11 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
     )
 
 
-def _present(reading: ReadTransaction) -> documents.FollowedDocument:
+def _present(reading: ReadTransaction) -> FollowedDocument:
     """Return a value that changes whenever a page of the conversation has to change.
 
     The page of a fork also changes if a parent is redacted or erased.
     """
-    return documents.FollowedDocument(
+    return FollowedDocument(
         version=reading.version, redactions=reading.redactions, borders=len(reading.lineage)
     )

@@ -10,17 +10,15 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
-from foldlog._documents import (
+from foldlog._answers.conversations import (
     ChosenDocument,
     ConversationDocument,
     DayDocument,
     FacetDocument,
-    FleetDocument,
     OverviewDocument,
-    ReasonDocument,
-    SavingsDocument,
     ServedPageDocument,
 )
+from foldlog._answers.figures import FleetDocument, ReasonDocument, SavingsDocument
 from foldlog._figures.choosing import chosen_by
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import document_of
@@ -28,7 +26,7 @@ from foldlog._figures.spending import total_of
 from foldlog._figures.stats import Stats
 from foldlog._figures.stored import FACETS, FiguresOfStore
 from foldlog._figures.tables import Where
-from foldlog._search import search
+from foldlog._reports.search import search
 from foldlog._web.metrics import size_of
 from foldlog._web.notes import conversations_with_notes
 from foldlog.eventstore import EventStoreError, Store

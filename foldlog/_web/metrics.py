@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from foldlog._documents import FleetDocument
+from foldlog._answers.figures import FleetDocument
+from foldlog._files.written_files import is_a_copy
 from foldlog._words.reasons import WORDS
 from foldlog._words.safe_text import printable
-from foldlog._written_files import is_a_copy
 from foldlog.eventstore import Store, follower_status
 
 _Sample = tuple[dict[str, str], float]

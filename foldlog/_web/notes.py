@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import ValidationError, convert
 from msgspec.json import decode
 
-from foldlog._cached_values import KeptBeside, cached_records, value_of
-from foldlog._documents import NoteDocument, NotesDocument
+from foldlog._answers.events import NoteDocument, NotesDocument
+from foldlog._derived.cached_values import KeptBeside, cached_records, value_of
 from foldlog.eventstore import InvalidArgument, Store, StoreUnavailable
 
 TEXT_MAX = 10_000

@@ -9,18 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from foldlog._cached_values import KeptBeside
-from foldlog._documents import (
-    Document,
-    EventsDocument,
-    FoundDocument,
-    HistoryDocument,
-    ModelsDocument,
-    NeededListDocument,
-    NoteDocument,
-    ProgressDocument,
-    ShownDocument,
-)
+from foldlog._answers.document import Document
+from foldlog._answers.events import EventsDocument, FoundDocument, NoteDocument, ShownDocument
+from foldlog._answers.figures import ModelsDocument
+from foldlog._answers.page import HistoryDocument, ProgressDocument
+from foldlog._answers.views import NeededListDocument
+from foldlog._base.values import texts_in
+from foldlog._conversations.unreadable import iter_log
+from foldlog._derived.cached_values import KeptBeside
 from foldlog._figures.overview import around_damage
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import models_of
@@ -30,8 +26,6 @@ from foldlog._page.document import PageFold
 from foldlog._page.report import write_report
 from foldlog._page.texts import shown_document
 from foldlog._reports.needed_again import needed_again
-from foldlog._unreadable import iter_log
-from foldlog._values import texts_in
 from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
 
 _WORDS = re.compile(r'"([^"]*)"|(\S+)')

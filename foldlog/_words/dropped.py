@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from foldlog._words.gist import count, count_shown
 
 if TYPE_CHECKING:
-    from foldlog._documents import DroppedDocument, DroppedTermDocument
+    from foldlog._answers.views import DroppedDocument, DroppedTermDocument
 
 _NAMED = 5
 

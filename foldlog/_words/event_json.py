@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from foldlog._labels import label
+from foldlog._conversations.labels import label
 from foldlog.eventstore import Event, UnknownEvent
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
-from foldlog._values import parse
+from foldlog._base.values import parse
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import UNLIMITED as UNLIMITED, printable
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, events, summary_of
@@ -16,7 +16,7 @@ from foldlog.eventstore.inside import count as count, describe_value
 from foldlog.projections import normalize, words_of
 
 if TYPE_CHECKING:
-    from foldlog._documents import SpentDocument
+    from foldlog._answers.figures import SpentDocument
 
 _SHELL = ("-c", "-lc")
 INTERVALS_MAX = 6

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from foldlog._labels import label
+from foldlog._conversations.labels import label
 from foldlog._words.gist import gist
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._values import values_in
+from foldlog._base.values import values_in
 from foldlog.eventstore import Event, events
 from foldlog.projections import content_texts
 

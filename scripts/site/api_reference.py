@@ -34,10 +34,8 @@ def page() -> str:
     described: set[int] = set()
     packages: list[tuple[types.ModuleType, list[str]]] = [
         (foldlog, sorted(foldlog.__all__)),
-        *(
-            (module, _names_of(module))
-            for module in (foldlog.errors, foldlog.maintenance, foldlog.types)
-        ),
+        *((module, _names_of(module)) for module in (foldlog.errors, foldlog.types)),
+        (foldlog.maintenance, sorted(foldlog.maintenance.__all__)),
         (foldlog.aio, sorted(foldlog.aio.__all__)),
         (foldlog.formats, sorted(foldlog.formats.__all__)),
         (foldlog.condensers, sorted(foldlog.condensers.__all__)),

@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog._companions import companion_of
+from foldlog._conversations.companions import companion_of
 from foldlog.condensers import is_masked
 from foldlog.eventstore import (
     Action,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
+from foldlog._base.telemetry import SHOWN
 from foldlog._reports.as_sent import sent
 from foldlog._reports.replays import Replaying
-from foldlog._telemetry import SHOWN
 from foldlog.condensers import (
     Condensation,
     CondenseHandler,

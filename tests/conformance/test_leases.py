@@ -21,8 +21,8 @@ from foldlog import (
     LeaseTaken,
     Store,
 )
-from foldlog._aio import PendingAppend
 from foldlog._history.lease import LeaseBlock, record_name
+from foldlog.aio import PendingAppend
 from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent, StoreUnusable
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import restore

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from foldlog import _redacting as redacting
+from foldlog._privacy import redacting
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from foldlog._redacting import redact_events
+from foldlog._privacy.redacting import redact_events
 from foldlog.eventstore import (
     CannotRedact,
     CondensationAction,

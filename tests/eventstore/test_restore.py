@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._written_files import read_models
+from foldlog._files.written_files import read_models
 from foldlog.eventstore import (
     InvalidOption,
     KeyRing,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._derived import follow
+from foldlog._derived.tables import follow
 from foldlog.eventstore import (
     ConversationErased,
     CorruptEvent,

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 import foldlog
 import foldlog.aio
-from foldlog import Action, _aio, _threads as threads
+from foldlog import Action, aio as _aio
+from foldlog._history import threads
 from foldlog.aio import Outcome
 from foldlog.condensers import Condenser
 from foldlog.eventstore import InvalidEvent, StoreUnusable, VersionConflict

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from foldlog._follower import DerivedView, Follower
+from foldlog._derived.follower import DerivedView, Follower
 from foldlog._history.histories import Histories
 from foldlog._reports.audit_database import AuditTables
 from foldlog.eventstore import ANY_VERSION, StoreUnavailable, open_store

@@ -15,7 +15,7 @@ import pytest
 
 import foldlog
 from foldlog import CondensationAction, Message
-from foldlog._cached_values import KeptBeside, cached_records
+from foldlog._derived.cached_values import KeptBeside, cached_records
 from foldlog._figures import counting
 from foldlog._figures.counting import figures_of
 from foldlog._figures.prices import Prices
@@ -163,7 +163,7 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
 
 
 def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url, monkeypatch):
-    monkeypatch.setattr("foldlog._cached_values._TOGETHER", 2)
+    monkeypatch.setattr("foldlog._derived.cached_values._TOGETHER", 2)
     written = [0]
 
     def stored():

@@ -19,11 +19,11 @@ from foldlog._archive import importing
 from foldlog._archive.importing import Import
 from foldlog._cli import quick_hook
 from foldlog._cli.quick_hook import answer, is_hook
+from foldlog._privacy.secrets import is_secret, may_hold_secrets, secret_finder
 from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
 from foldlog._programs.server import Requests, serve_stdio
-from foldlog._secrets import is_secret, may_hold_secrets, secret_finder
 from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused

@@ -11,10 +11,10 @@ import pytest
 
 import foldlog
 from foldlog import CondensationAction, Message
+from foldlog._base.usage import usage_of
 from foldlog._figures import prices
 from foldlog._figures.prices import Prices
 from foldlog._figures.savings import recorded_cost
-from foldlog._usage import usage_of
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog._words.gist import cost_words

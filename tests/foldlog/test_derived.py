@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from foldlog._derived import follow, removals_of
+from foldlog._derived.tables import follow, removals_of
 from foldlog._reports.audit_database import AuditTables
 from foldlog.eventstore import StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase

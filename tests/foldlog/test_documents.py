@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 import foldlog as api
-from foldlog import _documents as documents
+from foldlog._answers.schema import documents, schema
 from foldlog.eventstore import Origin
 from tests.said import said
 
@@ -55,7 +55,7 @@ ErasedDocument        store erase six --yes --reason "asked to"
 
 
 def test_the_schema_is_that_of_the_classes():
-    assert json.loads(SCHEMA.read_text()) == json.loads(json.dumps(documents.schema())), (
+    assert json.loads(SCHEMA.read_text()) == json.loads(json.dumps(schema())), (
         "scripts/json-schema makes it again"
     )
 
@@ -65,7 +65,7 @@ def test_each_command_prints_its_document(foldlog, five_messages):
     for row in PRINTED.strip().splitlines():
         kind, typed = row.split(maxsplit=1)
         ran = foldlog(*shlex.split(typed), "--json")
-        document = msgspec.convert(ran.document, getattr(documents, kind))
+        document = msgspec.convert(ran.document, documents()[kind])
         assert json.loads(msgspec.json.encode(document)) == ran.document, typed
     names = {path.name for path in Path().iterdir()}
     assert {"audit.db", "copy.db", "exported.jsonl", "five.html", "other.db"} <= names

@@ -13,13 +13,13 @@ from msgspec.structs import asdict
 
 import foldlog as library
 from foldlog import Action, CondensationAction, Message, Observation
+from foldlog._base.usage import whole
 from foldlog._cli.stores import open_existing
 from foldlog._figures.of_sources import of_events
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
 from foldlog._formats.registry import OURS as FORMATS
 from foldlog._formats.summed_calls import PRICED_FROM
-from foldlog._usage import whole
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog.formats import decode

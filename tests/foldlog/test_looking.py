@@ -10,7 +10,7 @@ import pytest
 
 from foldlog import open as foldlog_open
 from foldlog._cli.events import STYLES
-from foldlog._labels import KINDS
+from foldlog._conversations.labels import KINDS
 from foldlog._words.gist import gist
 from foldlog.condensers import Condenser
 from foldlog.eventstore import (

@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 import foldlog as api
-from foldlog import Annotation, CondensationAction, KeyRing, _written_files
-from foldlog._maintenance import holds_plain_events
+from foldlog import Annotation, CondensationAction, KeyRing
+from foldlog._files import written_files
 from foldlog.errors import InvalidArgument
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.formats import decode
+from foldlog.maintenance import holds_plain_events
 from tests.crash.bytes_left import bytes_left
 from tests.golden.rows import made_events, with_bytes
 from tests.said import said
@@ -412,7 +413,7 @@ def test_a_file_of_a_command_that_was_killed_after_writing_it_is_named(foldlog, 
 
 @pytest.mark.parametrize("commit", [1, 2, 3])
 def test_a_file_is_named_whichever_commit_of_its_note_was_the_last(tmp_path, monkeypatch, commit):
-    confirmed, really = [], _written_files.confirm
+    confirmed, really = [], written_files.confirm
 
     def confirm(*arguments):
         confirmed.append(arguments)
@@ -420,14 +421,14 @@ def test_a_file_is_named_whichever_commit_of_its_note_was_the_last(tmp_path, mon
             raise KeyboardInterrupt
         really(*arguments)
 
-    monkeypatch.setattr(_written_files, "confirm", confirm)
+    monkeypatch.setattr(written_files, "confirm", confirm)
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["m"].append(said("nadia"))
         with suppress(KeyboardInterrupt):
             histories.maintenance.back_up(tmp_path / "b.db")
         named = any(
-            _written_files.path_in(name) == str(tmp_path / "b.db")
-            for name in _written_files.read_models(histories.store)
+            written_files.path_in(name) == str(tmp_path / "b.db")
+            for name in written_files.read_models(histories.store)
         )
         assert named or not (tmp_path / "b.db").exists()
 

@@ -9,8 +9,8 @@ import pytest
 
 import foldlog
 from foldlog import Message
-from foldlog._open_files import parts_of
-from foldlog._whole_file import whole_file
+from foldlog._files.open_files import parts_of
+from foldlog._files.whole_file import whole_file
 from foldlog.errors import InvalidOption
 from foldlog.formats import NotAHistory
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog._documents import DroppedTermDocument
+from foldlog._answers.views import DroppedTermDocument
 from foldlog._reports.dropped import condensations, dropped_by
 from foldlog._reports.needed_again import needed_again
 from foldlog._web import pages

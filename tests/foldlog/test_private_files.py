@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog._whole_file import whole_file
+from foldlog._files.whole_file import whole_file
 from foldlog.eventstore import InvalidOption, StoreUnavailable, open_store
 from tests.said import said
 

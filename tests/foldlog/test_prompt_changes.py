@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog._prompt_changes import PROMPT_REPLACED, change_of_prompt, staying
+from foldlog._formats.prompt_changes import PROMPT_REPLACED, change_of_prompt, staying
 from foldlog.eventstore import CondensationAction, Message, Retraction, summary_id
 from foldlog.projections import View
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from benchmarks import recall
-from foldlog._documents import MissingDocument as Missing
+from foldlog._answers.comparison import MissingDocument as Missing
 from foldlog._reports.recall_score import is_near, words_beside
 from foldlog._reports.replays import replay
 from foldlog.condensers.config.registry import condenser_from_config

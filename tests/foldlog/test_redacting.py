@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 import foldlog as api
-from foldlog import _redacting
 from foldlog._cli.catalog import COMMANDS
-from foldlog._maintenance import Maintenance
-from foldlog._matching import holding
-from foldlog._redacting import redact_matching
+from foldlog._privacy import redacting as _redacting
+from foldlog._privacy.matching import holding
+from foldlog._privacy.redacting import redact_matching
 from foldlog.eventstore import (
     CannotRedact,
     ConversationErased,
@@ -23,6 +22,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.formats import decode, encode
+from foldlog.maintenance import Maintenance
 from foldlog.projections.messages.content import data_url
 from tests.between import before_next_call
 from tests.commands import command_named

@@ -14,7 +14,7 @@ from hypothesis import given
 from msgspec.structs import astuple, replace
 
 import foldlog
-from foldlog._documents import CallDocument as Turn
+from foldlog._answers.comparison import CallDocument as Turn
 from foldlog._figures.prices import Price
 from foldlog._reports.recall_score import event_terms
 from foldlog._reports.replays import replay

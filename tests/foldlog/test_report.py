@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._labels import KINDS
+from foldlog._conversations.labels import KINDS
 from foldlog._page import assets
 from foldlog._page.report import write_report
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store

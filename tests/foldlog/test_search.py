@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from foldlog import Action, Observation, _search, open as foldlog_open
+from foldlog import Action, Observation, open as foldlog_open
 from foldlog._figures import context
 from foldlog._figures.stored import FiguresOfStore
-from foldlog._search import SearchTerms, events_with, search
+from foldlog._reports import search as searching
+from foldlog._reports.search import SearchTerms, events_with, search
 from foldlog.eventstore import ConversationErased
 from tests.between import before_next_call
 from tests.said import said
@@ -68,7 +69,7 @@ def test_the_largest_prompt_stands_beside_what_the_model_takes_where_that_can_be
 def test_a_search_in_a_conversation_that_is_erased_meanwhile_fails(histories, monkeypatch):
     histories["c"].append([said("the gauge")])
     before_next_call(
-        monkeypatch, _search, "_places", lambda: histories.erase("c", reason="asked to")
+        monkeypatch, searching, "_places", lambda: histories.erase("c", reason="asked to")
     )
     with pytest.raises(ConversationErased):
         histories.search("gauge", conversation="c")
@@ -88,7 +89,7 @@ def find_events(histories):
 @pytest.mark.parametrize("find", [find_hits, find_events])
 @pytest.mark.parametrize("before", ["c", "fork"])
 def test_a_fork_that_is_detached_meanwhile_is_searched_whole(find, before, histories, monkeypatch):
-    class Detaching(_search._Conversation):
+    class Detaching(searching._Conversation):
         """Detaches the fork of ``c`` before the conversation ``before`` is read."""
 
         def __init__(self, store, row, *more):
@@ -99,5 +100,5 @@ def test_a_fork_that_is_detached_meanwhile_is_searched_whole(find, before, histo
     histories["c"].append([said("gauge 1"), said("the rest")])
     histories["c"].fork(2, "fork")
     histories["fork"].append([said("gauge 2")])
-    monkeypatch.setattr(_search, "_Conversation", Detaching)
+    monkeypatch.setattr(searching, "_Conversation", Detaching)
     assert find(histories) == [0, 2]

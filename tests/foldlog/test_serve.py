@@ -21,11 +21,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import foldlog
-from foldlog import Histories, _documents as documents
+from foldlog import Histories
+from foldlog._answers.conversations import ServedPageDocument
+from foldlog._answers.events import FindDocument, HitsDocument, ShownDocument
+from foldlog._answers.figures import FleetDocument
+from foldlog._answers.page import HistoryDocument, RefusedDocument
+from foldlog._conversations.labels import KINDS
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats, document_of
 from foldlog._figures.stored import FiguresOfStore
-from foldlog._labels import KINDS
 from foldlog._page.report import write_report
 from foldlog._web.access import POLICY
 from foldlog._web.app import _follow, application
@@ -160,13 +164,13 @@ def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its
 @pytest.mark.parametrize(
     "path, kind",
     [
-        ("conversations", documents.ServedPageDocument),
-        ("fleet", documents.FleetDocument),
-        ("history?id=usual", documents.HistoryDocument),
-        ("event?id=usual&event=2", documents.ShownDocument),
-        ("find?id=usual&words=make", documents.FindDocument),
-        ("search?words=make", documents.HitsDocument),
-        ("history?id=none", documents.RefusedDocument),
+        ("conversations", ServedPageDocument),
+        ("fleet", FleetDocument),
+        ("history?id=usual", HistoryDocument),
+        ("event?id=usual&event=2", ShownDocument),
+        ("find?id=usual&words=make", FindDocument),
+        ("search?words=make", HitsDocument),
+        ("history?id=none", RefusedDocument),
     ],
 )
 def test_a_path_gives_its_document(client, path, kind):

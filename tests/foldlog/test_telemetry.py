@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog import Message, Retraction, StoreUnavailable, _telemetry
-from foldlog._follower import Follower
+from foldlog import Message, Retraction, StoreUnavailable
+from foldlog._base import telemetry
+from foldlog._derived.follower import Follower
 from foldlog.condensers.base import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.errors import StoreUnusable
@@ -216,8 +217,8 @@ CAUSES = [
 
 @pytest.mark.parametrize("cause, name", CAUSES, ids=[cause.__name__ for cause, _ in CAUSES])
 def test_each_message_has_its_values_and_no_contents(cause, name, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(_telemetry, "_LONG_S", 0.01)
-    monkeypatch.setattr("foldlog._follower._LAG_MAX_S", -1.0)
+    monkeypatch.setattr(telemetry, "_LONG_S", 0.01)
+    monkeypatch.setattr("foldlog._derived.follower._LAG_MAX_S", -1.0)
     caplog.set_level(logging.INFO, name)  # an example of the documentation may have silenced it
     cause(tmp_path)
     level, values = LISTED[name]
@@ -230,7 +231,7 @@ def test_each_message_has_its_values_and_no_contents(cause, name, tmp_path, capl
 
 
 def test_the_page_lists_the_messages_that_there_are():
-    assert LISTED.keys() == _telemetry.MESSAGES.keys() == {name for _, name in CAUSES}
+    assert LISTED.keys() == telemetry.MESSAGES.keys() == {name for _, name in CAUSES}
 
 
 def test_without_a_handler_a_message_names_its_sender(tmp_path, capsys, monkeypatch):
@@ -277,7 +278,7 @@ def test_a_cost_has_few_digits_and_an_unknown_cost_is_left_out(caplog, cost, suf
         "reason": "too late",
         "cost": cost,
     }
-    _telemetry.tell("foldlog.condensation.dropped", **values)
+    telemetry.tell("foldlog.condensation.dropped", **values)
     [record] = caplog.records
     assert record.getMessage().endswith(f"was given up: too late{suffix}")
     assert record.cost == cost

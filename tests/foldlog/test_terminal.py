@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.text import Text
 
 from foldlog import open as open_histories
+from foldlog._answers.document import Document
 from foldlog._cli import terminal
 from foldlog._cli.outcome import Refused
 from foldlog._cli.tables import Column, print_rows
 from foldlog._cli.terminal import PrintedLines, emit_list, json_text, printable
-from foldlog._documents import Document
 from foldlog._words.safe_text import well_formed
 from foldlog.eventstore import Annotation, Origin, UnknownEvent, open_store
 from tests.foldlog.terminals import in_a_terminal

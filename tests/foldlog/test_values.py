@@ -2,10 +2,10 @@
 
 from functools import reduce
 
-from foldlog._matching import events_with, holding
+from foldlog._base.values import parse, replace_texts, texts_in
 from foldlog._page.texts import text_document
+from foldlog._privacy.matching import events_with, holding
 from foldlog._reports.recall_score import event_terms
-from foldlog._values import parse, replace_texts, texts_in
 from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.eventstore import Action, Message, open_store
 from foldlog.formats import decode, encode

@@ -7,7 +7,7 @@ from itertools import cycle
 
 from hypothesis import given, strategies as st
 
-from foldlog._redacting import redact_events
+from foldlog._privacy.redacting import redact_events
 from foldlog.eventstore import CannotRedact, CondensationRequest, open_store
 from foldlog.projections import View, Views, audit
 from tests.how_many import examples

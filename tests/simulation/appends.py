@@ -3,8 +3,8 @@
 from contextlib import suppress
 from functools import partial
 
-from foldlog import _aio
-from foldlog._aio import PendingAppend
+from foldlog import aio as _aio
+from foldlog.aio import PendingAppend
 from foldlog.condensers import Condensation, NoCondensationAvailable
 from tests.simulation import checks, model
 from tests.simulation.checks import check_equal

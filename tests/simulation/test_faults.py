@@ -10,10 +10,10 @@ import pytest
 from msgspec import Struct, structs
 
 from foldlog import Histories, History, View
-from foldlog._maintenance import Maintenance
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog.eventstore import Store
+from foldlog.maintenance import Maintenance
 from tests.simulation import checks, imports, stores
 from tests.simulation.steps import Steps
 from tests.simulation.table import draw_steps

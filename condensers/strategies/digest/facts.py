@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from foldlog._values import named_in, texts_in
+from foldlog._base.values import named_in, texts_in
 from foldlog.condensers.prompts.rendering import clip_line, readable
 from foldlog.condensers.strategies.digest.commands import (
     FileChange,

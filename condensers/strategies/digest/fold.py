@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from foldlog._values import texts_in
+from foldlog._base.values import texts_in
 from foldlog.condensers.prompts.rendering import arguments_of, clip_line, readable
 from foldlog.condensers.selection import ids_named
 from foldlog.condensers.strategies.digest.commands import (

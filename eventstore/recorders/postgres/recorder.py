@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import psycopg
 from psycopg import conninfo
 
-from foldlog._telemetry import tell, waits
+from foldlog._base.telemetry import tell, waits
 from foldlog.eventstore.errors import InvalidOption, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import FAILURES

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from foldlog._telemetry import tell
+from foldlog._base.telemetry import tell
 from foldlog.eventstore.errors import EventsNotMade, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import (
     PATIENCE_S,

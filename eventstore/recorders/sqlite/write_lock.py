@@ -12,7 +12,7 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from os import pread
 from typing import Final
 
-from foldlog._telemetry import waits
+from foldlog._base.telemetry import waits
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders.sqlite.errors import is_ours
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
+from foldlog._answers.events import AppendedDocument
 from foldlog._cli import terminal
 from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, open_or_create, require_id
-from foldlog._documents import AppendedDocument
 from foldlog._history.histories import Histories
 from foldlog._words.gist import count
 from foldlog.eventstore import (

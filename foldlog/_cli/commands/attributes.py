@@ -6,11 +6,11 @@ from functools import partial
 
 import click
 
+from foldlog._answers.events import AttributesDocument
 from foldlog._cli import terminal
 from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.selection import pairs
 from foldlog._cli.stores import open_existing, require_id, resolve
-from foldlog._documents import AttributesDocument
 from foldlog._history.histories import Histories
 from foldlog._words.gist import compact
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from foldlog._answers.comparison import ComparisonDocument, CurvePointDocument
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import (
     agent_model_option,
@@ -29,7 +30,6 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.comparison import show_comparison, show_curve
 from foldlog._cli.replaying import condensers_of, curve_of, replays_of
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._documents import ComparisonDocument, CurvePointDocument
 from foldlog._reports.comparison import comparison, describe_condenser, verdict_of
 from foldlog.projections import Views
 

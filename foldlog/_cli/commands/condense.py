@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from foldlog._answers.views import CondensedDocument
 from foldlog._archive.redacting import source_files
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import (
@@ -24,7 +25,6 @@ from foldlog._cli.printing.condensation import (
     spending_of,
 )
 from foldlog._cli.stores import open_existing, require_id
-from foldlog._documents import CondensedDocument
 from foldlog._history.histories import Histories
 from foldlog._words.reasons import requests_before
 from foldlog.condensers import Condensation, NoCondensationAvailable, Report

@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from foldlog._answers.runs import DivergenceDocument, RunsDocument
 from foldlog._cli import terminal
 from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.hints import prices_hint
@@ -15,10 +16,6 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.difference import difference_document, show_difference
 from foldlog._cli.printing.runs import show_divergence, show_runs
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._documents import (
-    DivergenceDocument,
-    RunsDocument,
-)
 from foldlog._reports.divergence import common_past, find_divergence
 from foldlog._reports.dropped import condensations, dropped_document, dropped_in
 from foldlog._words.reasons import requests_before

@@ -7,11 +7,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from foldlog._answers.programs import DoctorDocument
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, home_folder
 from foldlog._cli.options import json_option, program_db_option
 from foldlog._cli.stores import open_or_create
-from foldlog._documents import DoctorDocument
 from foldlog._programs.doctor import look_at
 from foldlog._programs.programs import PROGRAMS, settings_at
 from foldlog._words.gist import count

@@ -11,6 +11,8 @@ from pathlib import Path
 import click
 from msgspec import UNSET
 
+from foldlog._answers.document import stream
+from foldlog._answers.files import ExportedDocument, RecordsDocument
 from foldlog._cli import terminal
 from foldlog._cli.command_line import complete_from
 from foldlog._cli.database_export import check_options, follow_with_database, write_database
@@ -24,11 +26,10 @@ from foldlog._cli.options import (
 )
 from foldlog._cli.record_files import choose_export, readable
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._documents import ExportedDocument, RecordsDocument, stream
+from foldlog._files.whole_file import whole_file
+from foldlog._files.written_files import note_file
 from foldlog._formats.registry import formats
-from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
-from foldlog._written_files import note_file
 
 
 @conversations_argument

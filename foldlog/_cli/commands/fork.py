@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
+from foldlog._answers.conversations import ConversationDocument
 from foldlog._cli import terminal
 from foldlog._cli.command_line import argument
 from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, require_id
-from foldlog._documents import ConversationDocument
 from foldlog._history.histories import Histories
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationErased, InvalidArgument, VersionConflict

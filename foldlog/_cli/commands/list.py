@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from foldlog._answers.conversations import ListDocument
+from foldlog._answers.document import stream
 from foldlog._cli import terminal
 from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.options import LISTED_MAX, db_option, json_option, prices_option
@@ -14,7 +16,6 @@ from foldlog._cli.printing.conversations import print_conversations, show_none
 from foldlog._cli.printing.followers import list_followers
 from foldlog._cli.selection import moment_of_option
 from foldlog._cli.stores import open_existing
-from foldlog._documents import ListDocument, stream
 from foldlog._figures.orders import SORTS
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import click
 from msgspec import UNSET
 
+from foldlog._answers.document import stream
+from foldlog._answers.events import BorderDocument, LogDocument
 from foldlog._cli import terminal
 from foldlog._cli.command_line import WholeNumber
 from foldlog._cli.log_reading import KINDS_BY_DEFAULT, LogReading
@@ -19,7 +21,6 @@ from foldlog._cli.pager import page_output
 from foldlog._cli.printing.log import show_log
 from foldlog._cli.selection import kinds_option, selection, since_option, until_option
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._documents import BorderDocument, LogDocument, stream
 from foldlog._words.event_json import shown_document
 from foldlog._words.gist import count
 from foldlog.eventstore import Event

@@ -27,10 +27,10 @@ def run(
     Example: foldlog mcp --db agents.db
     """
     check_installed()
+    from foldlog._privacy.secrets import secret_finder
     from foldlog._programs.answers import Answers
     from foldlog._programs.asking import Asking
     from foldlog._programs.server import serve_stdio
-    from foldlog._secrets import secret_finder
 
     is_secret = secret_finder() if redact_secrets else None
     with open_or_create(db, may_be_empty=True) as store:

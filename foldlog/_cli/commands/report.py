@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from foldlog._answers.files import ReportDocument
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import agent_model_option, named_model
 from foldlog._cli.options import (
@@ -17,10 +18,9 @@ from foldlog._cli.options import (
     prices_option,
 )
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._documents import ReportDocument
 from foldlog._figures.prices import Prices
+from foldlog._files.written_files import note_file
 from foldlog._page.report import write_report
-from foldlog._written_files import note_file
 
 
 @conversation_argument

@@ -20,7 +20,7 @@ from foldlog._cli.selection import (
     until_option,
 )
 from foldlog._cli.stores import ShortIds, open_existing, resolve
-from foldlog._search import Hit, Searched, hits_document, search
+from foldlog._reports.search import Hit, Searched, hits_document, search
 from foldlog._words.gist import count, id_words
 from foldlog._words.times import time_words
 

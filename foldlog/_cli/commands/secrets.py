@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from foldlog._answers.programs import SecretDocument, SecretsDocument
 from foldlog._cli import terminal
 from foldlog._cli.options import conversations_argument, db_option, json_option
 from foldlog._cli.stores import chosen, open_existing
-from foldlog._documents import SecretDocument, SecretsDocument
-from foldlog._secrets import kinds_in, secrets_in
+from foldlog._privacy.secrets import kinds_in, secrets_in
 from foldlog._words.gist import count
 
 

@@ -18,9 +18,9 @@ from foldlog._cli.hints import command as command_of, home_db, home_folder
 from foldlog._cli.options import program_db_option, redact_secrets_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
+from foldlog._privacy.secrets import secret_finder
 from foldlog._programs.programs import PROGRAMS
 from foldlog._programs.setup import read_record, settings_with, settings_without, write
-from foldlog._secrets import secret_finder
 from foldlog.eventstore.inside import install_command, without_password
 
 

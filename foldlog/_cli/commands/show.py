@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from foldlog._answers.events import DocumentsDocument, ShownDocument
 from foldlog._cli import terminal
 from foldlog._cli.command_line import EVENT_SETTINGS, WholeNumber, argument
 from foldlog._cli.events import event_id_in, show_event, summary_at
@@ -14,7 +15,6 @@ from foldlog._cli.hints import command
 from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._documents import DocumentsDocument, ShownDocument
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._words.event_json import shown_document
 from foldlog._words.gist import count, id_words

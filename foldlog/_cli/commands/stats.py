@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 from msgspec import UNSET
 
+from foldlog._answers.figures import GroupedDocument
 from foldlog._cli import terminal
 from foldlog._cli.options import conversations_argument, db_option, json_option, prices_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.statistics import By, show_grouped, show_stats
 from foldlog._cli.selection import moment_of_option
 from foldlog._cli.stores import chosen, events_total, open_existing
-from foldlog._documents import GroupedDocument
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
 from foldlog._figures.stats import Stats

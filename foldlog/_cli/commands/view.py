@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from foldlog._answers.document import stream
+from foldlog._answers.events import UnreadEventDocument
+from foldlog._answers.views import SummaryDocument, ViewDocument
 from foldlog._cli import terminal
 from foldlog._cli.command_line import WholeNumber
 from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.printing.view import show_view
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._documents import SummaryDocument, UnreadEventDocument, ViewDocument, stream
+from foldlog._conversations.unreadable import sound_view
 from foldlog._reports.sent import sent_of, states_of
-from foldlog._unreadable import sound_view
 from foldlog._words.event_json import shown_document
 from foldlog.eventstore import CondensationSummary, CorruptEvent
 from foldlog.projections import Views

@@ -7,6 +7,7 @@ from dataclasses import replace
 import click
 from msgspec.structs import replace as replace_fields
 
+from foldlog._answers.views import DroppedTermDocument
 from foldlog._archive.compacting import compacting
 from foldlog._archive.refreshing import import_again
 from foldlog._cli import terminal
@@ -17,7 +18,6 @@ from foldlog._cli.options import conversation_argument, db_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.explanation import show_why, why_document
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._documents import DroppedTermDocument
 from foldlog._history.facts import Fact, fact
 from foldlog._reports.as_sent import why_sent
 from foldlog._reports.dropped import dropped_by, term_document

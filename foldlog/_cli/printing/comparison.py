@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foldlog._answers.comparison import (
+    ComparisonDocument,
+    CurvePointDocument,
+    StrategyFiguresDocument,
+)
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import counted_words
 from foldlog._cli.tables import Column, print_rows
-from foldlog._documents import ComparisonDocument, CurvePointDocument, StrategyFiguresDocument
 from foldlog._words.dropped import dropped_words
 from foldlog._words.gist import cost_words, count
 from foldlog.eventstore.inside import install_command

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from foldlog._answers.views import (
+    CondensedDocument,
+    SizesDocument,
+    SpendingDocument,
+    SummaryDocument,
+)
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import counted_words
 from foldlog._cli.events import interval_words
-from foldlog._documents import CondensedDocument, SizesDocument, SpendingDocument, SummaryDocument
 from foldlog._words.gist import cost_words, count, events_and_summaries, id_words
 from foldlog._words.reasons import because
 from foldlog.condensers import (

@@ -22,8 +22,8 @@ from foldlog._words.times import duration_words, time_words
 from foldlog.eventstore import Store
 
 if TYPE_CHECKING:
+    from foldlog._answers.conversations import ConversationDocument
     from foldlog._cli.listing import Filters, ListOptions
-    from foldlog._documents import ConversationDocument
 
 _TITLE_MAX = 160
 """The maximum number of characters of a format and a title. ``--json`` shows the whole title."""

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.tables import Column, print_rows
+from foldlog._conversations.labels import label
 from foldlog._history.histories import Histories
-from foldlog._labels import label
 from foldlog._reports.replays import replay
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because, requests_before

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from foldlog._cli import terminal
-from foldlog._cli.events import event_line
-from foldlog._documents import (
+from foldlog._answers.views import (
     DifferenceDocument,
     DroppedDocument,
     SummarizedDocument,
     SummaryDocument,
 )
+from foldlog._cli import terminal
+from foldlog._cli.events import event_line
 from foldlog._words.dropped import dropped_words
 from foldlog._words.gist import count_shown
 from foldlog._words.reasons import because

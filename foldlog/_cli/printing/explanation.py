@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from foldlog._cli import terminal
-from foldlog._cli.events import event_spans
-from foldlog._cli.hints import command, complete_commands
-from foldlog._documents import (
+from foldlog._answers.views import (
     DroppedTermDocument,
     FactDocument,
     RequestDocument,
@@ -16,6 +13,9 @@ from foldlog._documents import (
     SummaryLineDocument,
     WhyDocument,
 )
+from foldlog._cli import terminal
+from foldlog._cli.events import event_spans
+from foldlog._cli.hints import command, complete_commands
 from foldlog._history.facts import Fact
 from foldlog._words.dropped import needed_words
 from foldlog._words.gist import count, gist, id_words

@@ -9,15 +9,15 @@ from foldlog._cli.stores import open_existing
 from foldlog._words.gist import count
 
 if TYPE_CHECKING:
-    from foldlog._documents import FollowersDocument
+    from foldlog._answers.store import FollowersDocument
 
 
 def list_followers(db: str) -> None:
     """Print how far the followers of a PostgreSQL store are behind, and which open transaction
     delays them.
     """
-    from foldlog._documents import FollowerDocument, FollowersDocument, HolderDocument
-    from foldlog._written_files import is_a_copy
+    from foldlog._answers.store import FollowerDocument, FollowersDocument, HolderDocument
+    from foldlog._files.written_files import is_a_copy
     from foldlog.eventstore import follower_status
 
     with open_existing(db) as store:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from foldlog._cli import terminal
 from foldlog._cli.events import LABEL_COLUMNS, STYLES, event_moment, show_event
 from foldlog._cli.log_reading import LogReading
-from foldlog._labels import label
+from foldlog._conversations.labels import label
 from foldlog._words.gist import gist
 from foldlog._words.times import duration_words
 from foldlog.eventstore import Border, Logged

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-from foldlog._cli import erasing, terminal
-from foldlog._cli.redacting import RedactionResult, what_words
-from foldlog._documents import (
+from foldlog._answers.document import ProblemDocument
+from foldlog._answers.redaction import (
     MatchDocument,
-    ProblemDocument,
     QuoteDocument,
     RedactedDocument,
     RedactionsDocument,
 )
-from foldlog._redacting import (
+from foldlog._cli import erasing, terminal
+from foldlog._cli.redacting import RedactionResult, what_words
+from foldlog._privacy.redacting import (
     NOT_SEARCHED,
     SEARCHED,
     Chosen,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from foldlog._cli import terminal
-from foldlog._cli.events import LABEL_COLUMNS, event_line
-from foldlog._cli.tables import COST, Column, print_rows
-from foldlog._documents import (
+from foldlog._answers.figures import SpentDocument
+from foldlog._answers.runs import (
     DifferingDocument,
     DivergenceDocument,
     LineDocument,
     RunDocument,
     RunsDocument,
-    SpentDocument,
 )
+from foldlog._cli import terminal
+from foldlog._cli.events import LABEL_COLUMNS, event_line
+from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._words.gist import count, number_words, spent_words
 from foldlog.eventstore import Store
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+from foldlog._answers.figures import GroupedDocument, ModelDocument, ToolDocument
 from foldlog._cli import terminal
 from foldlog._cli.hints import prices_hint
 from foldlog._cli.tables import COST, Column, print_rows
-from foldlog._documents import GroupedDocument, ModelDocument, ToolDocument
 from foldlog._figures.spending import spent
 from foldlog._figures.stats import Stats
 from foldlog._words.gist import calls_words, cost_words, count, number_words, spent_words

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from foldlog._cli import terminal
 from foldlog._cli.verifying import Checks
-from foldlog._maintenance import Verdict
 from foldlog._words.gist import count
 from foldlog.eventstore.inside import from_microseconds
+from foldlog.maintenance import Verdict
 
 
 def show_outcome(checks: Checks, stamped_at: datetime | None, *, with_views: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from foldlog._base.usage import OF_NO_MODEL
 from foldlog._formats.blocks import (
     THINKING,
     content_of,
@@ -29,7 +30,6 @@ from foldlog._formats.claude_code.lines import (
 from foldlog._formats.format import Options
 from foldlog._formats.record import Fields, text_or_none, usage_meta
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
-from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
 
 Shown = tuple[str | None, bool]

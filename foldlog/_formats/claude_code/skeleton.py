@@ -11,12 +11,12 @@ from zlib import crc32
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from foldlog._base.usage import OF_NO_MODEL, usage_of
 from foldlog._formats.blocks import content_of
 from foldlog._formats.claude_code.lines import TITLES
 from foldlog._formats.record import Fields
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import UNNAMED
-from foldlog._usage import OF_NO_MODEL, usage_of
 from foldlog.projections import words_of
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, Struct
 
+from foldlog._base.usage import usage_of
 from foldlog._formats.codex.lines import (
     ABORTED_RESULT,
     CONTEXT,
@@ -20,7 +21,6 @@ from foldlog._formats.codex.usage import Totals
 from foldlog._formats.record import Fields, dict_or_empty, time_in, within
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import UNNAMED, ModelCall
-from foldlog._usage import usage_of
 
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
 _OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from foldlog._base.usage import usage_of
 from foldlog._formats.event_fields import id_of_source
 from foldlog._formats.record import Fields, dict_or_empty, within
 from foldlog._formats.usage import (
@@ -17,7 +18,6 @@ from foldlog._formats.usage import (
     model_named,
     tokens_of,
 )
-from foldlog._usage import usage_of
 from foldlog.eventstore import Annotation, Event, SystemMessage
 
 

@@ -22,7 +22,8 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from foldlog._compressed import ZSTD
+from foldlog._files.compressed import ZSTD
+from foldlog._files.open_files import SQLITE, is_store, open_database, parts_of
 from foldlog._formats.files.documents import (
     DocumentRecords,
     array_in,
@@ -50,7 +51,6 @@ from foldlog._formats.files.readers import (
 from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog._formats.json_text import TOO_LONG, UnreadableJson
 from foldlog._formats.record import ImportFinding, Located, RecordReader, describe_type, refuse
-from foldlog._open_files import SQLITE, is_store, open_database, parts_of
 
 CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
 _KEYS = frozenset(CONTAINER_KEYS)

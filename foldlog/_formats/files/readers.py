@@ -15,13 +15,13 @@ from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Any
 
-from foldlog._compressed import open_unpacked
+from foldlog._files.compressed import open_unpacked
+from foldlog._files.open_files import open_database
 from foldlog._formats.files.documents import document_of, read_document
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.format import Contained
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
 from foldlog._formats.record import Located, at, describe_type
-from foldlog._open_files import open_database
 
 
 class JsonLines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from foldlog._base.usage import usage_of
 from foldlog._formats.calls import Recent
 from foldlog._formats.event_fields import image_at
 from foldlog._formats.format import Options
@@ -27,7 +28,6 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._usage import usage_of
 from foldlog.eventstore import (
     Action,
     Annotation,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from foldlog._base.usage import cost_of, usage_of
 from foldlog._formats.record import Fields, dict_or_empty
 from foldlog._formats.usage import UNNAMED, Accumulated, ModelCall, at_total, call_of_event
-from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import Event
 
 

@@ -16,6 +16,7 @@ from foldlog._formats.openhands_v1.writing import (
     REJECTION_SOURCE,
     SUMMARY,
 )
+from foldlog._formats.prompt_changes import change_of_prompt
 from foldlog._formats.record import (
     Fields,
     dict_or_empty,
@@ -26,7 +27,6 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._prompt_changes import change_of_prompt
 from foldlog.eventstore import (
     Action,
     Annotation,

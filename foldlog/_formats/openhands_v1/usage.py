@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from foldlog._base.usage import cost_of, usage_of
 from foldlog._formats.record import dict_or_empty
 from foldlog._formats.usage import (
     OF_CONDENSER,
@@ -13,7 +14,6 @@ from foldlog._formats.usage import (
     ModelCall,
     call_of_event,
 )
-from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import Annotation, Event
 
 

@@ -53,6 +53,7 @@ from foldlog._formats.otlp_genai.spans import (
     span_of,
 )
 from foldlog._formats.places import is_declined
+from foldlog._formats.prompt_changes import Cause, change_of_prompt, staying
 from foldlog._formats.record import (
     Fields,
     dict_or_empty,
@@ -62,7 +63,6 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._prompt_changes import Cause, change_of_prompt, staying
 from foldlog.eventstore import Annotation, CondensationAction, Content, Event, summary_id
 
 _USAGE = {

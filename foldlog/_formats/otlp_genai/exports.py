@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from foldlog._base.usage import count_of
 from foldlog._formats.json_text import json_of, parse_text
 from foldlog._formats.record import (
     Fields,
@@ -20,7 +21,6 @@ from foldlog._formats.record import (
     text_or_empty,
     within,
 )
-from foldlog._usage import count_of
 
 _PHOENIX = re.compile(rb'"context"\s*:\s*\{[^{}]*"trace_id"')
 _LANGFUSE = re.compile(rb'"type"\s*:\s*"(?:GENERATION|SPAN|EVENT|AGENT|TOOL|CHAIN)"')

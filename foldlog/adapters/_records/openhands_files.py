@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from foldlog._base.telemetry import tell
 from foldlog._formats.encoding import Encoder
 from foldlog._formats.json_text import json_text, parse
 from foldlog._formats.openhands_v1 import metrics_in
 from foldlog._formats.openhands_v1.writing import NAME
 from foldlog._formats.places import is_step_aside, place_of
 from foldlog._formats.record import Fields, dicts_in, usage_meta
-from foldlog._telemetry import tell
 from foldlog.eventstore import (
     ATTRIBUTES,
     Annotation,

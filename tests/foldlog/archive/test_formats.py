@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from foldlog._base.values import texts_in
 from foldlog._formats.codex.lines import FAILED_HEADER
 from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.registry import OURS as FORMATS, format_named
-from foldlog._values import texts_in
 from tests.foldlog.archive.imports import (
     bytes_of,
     events_of,

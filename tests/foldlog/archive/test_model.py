@@ -24,7 +24,7 @@ from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
 from foldlog._formats.registry import format_named
-from foldlog._matching import events_with, holding, source_with
+from foldlog._privacy.matching import events_with, holding, source_with
 from foldlog.eventstore import (
     CannotRedact,
     DocumentChanges,

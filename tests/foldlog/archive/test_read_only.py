@@ -7,7 +7,7 @@ import pytest
 import foldlog
 from foldlog._archive import makes_events
 from foldlog._figures.shown import collect_stats
-from foldlog._search import search
+from foldlog._reports.search import search
 from foldlog.eventstore import KeyRing, StoreUnusable, open_store
 from foldlog.projections import Views
 from tests.foldlog.archive.imports import imported

@@ -13,8 +13,8 @@ from foldlog._archive import reading
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
-from foldlog._matching import events_with, holding, source_with
-from foldlog._redacting import redact_events
+from foldlog._privacy.matching import events_with, holding, source_with
+from foldlog._privacy.redacting import redact_events
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.sources import moving

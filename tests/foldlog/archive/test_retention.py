@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from foldlog._archive import makes_events
-from foldlog._maintenance import conversations_with
-from foldlog._matching import events_with
+from foldlog._privacy.erasing import conversations_with
+from foldlog._privacy.matching import events_with
 from foldlog.eventstore import open_store
 from tests.foldlog.archive.imports import imported
 

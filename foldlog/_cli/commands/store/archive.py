@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from foldlog._answers.document import ProblemDocument
+from foldlog._answers.store import ArchivedConversationDocument, ArchivedDocument
 from foldlog._cli import terminal
 from foldlog._cli.options import db_option, json_option, older_than_option
 from foldlog._cli.selection import moment_of_option, pairs, where_option
 from foldlog._cli.stores import open_existing
-from foldlog._documents import ArchivedConversationDocument, ArchivedDocument, ProblemDocument
-from foldlog._maintenance import Maintenance
 from foldlog._words.gist import count
+from foldlog.maintenance import Maintenance
 
 
 @older_than_option(required=True)

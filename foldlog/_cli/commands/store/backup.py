@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from foldlog._answers.document import ProblemDocument
+from foldlog._answers.store import BackedUpDocument
 from foldlog._cli import terminal
 from foldlog._cli.command_line import argument
 from foldlog._cli.options import db_option, json_option, new_file
 from foldlog._cli.stores import open_existing
-from foldlog._documents import BackedUpDocument, ProblemDocument
-from foldlog._maintenance import Maintenance
 from foldlog._words.gist import content, count
+from foldlog.maintenance import Maintenance
 
 
 @argument(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
+from foldlog._answers.store import CheckpointDocument
 from foldlog._cli import terminal
 from foldlog._cli.checkpoints import read_checkpoint, signed, stamp_file
 from foldlog._cli.options import db_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing
-from foldlog._documents import CheckpointDocument
 from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
 

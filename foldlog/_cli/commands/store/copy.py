@@ -6,16 +6,17 @@ from pathlib import Path
 
 import click
 
+from foldlog._answers.document import ProblemDocument
+from foldlog._answers.store import CopiedDocument
 from foldlog._cli import terminal
 from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.hints import use_store
 from foldlog._cli.options import force_option, json_option, name_store, new_file, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, iter_rows, open_existing, open_or_create, resolve
-from foldlog._documents import CopiedDocument, ProblemDocument
-from foldlog._maintenance import Maintenance, Moved, UnequalConversation
 from foldlog._words.gist import count
 from foldlog.eventstore.inside import without_password
+from foldlog.maintenance import Maintenance, Moved, UnequalConversation
 
 
 @argument(

@@ -19,7 +19,7 @@ from foldlog._cli.options import (
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import dry_run_option, pairs, where_option
 from foldlog._cli.stores import open_existing, require_id
-from foldlog._maintenance import conversations_with
+from foldlog._privacy.erasing import conversations_with
 from foldlog.eventstore import ConversationRow, Store
 from foldlog.eventstore.inside import check_reason
 

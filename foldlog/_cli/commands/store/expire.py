@@ -14,7 +14,7 @@ from foldlog._cli.options import (
 )
 from foldlog._cli.selection import dry_run_option, moment_of_option, pairs, where_option
 from foldlog._cli.stores import open_existing
-from foldlog._maintenance import conversations_with
+from foldlog._privacy.erasing import conversations_with
 from foldlog.eventstore.inside import check_reason
 
 

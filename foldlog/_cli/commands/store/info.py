@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from foldlog._answers.store import StoreInfoDocument
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name
 from foldlog._cli.options import db_option, json_option
 from foldlog._cli.stores import open_existing
 from foldlog._cli.tables import Column, print_rows
-from foldlog._documents import StoreInfoDocument
 from foldlog._words.gist import count
 from foldlog.eventstore.maintenance.info import store_info
 

@@ -33,7 +33,7 @@ from foldlog._cli.redacting import (
 )
 from foldlog._cli.selection import dry_run_option, moment_of_option, where_option
 from foldlog._cli.stores import open_existing
-from foldlog._redacting import unconfirmed_by
+from foldlog._privacy.redacting import unconfirmed_by
 
 SETTINGS = EVENT_SETTINGS
 

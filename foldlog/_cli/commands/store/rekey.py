@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
+from foldlog._answers.store import RekeyDocument, RekeyedDocument
 from foldlog._cli import terminal
 from foldlog._cli.options import conversations_argument, db_option, json_option
 from foldlog._cli.stores import open_existing, require_id
 from foldlog._cli.vacuuming import bytes_pending_words
-from foldlog._documents import RekeyDocument, RekeyedDocument
-from foldlog._maintenance import Maintenance
 from foldlog._words.gist import count
+from foldlog.maintenance import Maintenance
 
 
 @conversations_argument

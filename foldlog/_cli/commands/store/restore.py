@@ -6,15 +6,14 @@ import glob
 import os
 from pathlib import Path
 
+from foldlog._answers.store import RestoredDocument
 from foldlog._cli import terminal
 from foldlog._cli.command_line import argument
 from foldlog._cli.hints import command, use_store
 from foldlog._cli.options import db_to_replace_option, json_option, yes_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, path_of
-from foldlog._documents import RestoredDocument
-from foldlog._maintenance import files_to_note, holds_plain_events
-from foldlog._unreadable import sound
+from foldlog._conversations.unreadable import sound
 from foldlog._words.gist import content, count
 from foldlog.eventstore import (
     EventStoreError,
@@ -25,6 +24,7 @@ from foldlog.eventstore import (
     restore_store,
 )
 from foldlog.eventstore.inside import as_url, has_content
+from foldlog.maintenance import files_to_note, holds_plain_events
 
 
 @argument(

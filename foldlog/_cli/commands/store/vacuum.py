@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from foldlog._answers.store import VacuumDocument
 from foldlog._cli import terminal
 from foldlog._cli.options import db_option, json_option
 from foldlog._cli.stores import open_existing
 from foldlog._cli.vacuuming import bytes_pending_words, vacuum
-from foldlog._documents import VacuumDocument
 from foldlog._words.gist import count
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import click
 from msgspec import UNSET
 
+from foldlog._answers.document import stream
+from foldlog._answers.verification import VerifiedDocument
 from foldlog._cli import terminal
 from foldlog._cli.checkpoints import (
     against_option,
@@ -24,7 +26,6 @@ from foldlog._cli.printing.verification import show_erased, show_outcome, show_r
 from foldlog._cli.published_heads import published_heads, show_heads
 from foldlog._cli.stores import events_total, open_existing, require_id, resolve
 from foldlog._cli.verifying import Checks, verdict_document
-from foldlog._documents import VerifiedDocument, stream
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance import archive
 from foldlog.eventstore.maintenance.checkpoint import verify_against

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from foldlog._open_files import SQLITE, parts_of
+from foldlog._files.open_files import SQLITE, parts_of
 from foldlog.eventstore import InvalidOption
 from foldlog.eventstore.inside import check_path
 from foldlog.eventstore.recorders.sqlite.replacing import made_beside, sync

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from foldlog._search import candidates_in
-from foldlog._values import texts_in
+from foldlog._base.values import texts_in
+from foldlog._reports.search import candidates_in
 from foldlog.eventstore import ConversationErased, Event, EventStoreError, InvalidOption, Store
 from foldlog.eventstore.inside import install_command
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from foldlog import _documents as documents
-from foldlog._labels import kind_words, label, labels_of
-from foldlog._unreadable import sound
+from foldlog._answers.events import HitDocument, HitsDocument
+from foldlog._conversations.labels import kind_words, label, labels_of
+from foldlog._conversations.unreadable import sound
 from foldlog._words import gist
 from foldlog._words.texts import text_of
 from foldlog._words.times import happened_at, time_of_event
@@ -479,11 +479,11 @@ class _Conversation:
             start = end
 
 
-def hits_document(words: str, result: Searched, limit: int) -> documents.HitsDocument:
+def hits_document(words: str, result: Searched, limit: int) -> HitsDocument:
     # The caller searches with ``limit + 1``, so that the document can say whether more events
     # match.
     hits = (
-        documents.HitDocument.of(
+        HitDocument.of(
             hit,
             event=hit.id,
             recorded_at=hit.recorded_at.isoformat(),
@@ -491,7 +491,7 @@ def hits_document(words: str, result: Searched, limit: int) -> documents.HitsDoc
         )
         for hit in result.hits[:limit]
     )
-    return documents.HitsDocument(
+    return HitsDocument(
         words=words,
         hits=tuple(hits),
         more=len(result.hits) > limit,

@@ -29,11 +29,10 @@ from foldlog._archive.redacting import (
     redact_records,
     source_files,
 )
-from foldlog._bound_store import bound_store
-from foldlog._companions import companion_of, companions, forked_from
-from foldlog._matching import Holds, copies_of, events_with, keep_documents, source_with, texts_of
-from foldlog._unreadable import sound
-from foldlog._written_files import (
+from foldlog._conversations.bound_store import bound_store
+from foldlog._conversations.companions import companion_of, companions, forked_from
+from foldlog._conversations.unreadable import sound
+from foldlog._files.written_files import (
     describe_file,
     erased_sources,
     is_a_copy,
@@ -42,6 +41,14 @@ from foldlog._written_files import (
     path_in,
     read_models,
     source_name,
+)
+from foldlog._privacy.matching import (
+    Holds,
+    copies_of,
+    events_with,
+    keep_documents,
+    source_with,
+    texts_of,
 )
 from foldlog.eventstore import (
     NOT_RECORDED,

@@ -16,8 +16,8 @@ from eventsourcing.persistence import InfrastructureFactory, Tracking, TrackingR
 from eventsourcing.projection import BaseProjectionRunner, Projection
 from eventsourcing.utils import Environment
 
-from foldlog._derived import Derived
-from foldlog._telemetry import measure, tell
+from foldlog._base.telemetry import measure, tell
+from foldlog._derived.tables import Derived
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.integrations.eventsourcing import (
     ConversationBatches,

@@ -1,0 +1,219 @@
+"""Answers of the commands ``foldlog store``, and of followers."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from foldlog._answers.conversations import ConversationDocument
+from foldlog._answers.document import Document, OfConversation, OfVersion, ProblemDocument
+
+
+class HeadDocument(OfVersion, frozen=True, kw_only=True):
+    """A head to publish. ``generation`` is the number of erased conversations that had the same id
+    before.
+    """
+
+    head: str
+    generation: int | UnsetType = UNSET
+
+
+class HeadsDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog store verify --print-heads``. ``store`` is the uuid of the store."""
+
+    store: str
+    heads: tuple[HeadDocument, ...]
+
+
+class BackedUpDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog store backup``. ``records`` is the number of source records whose
+    events are not made yet.
+    """
+
+    file: str
+    bytes: int
+    conversations: int
+    events: int
+    records: int
+    findings: tuple[ProblemDocument, ...]
+
+
+class CopiedDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog store copy``. ``grown_since`` lists the conversations to which events
+    were appended while the copy was made. ``records`` is the number of records whose events are not
+    made yet.
+    """
+
+    conversations: int
+    already_there: int
+    events: int
+    tombstones: int
+    records: int
+    grown_since: tuple[str, ...]
+    findings: tuple[ProblemDocument, ...]
+
+
+class VacuumDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog store vacuum``."""
+
+    imports_discarded: int
+    bytes_before: int | None
+    bytes_after: int | None
+    bytes_pending: bool
+    space_returned: bool
+
+
+class StoreInfoDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog store info``.
+
+    ``database``            ``sqlite``, ``postgresql`` or ``memory``
+    ``schema``, ``made_by``  the number of the stored form, and the version of foldlog that made the
+                            store
+    ``bytes``               the size on disk; null if it is unknown
+    ``forks``, ``archived``  how many of the ``conversations`` are forks or archived
+    ``erased``              tombstones, which ``conversations`` does not contain
+    ``events``, ``archived_events``  the events in the store, and the events in archives
+    ``records``, ``records_pending``  the records of the ``sources`` (imported histories), and the
+                            records that have no events yet
+    ``refused``             records and sources that imports refuse after a redaction or erasure
+    ``keys``                the encryption keys in use, with the numbers of their conversations
+    ``bytes_pending``       whether erased bytes may still be in the files
+    ``unfinished``          the names of interrupted operations, with their numbers
+    """
+
+    db: str
+    database: str
+    schema: int
+    made_by: str
+    uuid: str
+    bytes: int | None
+    conversations: int
+    forks: int
+    erased: int
+    archived: int
+    archived_events: int
+    events: int
+    document_changes: int
+    sources: int
+    records: int
+    records_pending: int
+    attachments: int
+    refused: int
+    keys: dict[str, int]
+    bytes_pending: bool
+    unfinished: dict[str, int]
+
+
+class RestoredDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog store restore``. ``kept`` is the new path of the file that the
+    restore replaced, or null if there was no file. Events that were erased or redacted after the
+    backup exist again. The fields ``erased_since`` and ``redacted_since`` name the conversations of
+    these events.
+    """
+
+    file: str
+    kept: str | None
+    conversations: int
+    events: int
+    records: int
+    erased_since: tuple[str, ...]
+    redacted_since: tuple[str, ...]
+
+
+class HolderDocument(Document, frozen=True, kw_only=True):
+    """The open transaction that delays the followers of a store on a PostgreSQL server."""
+
+    pid: int | None
+    application: str | None
+    state: str
+    age_s: float
+
+
+class FollowerDocument(Document, frozen=True, kw_only=True):
+    """How far a follower is behind."""
+
+    follower: str
+    position: str
+    events: int
+    seconds: float
+
+
+class FollowersDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog list --followers``. Positions are texts, because they may be too
+    large for a JSON number.
+    """
+
+    horizon: str
+    horizon_age: int
+    last_position: str
+    held_back: int
+    held_by: HolderDocument | None
+    synchronous_commit: str
+    synchronous_standby_names: str
+    followers: tuple[FollowerDocument, ...]
+
+
+class UnfinishedDocument(Document, frozen=True, kw_only=True):
+    """An operation that a command began and did not finish. Run the command again."""
+
+    outcome: str
+    problem: str
+
+
+class CheckpointDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog store checkpoint``. ``note`` is the text to keep, with signatures."""
+
+    origin: str
+    leaves: int
+    root: str
+    note: str
+
+
+class ErasedDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog store erase``: the tombstones of the erased conversations, and the
+    conversations that were not erased, with the reasons. With ``--dry-run``, the document lists the
+    conversations that would be erased. ``holders`` are the files and read models that may still
+    contain the content.
+    """
+
+    conversations: tuple[ConversationDocument, ...]
+    events: int
+    stay: tuple[ProblemDocument, ...]
+    holders: tuple[str, ...]
+
+
+class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
+    """A conversation that was archived as one object. ``events`` is the number of events in the
+    object, and ``bytes`` is its size.
+    """
+
+    events: int
+    bytes: int
+
+
+class ArchivedDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog store archive``: the archived conversations, and the conversations
+    that were not archived, with the reasons.
+    """
+
+    conversations: tuple[ArchivedConversationDocument, ...]
+    stay: tuple[ProblemDocument, ...]
+
+
+class RekeyedDocument(OfConversation, frozen=True, kw_only=True):
+    """A conversation that was rekeyed. ``key`` is true if the data key of the conversation changed.
+    ``rows`` is the number of changed rows. ``damaged`` are the rows that could not be changed,
+    because they are damaged.
+    """
+
+    key: bool
+    rows: int
+    damaged: tuple[int, ...]
+    problem: str | None
+
+
+class RekeyDocument(Document, frozen=True, kw_only=True):
+    """The output of ``foldlog store rekey``."""
+
+    db: str
+    conversations: tuple[RekeyedDocument, ...]
+    bytes_pending: bool

@@ -1,0 +1,191 @@
+"""Answers about Views and condensations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from foldlog._answers.document import Document, OfConversation, OfVersion
+from foldlog._answers.events import UnreadEventDocument
+
+
+class SummaryDocument(Document, frozen=True, kw_only=True):
+    """A summary in a View. ``position`` is the index of the summary in the View."""
+
+    event: int
+    position: int | UnsetType = UNSET
+    text: str
+
+
+class RequestDocument(Document, frozen=True, kw_only=True):
+    """A request for a condensation."""
+
+    event: int
+    reason: str
+
+
+class SummaryLineDocument(Document, frozen=True):
+    """A line of a digest, and the event that it describes."""
+
+    event: int
+    line: str
+
+
+class DroppedTermDocument(Document, frozen=True):
+    """A term that a condensation dropped. ``event`` is the last dropped event with the term, and
+    ``needed_in`` is the event in which the agent wrote the term again.
+    """
+
+    term: str
+    event: int
+    needed_in: int | None
+
+
+class DroppedDocument(Document, frozen=True, kw_only=True):
+    """What a condensation took out of the View. ``events`` are ids, and ``tokens`` is an estimate.
+    ``terms`` are the terms that no event in the View contains afterwards.
+    """
+
+    condensation: int
+    events: tuple[int, ...]
+    tokens: int
+    terms: tuple[DroppedTermDocument, ...]
+
+
+class NeededDocument(Document, frozen=True, kw_only=True):
+    """The dropped content that the agent needed again after a condensation. ``events`` and
+    ``tokens`` count everything that left the View, and ``dropped`` is the number of dropped terms.
+    ``terms`` are the dropped terms that the agent wrote again, in the order of writing.
+    """
+
+    condensation: int
+    events: int
+    tokens: int
+    dropped: int
+    terms: tuple[DroppedTermDocument, ...]
+
+
+class NeededListDocument(OfConversation, frozen=True, kw_only=True):
+    """The answer of ``/api/dropped``: the terms that were needed again, for each of the newest 50
+    condensations. The oldest condensation comes first.
+    """
+
+    condensations: tuple[NeededDocument, ...]
+
+
+class FactDocument(Document, frozen=True, kw_only=True):
+    """Whether an agent knows some words, and from which events. See ``foldlog.Fact``."""
+
+    words: str
+    is_known: bool
+    known_by: tuple[int, ...]
+    events: tuple[int, ...]
+    others: tuple[int, ...]
+    unknown_from: int | None
+    by: int | None
+    reason: str
+
+
+class WhyDocument(OfConversation, frozen=True, kw_only=True):
+    """The output of ``foldlog why``: the ``fate`` of an event in a View, and the event that hid it
+    (``by``). The fate is "shown", "forgotten", "taken back" or "never shown". ``dropped`` are the
+    terms that were lost with the event. If the user asked about words and not about an event,
+    ``fact`` says whether the agent knows the words, and ``event`` is an event that contains them.
+    ``compacting`` is the time of a compaction that the program has not written to its file yet.
+    Such a compaction does not change the other fields.
+    """
+
+    event: int
+    version: int
+    fate: str
+    reason: str
+    position: int | None
+    sent: bool
+    by: int | None
+    requests: tuple[RequestDocument, ...]
+    forgotten_at: int | None
+    summary: SummaryDocument | None
+    stands_in: SummaryDocument | None
+    lines: tuple[SummaryLineDocument, ...]
+    dropped: tuple[DroppedTermDocument, ...]
+    fact: FactDocument | None = None
+    compacting: str | None = None
+
+
+class SummarizedDocument(Document, frozen=True, kw_only=True):
+    """Events that left a View, and the summary that a condensation put in their place."""
+
+    condensation: int
+    summary: SummaryDocument
+    events: tuple[int, ...]
+
+
+class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
+    """The output of ``foldlog diff ID A B``: the events that entered a View and the events that
+    left it. ``dropped`` has an entry for each of the newest 50 condensations between the two
+    versions.
+    """
+
+    before: int
+    after: int
+    entered: tuple[int, ...]
+    left: tuple[int, ...]
+    summarized: tuple[SummarizedDocument, ...]
+    dropped: tuple[DroppedDocument, ...]
+
+
+class SpendingDocument(Document, frozen=True, kw_only=True):
+    """The calls of a condenser's model. ``cost`` is in US dollars, or null if no price is known."""
+
+    models: tuple[str, ...]
+    calls: int
+    failed: int
+    tokens: int
+    cost: float | None
+    latency_s: float
+
+
+class SizesDocument(Document, frozen=True, kw_only=True):
+    """The size of a View before and after a condensation."""
+
+    before: int
+    after: int
+    counted_as: str | UnsetType | None = UNSET
+
+
+class CondensedDocument(OfConversation, frozen=True, kw_only=True):
+    """The output of ``foldlog condense``. If ``outcome`` is ``declined``, only ``problem`` and
+    ``model`` are set.
+    """
+
+    dry_run: bool
+    outcome: str
+    model: SpendingDocument
+    problem: str | UnsetType = UNSET
+    event: int | UnsetType = UNSET
+    condenser: Any = UNSET
+    reason: Any = UNSET
+    forgotten: tuple[tuple[int, int], ...] | UnsetType = UNSET
+    forgotten_summaries: tuple[int, ...] | UnsetType = UNSET
+    summary: SummaryDocument | UnsetType | None = UNSET
+    events: SizesDocument | UnsetType = UNSET
+    tokens: SizesDocument | UnsetType | None = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+
+
+class ViewDocument(OfVersion, frozen=True, kw_only=True):
+    """The output of ``foldlog view``: the ids of the View, and its events. Each event has the
+    ``role`` of its message and a ``state``: "sent" (to the model in full), "masked", "shortened",
+    "hidden", "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` count the
+    events and summaries that are sent to the model, and are null if this is unknown. The
+    ``damaged`` events are not in the View.
+    """
+
+    ids: tuple[int, ...]
+    unhandled_condensation_request: bool
+    damaged: tuple[UnreadEventDocument, ...] = ()
+    sent_events: int | None
+    sent_summaries: int | None
+    summaries: tuple[SummaryDocument, ...]
+    events: tuple[dict[str, Any], ...]

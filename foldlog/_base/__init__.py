@@ -1,0 +1,8 @@
+"""What all floors share. These modules import nothing of foldlog.
+
+telemetry.py   log messages, and the hook for telemetry
+usage.py       the tokens of a model's call
+values.py      search inside a JSON value at any depth
+lazy.py        names that are imported at first use
+version.py     the version of foldlog
+"""

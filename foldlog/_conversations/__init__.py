@@ -1,0 +1,7 @@
+"""What many rooms know of a conversation.
+
+companions.py    conversations with additional data about another conversation
+labels.py        names of the kinds of events
+unreadable.py    reads a damaged conversation without the damaged events
+bound_store.py   the store of one history
+"""

@@ -1,0 +1,6 @@
+"""What is computed from a store, and can be deleted and made again.
+
+tables.py          tables that follow a store
+follower.py        updates such tables in a thread of its own
+cached_values.py   values that are cached beside conversations
+"""

@@ -1,0 +1,7 @@
+"""Reads and writes files.
+
+compressed.py      reads a file that is compressed with zstd
+open_files.py      reads a file that may be open in this process
+whole_file.py      writes a file as a whole or not at all
+written_files.py   files that may still hold an erased text
+"""

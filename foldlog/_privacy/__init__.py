@@ -1,0 +1,7 @@
+"""Finds and removes what must not stay in a store.
+
+erasing.py     whole conversations
+redacting.py   events, and everything in the store that repeats their content
+matching.py    a text in everything that a conversation stores
+secrets.py     keys and tokens in texts
+"""
