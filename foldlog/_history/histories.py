@@ -35,7 +35,7 @@ from foldlog.eventstore.inside import Generation, check_text
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
-    from foldlog._archive.recording import Recording
+    from foldlog._history.recording import Recording
     from foldlog._reports.search import Hit
     from foldlog.condensers import AgentModel, CondenseHandler, Condenser
     from foldlog.maintenance import Maintenance
@@ -211,7 +211,7 @@ class Histories:
 
     @cached_property
     def _recording(self) -> Recording:
-        from foldlog._archive.recording import Recording
+        from foldlog._history.recording import Recording
 
         return Recording()
 

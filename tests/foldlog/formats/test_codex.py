@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import foldlog
-from foldlog._archive.recording import Recording
 from foldlog._formats.codex.compaction import truncate_middle
 from foldlog._formats.codex.skeleton import CodexSkeleton
 from foldlog._formats.json_text import json_of
+from foldlog._history.recording import Recording
 from foldlog.eventstore import (
     Action,
     CondensationAction,
