@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -99,6 +100,12 @@ class Views:
         self._dialect = check_dialect(dialect)
         self._lock = threading.Lock()
         self._latest: dict[str, _Latest] = {}
+
+    def reading(self, store: Store) -> Views:
+        """Return Views that read from ``store``, and share the caches of these."""
+        views = copy(self)
+        views._store = store
+        return views
 
     def current(self, conversation: str) -> View:
         """Return the present View. Repeated calls return the same object until an event is

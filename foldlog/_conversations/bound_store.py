@@ -11,7 +11,6 @@ from foldlog.eventstore.inside import Conversation, Generation
 from foldlog.eventstore.log.database import Database, LastConversation
 from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.projections import Views
 
 
 class BoundDatabase(Database):
@@ -20,7 +19,8 @@ class BoundDatabase(Database):
     """
 
     def __init__(self, database: Database, conversation: str) -> None:
-        vars(self).update(vars(database))
+        super().__init__(database.recorder, database.settings)
+        self.now = database.now
         self.id, self.generation = conversation, Generation()
 
     def find(
@@ -49,12 +49,3 @@ def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
     own = copy(store)
     own.database = database = BoundDatabase(store.database, conversation)
     return database, own
-
-
-def views_of(own: Store, views: Views) -> Views:
-    """Return a copy of ``views`` that reads from the store ``own``, and uses the caches of
-    ``views``.
-    """
-    own_views = copy(views)
-    own_views._store = own
-    return own_views

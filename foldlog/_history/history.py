@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from msgspec import structs
 
 from foldlog._base.telemetry import SHOWN, span
-from foldlog._conversations.bound_store import bound_store, views_of
+from foldlog._conversations.bound_store import bound_store
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -117,7 +117,7 @@ class History:
 
     @cached_property
     def _views(self) -> Views:
-        return views_of(self._store, self._histories.views)
+        return self._histories.views.reading(self._store)
 
     @property
     def _generation(self) -> Generation:
