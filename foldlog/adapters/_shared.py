@@ -12,15 +12,17 @@ text, as in the JSON of the SDKs. pydantic converts any other type.
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Token
 from datetime import datetime
 from functools import cached_property, partial, wraps
+from hashlib import sha256
 from itertools import islice
 from math import isfinite
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeVar
 from urllib.parse import quote, unquote
 
 from msgspec import field
@@ -29,6 +31,8 @@ from pydantic_core import to_jsonable_python
 from foldlog import Histories, History, aio, open as open_histories
 from foldlog.condensers.reports import reports_of
 from foldlog.eventstore import (
+    Action,
+    Annotation,
     ConversationErased,
     ConversationNotFound,
     ConversationRow,
@@ -49,6 +53,7 @@ from foldlog.eventstore.inside import (
 )
 from foldlog.formats import Encoder
 from foldlog.projections import View
+from foldlog.projections.effects import APPROVAL
 from foldlog.runtimes import (
     CURRENT,
     REDACTED,
@@ -222,6 +227,46 @@ def begin_effect(
         adapter._sync, conversation, call_id, tool, arguments, pool, adapter._attributes
     )
     return CURRENT.set(call)
+
+
+class Approval(NamedTuple):
+    """What an SDK asked or decided about a call. ``call_id`` is the SDK's id of the call, and
+    ``data`` the fields of ``History.ask_approval`` or ``History.decide``. A person whom the SDK
+    does not name is None.
+    """
+
+    call_id: str
+    data: dict[str, Any]
+
+    @classmethod
+    def asked(cls, call_id: str, shown: Any, *, to: str | None = None) -> Self:
+        return cls(call_id, {"asked": to, "shown": shown})
+
+    @classmethod
+    def decided(
+        cls, call_id: str, approved: bool, *, by: str | None = None, reason: str = ""
+    ) -> Self:
+        return cls(call_id, {"approved": approved, "by": by, "reason": reason, "until": None})
+
+
+def record_approvals(history: History, approvals: Iterable[Approval]) -> None:
+    """Record what an SDK asked and decided about calls of a history, as ``History.ask_approval``
+    and ``History.decide`` do. What is recorded already, or has no call in the log, is left out.
+
+    Cost: reading the log backwards to the calls.
+    """
+    waiting = [*approvals]
+    for event in history.events(reverse=True) if waiting else ():
+        if not isinstance(event, Action):
+            continue
+        for approval in waiting:
+            if approval.call_id == event.call_id:
+                about = Annotation(name=APPROVAL, data=approval.data, cause=event.id)
+                key = json.dumps(["approval", event.id, approval.data], sort_keys=True)
+                history.append(about, idempotency_key=sha256(key.encode()).hexdigest())
+        waiting = [approval for approval in waiting if approval.call_id != event.call_id]
+        if not waiting:
+            return
 
 
 # -- names

@@ -22,8 +22,12 @@ from agents import (
     ModelResponse,
     RunConfig,
     RunHooks,
+    RunResult,
+    RunResultStreaming,
+    RunState,
     Session,
     SessionSettings,
+    ToolApprovalItem,
     TResponseInputItem,
 )
 from agents.run import CallModelData, ModelInputData
@@ -32,6 +36,7 @@ from msgspec import structs
 from foldlog import History
 from foldlog.adapters._shared import (
     CLEARED,
+    Approval,
     Attributes,
     OpenHistories,
     SentRecords,
@@ -41,6 +46,7 @@ from foldlog.adapters._shared import (
     in_thread,
     not_here_yet,
     quote_id,
+    record_approvals,
     sent_whole,
     shown_records,
     to_its_end,
@@ -261,6 +267,37 @@ class FoldlogSession(OpenHistories):
                 return await tool.on_invoke_tool(context, arguments)
 
         return replace(tool, on_invoke_tool=invoke)
+
+    async def ask_approvals(self, result: RunResult | RunResultStreaming, *, to: str) -> None:
+        """Record that a person was asked to approve the calls at which a run stopped."""
+        await self._record(
+            Approval.asked(
+                item.call_id or "", {"tool": item.tool_name, "arguments": item.arguments}, to=to
+            )
+            for item in result.interruptions
+        )
+
+    async def decide(
+        self,
+        state: RunState[Any],
+        item: ToolApprovalItem,
+        approved: bool,
+        *,
+        by: str,
+        reason: str = "",
+    ) -> None:
+        """Record that a person approved or refused a call at which a run stopped. Then approve or
+        reject the call in ``state``, with which ``Runner.run`` goes on.
+        """
+        await self._record([Approval.decided(item.call_id or "", approved, by=by, reason=reason)])
+        if approved:
+            state.approve(item)
+        else:
+            state.reject(item, rejection_message=reason or None)
+
+    async def _record(self, approvals: Iterable[Approval]) -> None:
+        work = partial(record_approvals, self.history.sync, approvals)
+        await self.histories.pool.run(work, finish=True)
 
     async def copy_from(self, other: Session) -> int:
         """Copy the items of another session, such as a ``SQLiteSession``. Return the number of

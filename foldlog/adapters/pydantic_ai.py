@@ -44,6 +44,7 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, UserPro
 from foldlog import History
 from foldlog.adapters._linked import UNKNOWN, Entry, LinkedEntries, Moves
 from foldlog.adapters._shared import (
+    Approval,
     Attributes,
     NothingRedactedInAny,
     OpenHistories,
@@ -58,6 +59,7 @@ from foldlog.adapters._shared import (
     newest_document,
     quote_id,
     recent,
+    record_approvals,
     shown_records,
     time_from,
     to_its_end,
@@ -585,7 +587,14 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: Any, args: Any, handler: Any, **others: Any
     ) -> Any:
-        """Run a tool. If ``foldlog.effect`` marks the tool, the same call runs at most once."""
+        """Run a tool. If ``foldlog.effect`` marks the tool, the same call runs at most once. If the
+        call was deferred and approved, first record the decision. ``by`` and ``reason`` are those
+        of ``DeferredToolResults.metadata``.
+        """
+        if ctx.tool_call_approved:
+            about = ctx.tool_call_metadata or {}
+            who = {"by": about.get("by"), "reason": about.get("reason", "")}
+            await self._record(ctx, [Approval.decided(call.tool_call_id, True, **who)])
         conversation = self.store.conversation(str(ctx.conversation_id))
         with effect_of(
             self.store, conversation, call.tool_call_id, call.tool_name, call.args_as_dict()
@@ -653,6 +662,12 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
                 deferred,
             )
             await self.store.save(saved, scope=self.scope)
+            await self._record(ctx, _approvals_in(messages, deferred))
+
+    async def _record(self, ctx: RunContext[Any], approvals: Sequence[Approval]) -> None:
+        histories = self.store.histories
+        history = histories.sync[self.store.conversation(str(ctx.conversation_id))]
+        await histories.pool.run(partial(record_approvals, history, approvals), finish=True)
 
     async def _continued_conversation(self, conversation_id: str) -> Conversation:
         """Return the stored conversation that a run continues, without its messages.
@@ -698,3 +713,19 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         stored = await self.store.load(conversation_id)
         before = [] if stored is None else stored.messages[:-1]
         return [*map(_plain, self._given[: len(before)])] == [*map(_plain, before)]
+
+
+def _approvals_in(messages: Sequence[Any], deferred: Any) -> list[Approval]:
+    """Return the calls that wait for an approval, and the newest refusals."""
+    waiting = () if deferred is None else deferred.approvals
+    approvals = [
+        Approval.asked(
+            call.tool_call_id, to_plain({"tool": call.tool_name, "arguments": call.args_as_dict()})
+        )
+        for call in waiting
+    ]
+    for part in messages[-1].parts if messages else ():
+        if isinstance(part, ToolReturnPart) and part.outcome == "denied":
+            reason = part.model_response_str()
+            approvals.append(Approval.decided(part.tool_call_id, False, reason=reason))
+    return approvals

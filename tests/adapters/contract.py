@@ -639,3 +639,24 @@ def check_import(histories: foldlog.Histories, format: str, written: str, images
     ]
     assert not [text for text in texts if "77AA" in text]
     assert [*history.export(format=format)] == json.loads(written)
+
+
+# -- approvals
+
+
+def asked(tool: str, *, to: str | None = None, **arguments: Any) -> dict[str, Any]:
+    return {"asked": to, "shown": {"tool": tool, "arguments": arguments}}
+
+
+def decided(approved: bool, *, by: str | None = None, reason: str = "") -> dict[str, Any]:
+    return {"approved": approved, "by": by, "reason": reason, "until": None}
+
+
+def approvals_of(history: foldlog.History) -> dict[str | None, list[Any]]:
+    """Map the id of each call to what was asked and decided about it."""
+    calls = {event.id: event.call_id for event in history.events() if isinstance(event, Action)}
+    approvals = dict[str | None, list[Any]]()
+    for event in history.events():
+        if isinstance(event, Annotation) and event.name == "foldlog.approval":
+            approvals.setdefault(calls[event.cause], []).append(event.data)
+    return approvals

@@ -23,7 +23,14 @@ from foldlog.adapters._shared import shown_records
 from foldlog.adapters.openai_agents import FoldlogSession
 from foldlog.eventstore import ConversationErased
 from foldlog.projections import well_formed
-from tests.adapters.contract import VALUES, Answers, Condenses, condensations
+from tests.adapters.contract import (
+    VALUES,
+    Answers,
+    Condenses,
+    approvals_of,
+    condensations,
+    decided,
+)
 from tests.adapters.openai_agents.scripted import ScriptedModel, call, reasoning, replies, said
 from tests.between import before_next_call
 
@@ -477,3 +484,32 @@ async def test_calls_whose_reasoning_was_cleared_are_sent_without_their_ids():
         ]
         assert len(cleared) == 4
         assert sum(item.get("type") == "reasoning" for item in model.prompts[-1]) == 3
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_who_was_asked_and_who_decided_are_events_of_the_call(session, approved):
+    paid = []
+
+    @function_tool(needs_approval=True)
+    def pay(euros: int) -> str:
+        """Pay."""
+        paid.append(euros)
+        return "paid"
+
+    def script(items, number):
+        return [said("finished")] if number else [call("pay", '{"euros": 5}', "c1")]
+
+    agent = Agent("payer", tools=[pay], model=ScriptedModel(script))
+    stopped = await Runner.run(agent, "go", session=session)
+    await session.ask_approvals(stopped, to="ann")
+    await session.ask_approvals(stopped, to="ann")
+    state = stopped.to_state()
+    await session.decide(state, stopped.interruptions[0], approved, by="ann", reason="a reason")
+    await Runner.run(agent, state, session=session)
+    assert paid == [5] * approved
+    assert approvals_of(session.history.sync) == {
+        "c1": [
+            {"asked": "ann", "shown": {"tool": "pay", "arguments": '{"euros": 5}'}},
+            decided(approved, by="ann", reason="a reason"),
+        ]
+    }

@@ -20,13 +20,13 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 from pydantic_ai.usage import UsageLimits
 
 import foldlog
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
 from foldlog.projections import well_formed
-from tests.adapters.contract import condensations
+from tests.adapters.contract import approvals_of, asked, condensations, decided
 from tests.adapters.pydantic_ai.scripted import check, loaded, messages_of, parts_of, said, scripted
 
 pytestmark = pytest.mark.anyio
@@ -302,6 +302,25 @@ async def test_a_paused_run_goes_on_with_the_result_of_the_call_that_ran(store, 
     result = await agent.run(deferred_tool_results=approved, conversation=paused)
     assert (result.output, ran) == ("finished", ["paid"])
     assert {("tool-return", "c0"), ("tool-return", "c1")} <= set(parts_of(result.all_messages()))
+
+
+async def test_who_was_asked_and_who_decided_are_events_of_the_call(store):
+    def script(messages, number):
+        calls = [ToolCallPart("pay", {"euros": n}, f"c{n}") for n in (1, 2)]
+        return said("finished") if number else ModelResponse(parts=calls)
+
+    agent = agent_of(store, script, output_type=[str, DeferredToolRequests])
+    agent.tool_plain(lambda euros: "paid", name="pay", requires_approval=True)
+    await agent.run("go", conversation_id="c")
+    results = DeferredToolResults(
+        approvals={"c1": True, "c2": ToolDenied("too much")}, metadata={"c1": {"by": "ann"}}
+    )
+    await agent.run(deferred_tool_results=results, conversation=await store.load("c"))
+    history = store.histories.sync[store.conversation("c")]
+    assert approvals_of(history) == {
+        "c1": [asked("pay", euros=1), decided(True, by="ann")],
+        "c2": [asked("pay", euros=2), decided(False, reason="too much")],
+    }
 
 
 @pytest.mark.parametrize("secret", ["9 km", "approved"])
