@@ -35,6 +35,12 @@ contain the fields of the effect under the same name.
 """
 APPROVAL: Final = "foldlog.approval"
 """The name of the annotations that record that an approval of a call was asked or decided."""
+
+
+def is_approval(event: Event) -> bool:
+    return isinstance(event, Annotation) and event.name == APPROVAL
+
+
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
 

@@ -92,6 +92,7 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
     (``by``). The fate is "shown", "forgotten", "taken back" or "never shown". ``dropped`` are the
     terms that were lost with the event. If the user asked about words and not about an event,
     ``fact`` says whether the agent knows the words, and ``event`` is an event that contains them.
+    ``approvals`` are the events that say who was asked and who decided about a call.
     ``compacting`` is the time of a compaction that the program has not written to its file yet.
     Such a compaction does not change the other fields.
     """
@@ -109,6 +110,7 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
     stands_in: SummaryDocument | None
     lines: tuple[SummaryLineDocument, ...]
     dropped: tuple[DroppedTermDocument, ...]
+    approvals: tuple[int, ...] = ()
     fact: FactDocument | None = None
     compacting: str | None = None
 

@@ -48,6 +48,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import event_microseconds
 from foldlog.projections import Lifetime, LifetimesFold, Span
+from foldlog.projections.effects import is_approval
 from foldlog.projections.retractions import target
 from foldlog.projections.units import WaitingCalls
 
@@ -109,7 +110,7 @@ class PageFold:
                 continue
             recorded_at, event = entry
             kind = label(event)
-            self._kinds.append(KINDS.index(kind))
+            self._kinds.append(_KINDS.index(_APPROVAL if is_approval(event) else kind))
             at = None if is_about_it(event) else time_of_event(event, recorded_at)
             self._times.append(None if at is None else event_microseconds(at) // 1_000)
             self._without_zone |= at is not None and at.tzinfo is None
@@ -240,7 +241,8 @@ class PageFold:
 
 
 _NEVER = -1
-_KINDS = (*KINDS, DAMAGED)
+_APPROVAL = "approval"
+_KINDS = (*KINDS, DAMAGED, _APPROVAL)
 
 
 def _versions_returned_to(store: Store, conversation: str) -> list[int]:

@@ -42,7 +42,7 @@ def _words(event: Event, length_max: int) -> str:
         case events.Observation(tool=tool, content=content):
             return f"{tool}: {words_of(content)}" if tool else words_of(content)
         case events.Annotation(name=name, data=data):
-            return f"{name} {_thought(data) or compact(data)}"
+            return _approval(event) or f"{name} {_thought(data) or compact(data)}"
         case events.DocumentChanges(changed=changed):
             return ", ".join(_document(name, change) for name, change in changed.items())
         case events.CondensationRequest(reason=reason):
@@ -61,6 +61,22 @@ def _words(event: Event, length_max: int) -> str:
         case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
             return f"{kind} of schema {schema}, which this version of foldlog does not know"
     return type(event).__name__
+
+
+def _approval(event: events.Annotation) -> str:
+    """Return who was asked or who decided about a call, or an empty text for another annotation."""
+    # The name is ``effects.APPROVAL``, but that module would make every command start slower.
+    if event.name != "foldlog.approval" or not isinstance(event.data, dict):
+        return ""
+    fields = event.data
+    call = f"call {event.cause}"
+    if "approved" not in fields:
+        shown = compact(fields.get("shown"))
+        return f"asked {fields.get('asked') or 'somebody'} to approve {call}: {shown}"
+    verb = "approved" if fields["approved"] is True else "refused"
+    end = f" until {fields['until']}" if fields.get("until") else ""
+    reason = f": {fields['reason']}" if fields.get("reason") else ""
+    return f"{fields.get('by') or 'somebody'} {verb} {call}{end}{reason}"
 
 
 def _document(name: str, change: dict[str, Any]) -> str:

@@ -230,21 +230,21 @@ def begin_effect(
 
 
 class Approval(NamedTuple):
-    """What an SDK asked or decided about a call. ``call_id`` is the SDK's id of the call, and
-    ``data`` the fields of ``History.ask_approval`` or ``History.decide``. A person whom the SDK
+    """What an SDK asked or decided about a call. ``call_id`` is the SDK's id of the call, or None.
+    ``data`` has the fields of ``History.ask_approval`` or ``History.decide``. A person whom the SDK
     does not name is None.
     """
 
-    call_id: str
+    call_id: str | None
     data: dict[str, Any]
 
     @classmethod
-    def asked(cls, call_id: str, shown: Any, *, to: str | None = None) -> Self:
+    def asked(cls, call_id: str | None, shown: Any, *, to: str | None = None) -> Self:
         return cls(call_id, {"asked": to, "shown": shown})
 
     @classmethod
     def decided(
-        cls, call_id: str, approved: bool, *, by: str | None = None, reason: str = ""
+        cls, call_id: str | None, approved: bool, *, by: str | None = None, reason: str = ""
     ) -> Self:
         return cls(call_id, {"approved": approved, "by": by, "reason": reason, "until": None})
 
@@ -255,7 +255,7 @@ def record_approvals(history: History, approvals: Iterable[Approval]) -> None:
 
     Cost: reading the log backwards to the calls.
     """
-    waiting = [*approvals]
+    waiting = [approval for approval in approvals if approval.call_id is not None]
     for event in history.events(reverse=True) if waiting else ():
         if not isinstance(event, Action):
             continue

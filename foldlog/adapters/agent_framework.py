@@ -25,6 +25,7 @@ from agent_framework import (
     GROUP_ANNOTATION_KEY,
     SUMMARIZED_BY_SUMMARY_ID_KEY,
     SUMMARY_OF_GROUP_IDS_KEY,
+    AgentMiddleware,
     FunctionMiddleware,
     HistoryProvider,
     Message,
@@ -33,6 +34,7 @@ from msgspec.structs import replace
 
 from foldlog import History
 from foldlog.adapters._shared import (
+    Approval,
     Attributes,
     OpenHistories,
     SentRecords,
@@ -42,6 +44,7 @@ from foldlog.adapters._shared import (
     in_thread,
     not_here_yet,
     quote_id,
+    record_approvals,
     sent_whole,
     shown_records,
     to_its_end,
@@ -79,7 +82,8 @@ _USAGE = {
 }
 _BY_SDK = {"reason": "the SDK's compaction left these messages out"}
 _APPROVAL = "function_approval_request"
-_ANSWERS = ("function_result", "function_approval_response")
+_DECISION = "function_approval_response"
+_ANSWERS = ("function_result", _DECISION)
 
 
 class _Ids(tuple[int, ...]):
@@ -216,12 +220,25 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
             agent=agent, session=session, context=context, state={**state, _RUN: run}
         )
 
+    @to_its_end
+    def _record_approvals(self, session_id: str | None, messages: Sequence[Message]) -> None:
+        approvals = [*_approvals_in(to_plain(message.to_dict()) for message in messages)]
+        if approvals:
+            record_approvals(self.histories.sync[self.conversation(session_id)], approvals)
+
     @property
     def effects(self) -> FunctionMiddleware:
         """The middleware for ``Agent(middleware=[…])``. With this middleware, an agent runs a call
         at most once if ``foldlog.effect`` marks the tool.
         """
         return _Effects(self)
+
+    @property
+    def approvals(self) -> AgentMiddleware:
+        """The middleware for ``Agent(middleware=[…])`` that records who was asked to approve a call
+        and who decided.
+        """
+        return _Approvals(self)
 
     async def copy_from(
         self, other: HistoryProvider, session_id: str | None, *, state: dict[str, Any] | None = None
@@ -238,6 +255,24 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         new = not_here_yet(session_id, here, to_copy, "messages")
         await self.save_messages(session_id, [Message.from_dict(each) for each in to_copy])
         return len(new)
+
+
+class _Approvals(AgentMiddleware):  # type: ignore[misc]
+    def __init__(self, provider: FoldlogHistoryProvider) -> None:
+        self._provider = provider
+
+    async def process(self, context: Any, call_next: Any) -> None:
+        session_id = None if context.session is None else context.session.session_id
+
+        async def record(response: Any) -> Any:
+            await self._provider._record_approvals(session_id, response.messages)
+            return response
+
+        await self._provider._record_approvals(session_id, context.messages)
+        context.stream_result_hooks.append(record)
+        await call_next()
+        if not context.stream and context.result is not None:
+            await record(context.result)
 
 
 class _Effects(FunctionMiddleware):  # type: ignore[misc]
@@ -331,6 +366,19 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
     events += () if change is None else (change,)
     if events:
         history._append_recorded(events, recorder, view.version, guard=unredacted)
+
+
+def _approvals_in(records: Iterable[Any]) -> Iterator[Approval]:
+    """Yield what messages ask and decide about calls. An answer is its message's author's."""
+    for record in records:
+        for content in record["contents"]:
+            call = content.get("function_call") or {}
+            if content["type"] == _APPROVAL:
+                shown = {"tool": call.get("name"), "arguments": call.get("arguments")}
+                yield Approval.asked(call.get("call_id"), shown)
+            elif content["type"] == _DECISION:
+                approved = content.get("approved") is True
+                yield Approval.decided(call.get("call_id"), approved, by=record.get("author_name"))
 
 
 def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:

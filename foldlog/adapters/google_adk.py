@@ -35,6 +35,7 @@ from pydantic import PrivateAttr
 
 from foldlog import History
 from foldlog.adapters._shared import (
+    Approval,
     Attributes,
     OpenHistories,
     StoreOrUrl,
@@ -46,6 +47,7 @@ from foldlog.adapters._shared import (
     in_thread,
     newest_records,
     quote_id,
+    record_approvals,
     records_of,
     shown_records,
     to_its_end,
@@ -56,6 +58,7 @@ from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.reports import annotation, cost_something, reports_of
 from foldlog.eventstore import (
     ATTRIBUTES,
+    Action,
     CondensationAction,
     ConversationErased,
     ConversationNotFound,
@@ -67,13 +70,15 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import Appending, NothingRedacted
 from foldlog.projections import View, contains
-from foldlog.runtimes import companion, dicts_in, within
+from foldlog.runtimes import companion, dicts_in, parse, within
 
 _Values = dict[str, Any]
 _Names = tuple[str, str, str]
 
 _FORMAT = "google-adk"
 _STATE = companion("", "state")
+_CONFIRMATION = "adk_request_confirmation"
+"""The SDK's name for the call that asks a user to confirm another call."""
 _TIMES = ("start_timestamp", "end_timestamp")
 
 
@@ -486,6 +491,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 self._write(
                     stored.history, stored.version, [record], documents, shared, stored.unredacted
                 )
+                record_approvals(stored.history, _approvals_in(event, stored.history, names[1]))
                 return True
 
     def _write(
@@ -548,6 +554,37 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return scopes[""], {
             conversation: change for conversation, change in shared.items() if change
         }
+
+
+def _approvals_in(event: AdkEvent, history: History, user: str) -> Iterator[Approval]:
+    """Yield the confirmations that an event asks of a user, or that a user gives."""
+    for call in event.get_function_calls():
+        if call.name == _CONFIRMATION:
+            asked = to_plain(call.args)
+            original = within(asked, "originalFunctionCall")
+            shown = {
+                "tool": within(original, "name"),
+                "arguments": within(original, "args"),
+                "hint": within(asked, "toolConfirmation", "hint"),
+            }
+            yield Approval.asked(within(original, "id"), shown, to=user)
+    answers = {
+        answer.id: answer.response
+        for answer in event.get_function_responses()
+        if answer.name == _CONFIRMATION and answer.id is not None
+    }
+    for past in history.events(reverse=True) if answers else ():
+        if isinstance(past, Action) and past.call_id in answers:
+            answer = answers.pop(past.call_id)
+            # A web client wraps the answer in a text.
+            if isinstance(text := within(answer, "response"), str):
+                with suppress(ValueError):
+                    answer = parse(text.encode())
+            call_id = within(past.arguments, "originalFunctionCall", "id")
+            approved = within(answer, "confirmed") is True
+            yield Approval.decided(call_id, approved, by=user)
+        if not answers:
+            return
 
 
 def _as_compaction(history: History, view: View, action: CondensationAction) -> EventCompaction:

@@ -272,7 +272,7 @@ class FoldlogSession(OpenHistories):
         """Record that a person was asked to approve the calls at which a run stopped."""
         await self._record(
             Approval.asked(
-                item.call_id or "", {"tool": item.tool_name, "arguments": item.arguments}, to=to
+                item.call_id, {"tool": item.tool_name, "arguments": item.arguments}, to=to
             )
             for item in result.interruptions
         )
@@ -289,7 +289,7 @@ class FoldlogSession(OpenHistories):
         """Record that a person approved or refused a call at which a run stopped. Then approve or
         reject the call in ``state``, with which ``Runner.run`` goes on.
         """
-        await self._record([Approval.decided(item.call_id or "", approved, by=by, reason=reason)])
+        await self._record([Approval.decided(item.call_id, approved, by=by, reason=reason)])
         if approved:
             state.approve(item)
         else:

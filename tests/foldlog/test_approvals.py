@@ -1,10 +1,13 @@
 """Approvals are events: who was asked, who decided, and the call that the decision allows."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-import foldlog
+import foldlog as api
+from foldlog._figures.overview import Overview
+from foldlog._page.document import PageFold
 from foldlog.errors import InvalidArgument, InvalidEvent
 from tests.said import said
 
@@ -13,7 +16,7 @@ CALL = {"id": "pay", "type": "function", "function": {"name": "pay", "arguments"
 
 @pytest.fixture
 def history():
-    with foldlog.open("memory:") as histories:
+    with api.open("memory:") as histories:
         opened = histories["c"]
         opened.append(said("pay 5 euros"))
         opened.append_reply({"role": "assistant", "content": None, "tool_calls": [CALL]})
@@ -72,7 +75,7 @@ def test_a_redacted_approval_allows_nothing(history):
 
 
 def test_a_marked_tool_needs_its_approval(history):
-    @foldlog.effect(needs_approval=True)
+    @api.effect(needs_approval=True)
     def tool(euros):
         return "paid"
 
@@ -88,3 +91,46 @@ def test_a_closed_call_cannot_be_approved(history):
     pay(history)
     with pytest.raises(InvalidEvent):
         history.decide(call, True, by="ann")
+
+
+@pytest.fixture
+def decided(foldlog):
+    """``foldlog``, and a store with a call that ann approved and bob refused afterwards."""
+    with api.open("foldlog.db") as histories:
+        opened = histories["c"]
+        opened.append(said("pay 5 euros"))
+        opened.append_reply({"role": "assistant", "content": None, "tool_calls": [CALL]})
+        [call] = opened.open_calls()
+        opened.ask_approval(call, to="ann", shown={"euros": 5})
+        opened.decide(call, True, by="ann", until=datetime(2030, 1, 1, tzinfo=UTC))
+        opened.decide(call, False, by="bob", reason="too much")
+    return foldlog
+
+
+WORDS = [
+    'asked ann to approve call 1: {"euros": 5}',
+    "ann approved call 1 until 2030-01-01T00:00:00+00:00",
+    "bob refused call 1: too much",
+]
+
+
+@pytest.mark.parametrize("command", ["why c 1", "log c"])
+def test_the_approvals_of_a_call_are_shown_in_words(decided, command):
+    lines = [line.partition("annotation")[2].strip() for line in decided(command).out.splitlines()]
+    assert [line for line in lines if line] == WORDS
+    assert decided("why c 1 --json").document["approvals"] == [2, 3, 4]
+
+
+def test_an_export_has_the_approvals(decided):
+    records = [json.loads(line) for line in decided("export c").out.splitlines()]
+    approvals = [record for record in records if record["kind"] == "foldlog.approval"]
+    assert [approval.get("by") for approval in approvals] == [None, "ann", "bob"]
+
+
+def test_the_page_shows_approvals_without_the_other_annotations(decided):
+    """The page hides annotations until it is asked for all events."""
+    with api.open("foldlog.db") as histories:
+        page = PageFold(histories.store, "c")
+        page.take(histories.store.log("c"))
+        document = page.document(Overview())
+    assert [document.kinds[kind] for kind in document.events.kind][2:] == ["approval"] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import click
@@ -25,8 +26,9 @@ from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.recall_score import event_terms
 from foldlog._words.gist import id_words
 from foldlog._words.reasons import requests_before
-from foldlog.eventstore import CondensationAction, Store
+from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Store
 from foldlog.projections import NoSuchEvent, Views, Why
+from foldlog.projections.effects import trace
 
 SETTINGS = EVENT_SETTINGS
 
@@ -83,10 +85,13 @@ def run(
         else:
             requests = ()
         dropped = _terms_dropped(store, views, conversation, answer)
+        approvals = _approvals(store, conversation, answer.event)
     document = replace_fields(
-        why_document(conversation, answer, requests, dropped, matching_fact), compacting=missing
+        why_document(conversation, answer, requests, dropped, matching_fact),
+        approvals=tuple(approval.id for approval in approvals),
+        compacting=missing,
     )
-    terminal.answer(document, lambda: show_why(document, answer, requests))
+    terminal.answer(document, lambda: show_why(document, answer, requests, approvals))
 
 
 def _no_event(error: NoSuchEvent, typed: str) -> str:
@@ -131,6 +136,14 @@ def _telling(matching_fact: Fact) -> int:
     the words.
     """
     return (matching_fact.known_by or matching_fact.events[::-1] or matching_fact.others[::-1])[0]
+
+
+def _approvals(store: Store, conversation: str, event: Event) -> Sequence[Annotation]:
+    """Return the approvals that were asked and decided about a call."""
+    if not isinstance(event, Action) or event.id < 0:
+        return ()
+    traces = trace(store.events(conversation, event.id))
+    return traces[event.id].approvals if event.id in traces else ()
 
 
 def _terms_dropped(

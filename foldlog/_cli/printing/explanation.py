@@ -21,7 +21,12 @@ from foldlog._words.dropped import needed_words
 from foldlog._words.gist import count, gist, id_words
 from foldlog._words.reasons import because
 from foldlog._words.texts import text_of
-from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary
+from foldlog.eventstore import (
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+)
 from foldlog.projections import Why
 
 _SUMMARY_LINES = 12
@@ -54,7 +59,12 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
     return f"{answer.reason}, {why}" if why else answer.reason
 
 
-def show_why(document: WhyDocument, answer: Why, requests: Sequence[CondensationRequest]) -> None:
+def show_why(
+    document: WhyDocument,
+    answer: Why,
+    requests: Sequence[CondensationRequest],
+    approvals: Sequence[Annotation],
+) -> None:
     conversation = document.conversation
     fact = document.fact
     words = "" if fact is None else " ".join(fact.words.casefold().split())
@@ -90,6 +100,9 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
                 "dim",
             )
         )
+    for approval in approvals:
+        words = gist(approval, min(lines.width, _EVENT_LENGTH))
+        lines.write(*event_spans(approval), (words, ""))
     if answer.stands_in == answer.summary:
         _show_summary("summary {} replaces it:", answer.summary, conversation)
     else:

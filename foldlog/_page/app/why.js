@@ -8,6 +8,7 @@ import { asText } from "./texts.js";
 const MOST = 200; // The maximum number of changes in the table.
 const NEVER = {
   annotation: "Annotations are bookkeeping. They are never sent to a model.",
+  approval: "An approval says who was asked and who decided about a call. It is never sent to a model.",
   redaction: "This is the receipt of a redaction. It is never sent to a model.",
   documents: "Attributes and documents are stored beside the conversation. They are never sent to a model.",
   request: "This event requests a condensation. A request is never in a View.",

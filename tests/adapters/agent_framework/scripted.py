@@ -6,6 +6,7 @@ from agent_framework import (
     BaseChatClient,
     ChatMiddlewareLayer,
     ChatResponse,
+    ChatResponseUpdate,
     Content,
     FunctionInvocationLayer,
     Message,
@@ -80,3 +81,10 @@ class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClien
         )
         reply = Message("assistant", contents, message_id=f"msg_{id(self)}_{number}")
         return ChatResponse(messages=[reply], usage_details=usage, model="scripted")
+
+    async def _streamed(self, messages):
+        response = await self._answered(messages)
+        (reply,) = response.messages
+        yield ChatResponseUpdate(
+            contents=reply.contents, role=reply.role, message_id=reply.message_id
+        )

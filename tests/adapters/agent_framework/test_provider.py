@@ -33,8 +33,10 @@ from tests.adapters.contract import (
     VALUES,
     Answers,
     Condenses,
+    approvals_of,
     check_import,
     condensations,
+    decided,
     holding,
     steps,
 )
@@ -487,6 +489,29 @@ async def test_a_call_that_waits_for_approval_is_loaded_and_goes_on(provider):
         await provider.save_messages(session.session_id, dead(1))
         assert (await agent.run("go on", session=session)).user_input_requests
         assert "dead" not in str(client.prompts)
+
+
+@pytest.mark.parametrize(
+    "allowed, each_call, streamed", [(True, True, False), (False, False, False), (True, True, True)]
+)
+async def test_who_was_asked_and_who_decided_are_events_of_the_call(
+    provider, allowed, each_call, streamed
+):
+    async def run(message):
+        if not streamed:
+            return await agent.run(message, session=session)
+        return await agent.run(message, session=session, stream=True).get_final_response()
+
+    calls = [call("risky", "{}", "c")]
+    client = ScriptedClient(lambda messages, number: calls if not number else [said("finished")])
+    middleware = [provider.approvals]
+    agent = agent_of(client, provider, each_call=each_call, tools=(risky,), middleware=middleware)
+    session = AgentSession(session_id="s")
+    (request,) = (await run("go")).user_input_requests
+    await run(Message("user", [request.to_function_approval_response(allowed)], author_name="ann"))
+    history = provider.histories.sync[provider.conversation("s")]
+    question = {"asked": None, "shown": {"tool": "risky", "arguments": "{}"}}
+    assert approvals_of(history) == {"c": [question, decided(allowed, by="ann")]}
 
 
 FILES = [

@@ -23,6 +23,7 @@ from google.adk.platform import time as platform_time
 from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 from pydantic import BaseModel
@@ -40,8 +41,10 @@ from tests.adapters.contract import (
     STRATEGIES,
     Condenses,
     Lists,
+    approvals_of,
     check_import,
     condensations,
+    decided,
     history_of,
 )
 from tests.adapters.google_adk.scripted import (
@@ -327,6 +330,42 @@ async def test_a_call_that_waits_for_a_confirmation_stays_whole_in_the_session_t
         assert whole[:3] == [True, True, False]
 
 
+@pytest.mark.parametrize("answer", [{"confirmed": True}, {"response": '{"confirmed": false}'}])
+async def test_who_was_asked_and_who_decided_are_events_of_the_call(service, answer):
+    await service.create_session(**S)
+
+    def script(contents, number):
+        return said("finished") if number else types.Content(role="model", parts=[CALL])
+
+    paid = []
+
+    def pay(euros: int) -> str:
+        """Pay."""
+        paid.append(euros)
+        return "paid"
+
+    tools, model = (
+        [FunctionTool(pay, require_confirmation=True)],
+        ScriptedModel(script=script, prompts=[]),
+    )
+    *_, asked_event = [
+        event
+        for event in await run(service, model, "go", tools)
+        if any(each.name == "adk_request_confirmation" for each in event.get_function_calls())
+    ]
+    (request,) = asked_event.get_function_calls()
+    response = types.FunctionResponse(id=request.id, name=request.name, response=answer)
+    await run(service, model, types.Part(function_response=response), tools)
+    history = service.histories.sync[service.conversation(*S.values())]
+    (question, decision) = approvals_of(history)["c1"]
+    assert (question["asked"], question["shown"]["arguments"]) == ("u", {"euros": 5})
+    assert decision == decided(answer == {"confirmed": True}, by="u")
+    assert paid == [5] * decision["approved"]
+
+
+CALL = call("pay", "c1", euros=5)
+
+
 async def test_a_deleted_session_is_erased_and_its_id_is_used_again(service, histories):
     await talk(service, 2)
     attributes = history_of(service).attributes()
@@ -495,7 +534,8 @@ async def run(service, model, prompt, tools=(measure,)):
         before_tool_callback=service.before_tool_callback,
     )
     runner = Runner(agent=agent, app_name="a", session_service=service)
-    message = types.Content(role="user", parts=[types.Part(text=prompt)])
+    part = types.Part(text=prompt) if isinstance(prompt, str) else prompt
+    message = types.Content(role="user", parts=[part])
     return [
         event async for event in runner.run_async(user_id="u", session_id="s", new_message=message)
     ]
