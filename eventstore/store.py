@@ -17,7 +17,7 @@ from foldlog.eventstore.conversation import AnyVersion
 from foldlog.eventstore.errors import ConversationNotFound, InvalidArgument, InvalidEvent
 from foldlog.eventstore.events import NOT_RECORDED, Event, summary_of
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.appending import Appending, Besides, DocumentsUnchanged, begin_fork
+from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork
 from foldlog.eventstore.log.database import Database, behind, iter_pages, start_after
 from foldlog.eventstore.log.finding import (
     PAGE,
@@ -483,34 +483,27 @@ def prepare_append(
     else:
         batch = [*store._encode_all(events, "this append")]
     structural = any(map(_is_structural, batch))
-    work = Appending(
+    project = store._project if structural and store._projections else None
+    has_options = idempotency_key or dedupe or guard or also or together
+    # Another thread may run the work only if the work calls nothing but foldlog's own code.
+    calls_foreign_code = (
+        project or also or together or not (guard is None or isinstance(guard, DocumentsUnchanged))
+    )
+    return Appending(
         store.database,
         conversation,
         batch,
         expected_version,
         generation,
-        any_thread=store._own_clock,
+        idempotency_key,
+        dedupe,
+        guard,
+        together,
+        also,
+        project,
+        is_plain=not (has_options or structural or _DOCUMENT_CHANGES in map(_kind, batch)),
+        any_thread=store._own_clock and not calls_foreign_code,
     )
-    has_options = (
-        idempotency_key is not None
-        or dedupe is not None
-        or guard is not None
-        or also is not None
-        or together
-    )
-    # Most appends have no options, and are faster without ``Besides``.
-    if has_options or structural or _DOCUMENT_CHANGES in map(_kind, batch):
-        project = store._project if structural and store._projections else None
-        work.besides = Besides(idempotency_key, guard, dedupe, project, together, also)
-        # Another thread may run the work only if the work calls nothing but foldlog's own code.
-        calls_foreign_code = (
-            project
-            or also
-            or together
-            or not (guard is None or isinstance(guard, DocumentsUnchanged))
-        )
-        work.any_thread = store._own_clock and not calls_foreign_code
-    return work
 
 
 def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:

@@ -72,20 +72,6 @@ _new: Final = tuple.__new__
 _decoded_event = attrgetter("decoded")
 
 
-class Besides(Struct, eq=False):
-    idempotency_key: str | None = None
-    guard: Callable[[ReadTransaction], object] | None = None
-    dedupe: Literal["origin"] | None = None
-    project: Callable[[WriteTransaction, Sequence[Event]], None] | None = None
-    """``project`` calls the inline projections with the new events, if one of the events is
-    structural.
-    """
-    together: Sequence[Appending] = ()
-    """``together`` contains appends to other conversations in the same transaction."""
-    also: Callable[[WriteTransaction], object] | None = None
-    """``also`` writes further data in the same transaction."""
-
-
 class Appending(Struct, eq=False):
     """The work of one append. The recorder calls an ``Appending`` with a transaction. If the
     transaction is rolled back, the recorder calls the ``Appending`` again with a new transaction.
@@ -97,9 +83,20 @@ class Appending(Struct, eq=False):
     batch: list[Encoded]
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
     generation: Generation | None = None
-    besides: Besides | None = None
-    """``besides`` is None if the append has no options, no structural event and no change of
-    documents.
+    idempotency_key: str | None = None
+    dedupe: Literal["origin"] | None = None
+    guard: Callable[[ReadTransaction], object] | None = None
+    together: Sequence[Appending] = ()
+    """Appends to other conversations in the same transaction."""
+    also: Callable[[WriteTransaction], object] | None = None
+    """``also`` writes further data in the same transaction."""
+    project: Callable[[WriteTransaction, Sequence[Event]], None] | None = None
+    """``project`` calls the inline projections with the new events, if one of the events is
+    structural.
+    """
+    is_plain: bool = True
+    """Whether the append has no options, no structural event and no change of documents. Most
+    appends are plain, and take less time.
     """
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
@@ -113,16 +110,16 @@ class Appending(Struct, eq=False):
     last_conversation: LastConversation | None = None
 
     def __call__(self, transaction: Transaction) -> None:
-        besides = self.besides
-        if besides is not None and besides.together:
-            transaction.lock_all(work.conversation for work in (self, *besides.together))
+        is_plain = self.is_plain
+        if self.together:
+            transaction.lock_all(work.conversation for work in (self, *self.together))
         writing = open_to_append(self.database, transaction, self.conversation, self.generation)
         version = writing.state.version
         batch = self.batch
         state = State(self.conversation, version)
         new_events = None
-        if besides is not None:
-            new_events = self._select_new(writing, besides)
+        if not is_plain:
+            new_events = self._select_new(writing)
             if self.earlier is not None:
                 return
             if new_events is not None:
@@ -133,57 +130,53 @@ class Appending(Struct, eq=False):
         self.place, recorded_at = writing.append(batch, self.database.now())
         self.moment = from_microseconds(recorded_at)
         with_times(self.decided, self.moment)
-        if besides is not None:
-            self._write_besides(writing, besides, version, new_events)
+        if not is_plain:
+            self._write_records(writing, version, new_events)
         writing.end()
         self.key = writing.state.key
         self.last_conversation = transaction.last_conversation
         # The appends of ``together`` come last, because they may append to this conversation too.
-        for other in () if besides is None else besides.together:
+        for other in self.together:
             other(transaction)
 
-    def _select_new(self, writing: WriteTransaction, besides: Besides) -> origins.NewEvents | None:
+    def _select_new(self, writing: WriteTransaction) -> origins.NewEvents | None:
         """Return the events that remain after ``dedupe``, or None if ``dedupe`` is not set. Set
         ``earlier`` if nothing remains to append. If the guard raises an error, the error passes to
         the caller.
         """
-        key = besides.idempotency_key
+        key = self.idempotency_key
         self.earlier = self.last_conversation = None
         self.key = writing.key
         if key is not None and writing.is_begun:
             self.earlier = self._earlier(writing, key)
             if self.earlier is not None:
                 return None
-        if besides.guard is not None and writing.is_begun:
-            besides.guard(writing)
-        if besides.dedupe is None or not self.batch:
+        if self.guard is not None and writing.is_begun:
+            self.guard(writing)
+        if self.dedupe is None or not self.batch:
             return None
         reading = writing if writing.is_begun else None
-        new_events = origins.select_new(reading, self.batch, all_or_none=besides.also is not None)
+        new_events = origins.select_new(reading, self.batch, all_or_none=self.also is not None)
         if not new_events.batch:
             self.earlier = ()
         return new_events
 
-    def _write_besides(
-        self,
-        writing: WriteTransaction,
-        besides: Besides,
-        version: int,
-        new_events: origins.NewEvents | None,
+    def _write_records(
+        self, writing: WriteTransaction, version: int, new_events: origins.NewEvents | None
     ) -> None:
-        key = besides.idempotency_key
+        key = self.idempotency_key
         if key is not None:
             recalled = RecalledKey(version, len(self.decided))
             writing.remember(stored_key(writing.salt, key), recalled)
         if new_events is not None:
             new_events.remember(writing, version, begins=version == 0)
-        if besides.project is not None:
-            besides.project(writing, self.decided)
+        if self.project is not None:
+            self.project(writing, self.decided)
         for event in self.decided:
             if type(event) is DocumentChanges and ATTRIBUTES in event.changed:
                 list_again(writing, event.changed[ATTRIBUTES].get("value"))
-        if besides.also is not None:
-            besides.also(writing)
+        if self.also is not None:
+            self.also(writing)
 
     def recorded(self) -> tuple[Recorded, ...]:
         """Return the recorded events. Call ``recorded`` only after the commit, because the commit

@@ -147,7 +147,7 @@ def _read_stored(
     if stays is not None:
         return state, [], stays
     rows = reader.rows(state.key, 0, last, last)
-    positions = reader.ask_sources("positions", state.key, last)
+    positions = reader.ask("positions", state.key, last)
     return state, [(row, at) for row, (at,) in zip(rows, positions, strict=True)], None
 
 

@@ -72,7 +72,7 @@ from foldlog.eventstore.sources.moving import (
     redact_records,
     split_at_records,
 )
-from foldlog.eventstore.sources.tables import Made, Sources, SourcesToWrite
+from foldlog.eventstore.sources.tables import Made, Sources, SourcesToWrite, query_sources
 from foldlog.eventstore.store import Store
 
 Item = TypeVar("Item")
@@ -342,12 +342,12 @@ def copy_conversation(
     )
     if original.erasure is not None:
         return Moved(original.id, 0, original.end[0], tombstones=tombstones)
+    records = CopiedRecords(source, target, original, again=options.again)
     if not original.version:  # the source of the conversation has records without events
-        pending = copy_source(source, target, original, 0, again=options.again)
+        pending = copy_source(records, 0)
         return Moved(original.id, 0, 0, tombstones=tombstones, records=pending)
     source.data_key(original)  # raises ``KeyUnavailable`` before anything is copied
     damage: list[CorruptEvent | StoreDamaged] | None = [] if options.damaged else None
-    records = CopiedRecords(source, target, original, again=options.again)
     read_origins = partial(_read, source, original, ReadTransaction.origins)
     with CopyWriter(target, original, earlier, records) as writer:
         existing = writer.existing
@@ -391,7 +391,7 @@ def copy_conversation(
             _check_not_redacted(source, original, target, ancestors, 0, writer.end.version)
         origins = _up_to_damage(read_origins(), damage)
         writer.finish(keys, 0 if is_ahead else original.redactions, [*views], [*origins])
-    pending = copy_source(source, target, original, writer.end.version, again=options.again)
+    pending = copy_source(records, writer.end.version)
     moved = Moved(
         original.id, writer.added, writer.end.version, tombstones=tombstones, records=pending
     )
@@ -740,9 +740,7 @@ def _copy_tombstone(
     else:
         replaces = None
     if present is None or replaces is not None:
-        refused = source.recorder.query(
-            lambda reader: Sources(source, reader).refused_of(tombstone.key)
-        )
+        refused = query_sources(source, Sources.refused_of, tombstone.key)
         new = transaction.begin(
             Conversation(0, tombstone.id, tombstone.created_at, b"", replaces=replaces)
         )

@@ -76,11 +76,11 @@ def _read_info(store: Store, reader: Reader) -> StoreInfo:
     )
     sources, records = _sums(reader, "count_sources")
     keys = Counter[str]()
-    for key_id, used in reader.ask_sources("count_keys"):
+    for key_id, used in reader.ask_all("count_keys"):
         keys[as_text(key_id)] += used
     return StoreInfo(
         database=database,
-        schema=max(number for (number,) in reader.ask_sources("schema_number")),
+        schema=max(number for (number,) in reader.ask_all("schema_number")),
         made_by=reader.value(MADE_BY),
         uuid=store.database.uuid,
         bytes=size,
@@ -104,5 +104,5 @@ def _read_info(store: Store, reader: Reader) -> StoreInfo:
 
 def _sums(reader: Reader, statement: str) -> list[int]:
     """Add up the rows of a statement: several stores behind one address return a row each."""
-    columns = zip(*reader.ask_sources(statement), strict=True)
+    columns = zip(*reader.ask_all(statement), strict=True)
     return [sum(column) for column in columns]

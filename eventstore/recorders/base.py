@@ -81,7 +81,16 @@ class Reader(ABC):
     """A read transaction. All its queries see the store at one moment."""
 
     @abstractmethod
-    def _ask(self, statement: str, *parameters: Any) -> list[Columns]: ...
+    def ask(self, statement: str, *parameters: Any) -> list[Columns]:
+        """Return the rows of a query. Its first parameter is the key of a conversation, or a value
+        that belongs to no conversation.
+        """
+
+    def ask_all(self, statement: str, *parameters: Any) -> list[Columns]:
+        """Return the rows of a query about the whole store. If several stores are joined, the rows
+        of each store follow the rows of the store before it.
+        """
+        return self.ask(statement, *parameters)
 
     @abstractmethod
     def _array(self, values: Sequence[int] | Sequence[str]) -> Any: ...
@@ -98,16 +107,16 @@ class Reader(ABC):
         # 1970.
         kind, _, application = name.partition(" ")
         if kind == "tracking":
-            [(newest,)] = self._ask("max_tracking_id", application)
+            [(newest,)] = self.ask("max_tracking_id", application)
             return "" if newest is None else str(newest)
         if name == "trackings":
             return json.dumps(
-                [(as_text(follower), str(newest)) for follower, newest in self._ask("trackings")]
+                [(as_text(follower), str(newest)) for follower, newest in self.ask("trackings")]
             )
         if name == "key_ids":
             # Return a damaged name too. If no name is returned, a process may write plain text.
-            return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._ask("key_ids"))
-        rows = self._ask("store_value", name)
+            return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self.ask_all("key_ids"))
+        rows = self.ask("store_value", name)
         return as_text(rows[0][0]) if rows else ""
 
     def has_reached(self, reached: str, position: int) -> bool:
@@ -125,13 +134,13 @@ class Reader(ABC):
         """
         if not isinstance(name, str | int):
             raise TypeError(f"the id of a conversation must be a text, not {name!r}")
-        answer = self._ask("conversation_of" if isinstance(name, int) else "conversation", name)
+        answer = self.ask("conversation_of" if isinstance(name, int) else "conversation", name)
         conversation = self._as_conversation(answer[0]) if answer else None
         if conversation is None or conversation.parent is None:
             return conversation
         lineage = tuple(
             Ancestor(key, stop, as_text(ancestor_id), encrypted == 1, parent)
-            for key, stop, ancestor_id, encrypted, parent in self._ask(
+            for key, stop, ancestor_id, encrypted, parent in self.ask(
                 "lineage", conversation.parent, conversation.parent_version
             )
         )
@@ -145,15 +154,15 @@ class Reader(ABC):
         ``forks_of``, including erased forks.
         """
         if forks_of is None:
-            columns = self._ask("conversations", start, limit)
+            columns = self.ask("conversations", start, limit)
         else:
-            columns = self._ask("forks", forks_of, start, limit)
+            columns = self.ask("forks", forks_of, start, limit)
         return list(map(self._as_conversation, columns))
 
     def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
         return [
             Unfinished(conversation_key, *map(as_text, texts))
-            for conversation_key, *texts in self._ask("unfinished", key)
+            for conversation_key, *texts in self.ask("unfinished", key)
         ]
 
     def rows(
@@ -163,13 +172,13 @@ class Reader(ABC):
         name of the query. The query ``structural`` returns only structural rows. The query
         ``document_changes`` returns only rows that change documents, from the newest to the oldest.
         """
-        return self._with_attachments(as_rows(self._ask(which, key, start, stop, limit)), key)
+        return self._with_attachments(as_rows(self.ask(which, key, start, stop, limit)), key)
 
     def columns(self, key: int, start: int, stop: int, limit: int) -> Sequence[Columns]:
         """Return the id, the kind (in UTF-8), ``shown`` and ``structural`` of each row that
         ``rows`` would return.
         """
-        return self._ask("columns", key, start, stop, limit)
+        return self.ask("columns", key, start, stop, limit)
 
     @abstractmethod
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
@@ -187,7 +196,7 @@ class Reader(ABC):
         """
         placed: list[PlacedRow] = []
         while len(placed) < limit:
-            block = self._ask("publications", after_position, after_position + 1)
+            block = self.ask("publications", after_position, after_position + 1)
             if not block:
                 return placed + self._live_rows(after_position, _POSITION_MAX, limit - len(placed))
             # A block contains the events of one import. They got consecutive positions together,
@@ -211,10 +220,8 @@ class Reader(ABC):
         row itself is not read, because it may be damaged. Cost: in a file, reading the whole index
         of events.
         """
-        candidates: list[Columns] = [*self._ask("live_place", position + 1)]
-        for first, _, first_id, _, conversation in self._ask(
-            "publications", position, position + 1
-        ):
+        candidates: list[Columns] = [*self.ask("live_place", position + 1)]
+        for first, _, first_id, _, conversation in self.ask("publications", position, position + 1):
             row_position = max(first, position + 1)
             candidates.append((row_position, conversation, first_id + row_position - first))
         if not candidates:
@@ -230,9 +237,9 @@ class Reader(ABC):
         ``projection`` is None, return the newest record of each projection.
         """
         if projection is None:
-            return list(map(as_record, self._ask("newest_records", key, limit)))
+            return list(map(as_record, self.ask("newest_records", key, limit)))
         statement = "records_back" if backwards else "records"
-        return list(map(as_record, self._ask(statement, projection, key, version, limit)))
+        return list(map(as_record, self.ask(statement, key, projection, version, limit)))
 
     def records_of(
         self, projection: str, first: str, last: str
@@ -243,7 +250,9 @@ class Reader(ABC):
         """
         return [
             (as_text(name), encrypted == 1, version, None if row[0] is None else as_record(row))
-            for name, encrypted, version, *row in self._ask("records_of", projection, first, last)
+            for name, encrypted, version, *row in self.ask_all(
+                "records_of", projection, first, last
+            )
         ]
 
     def recalled_among(
@@ -257,9 +266,9 @@ class Reader(ABC):
         """
         names = self._array(idempotency_keys)
         if key is None:
-            rows = self._ask("recalled_anywhere", names)
+            rows = self.ask_all("recalled_anywhere", names)
         else:
-            rows = self._ask("recalled_among", key, names)
+            rows = self.ask("recalled_among", key, names)
         return [(owner, as_text(name), as_recalled(entry)) for owner, name, *entry in rows]
 
     def recalled(
@@ -269,28 +278,23 @@ class Reader(ABC):
         true, return only the key ``start``, with the position of its first event.
         """
         if exactly:
-            rows = self._ask("recall", key, start)
+            rows = self.ask("recall", key, start)
         else:
-            rows = self._ask("recalled", key, start, limit)
+            rows = self.ask("recalled", key, start, limit)
         return [(as_text(name), as_recalled(entry)) for name, *entry in rows]
-
-    # -- sources of imports (``foldlog.eventstore.sources.tables``), and figures
-
-    def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
-        return self._ask(statement, *parameters)
 
     def id_from(self, start: str) -> str | None:
         """Return the first id of a published conversation from ``start`` on, or None. Ids are
         sorted by their UTF-8 bytes.
         """
-        rows = self._ask("id_from", start)
+        rows = self.ask("id_from", start)
         return as_text(rows[0][0]) if rows else None
 
     def has_beginning(self, start: str) -> bool:
         """Return whether the id of any published conversation begins with the text ``start``."""
         # the byte 0xff never occurs in UTF-8, so every id with this beginning comes before it
         end = utf8(start) + b"\xff"
-        return bool(self._ask("beginning", start, end))
+        return bool(self.ask("beginning", start, end))
 
     def touched(
         self, after_position: int, min_version: int
@@ -308,13 +312,13 @@ class Reader(ABC):
         """
         until = int(self.value("last_position"))
         if after_position > 0:
-            rows = self._ask("touched", after_position, until, min_version)
+            rows = self.ask("touched", after_position, until, min_version)
         else:
-            rows = self._ask("all_visible")
+            rows = self.ask_all("all_visible")
         return until, [(key, version) for key, version in rows]
 
     def to_list_again(self, min_version: int) -> Sequence[tuple[int, int]]:
-        return [(key, version) for key, version in self._ask("to_list_again", min_version)]
+        return [(key, version) for key, version in self.ask("to_list_again", min_version)]
 
     def listed(
         self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
@@ -366,7 +370,7 @@ class Reader(ABC):
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         # The statement leaves out imported rows, because their positions are stored as blocks.
-        return self._placed_rows(self._ask("live_rows", after_position + 1, before, limit))
+        return self._placed_rows(self.ask("live_rows", after_position + 1, before, limit))
 
     def _placed_rows(self, answer: Sequence[Columns]) -> list[PlacedRow]:
         check_types("a row of an event", NUMBERS, [columns[5] for columns in answer])
@@ -407,10 +411,10 @@ class Reader(ABC):
         attachments: dict[tuple[int, bytes, int], list[Columns]] = {}
         attachments_of_row: dict[tuple[int, int], list[Attachment]] = {}
         for key, ids in ids_by_key.items():
-            for event_id, name, encoding in self._ask("attached", key, self._array(ids)):
+            for event_id, name, encoding in self.ask("attached", key, self._array(ids)):
                 address = (key, name, encoding)
                 if address not in attachments:
-                    attachments[address] = self._ask("attachment", *address)
+                    attachments[address] = self.ask("attachment", *address)
                 for (body,) in attachments[address]:
                     attachments_of_row.setdefault((key, event_id), []).append(
                         Attachment(name, encoding, body)
@@ -435,7 +439,12 @@ class Transaction(Reader):
     """
 
     @abstractmethod
-    def _write(self, statement: str, *parameters: Any) -> object: ...
+    def write(self, statement: str, *parameters: Any) -> object:
+        """Run a statement. Its first parameter is the key of a conversation, as in ``ask``."""
+
+    def write_all(self, statement: str, *parameters: Any) -> None:
+        """Run a statement about the whole store."""
+        self.write(statement, *parameters)
 
     @abstractmethod
     def _delete(self, statement: str, key: int, limit: int) -> bool:
@@ -443,7 +452,7 @@ class Transaction(Reader):
 
     def _state(self, key: int) -> Columns:
         # From now on, other writers of a staged conversation wait.
-        return next(iter(self._ask("state", key)), (True, False))
+        return next(iter(self.ask("state", key)), (True, False))
 
     def _check_staged(self, key: int) -> None:
         if self._state(key) != (False, False):
@@ -469,7 +478,7 @@ class Transaction(Reader):
         same error if the conversation to replace was not erased, or was already replaced.
         """
         if new.replaces is not None and new.visible:
-            self._write("hide_tombstone", new.replaces)
+            self.write("hide_tombstone", new.replaces)
         key = self._begin_row(
             new,
             new.id,
@@ -482,7 +491,7 @@ class Transaction(Reader):
             new.replaces,
         )
         if not new.visible:
-            self._write("leave_unfinished", "import", "", key)
+            self.write("leave_unfinished", "import", "", key)
         return new._replace(key=key)
 
     @abstractmethod
@@ -510,21 +519,21 @@ class Transaction(Reader):
         if visible and not erased:
             return self._delete_copies(key, limit)
         if erased:
-            self._write("leave_bytes", key)
+            self.write("leave_bytes", key)
         is_done = self._delete_all(key, limit)
         if is_done and not erased:
-            self._write("delete_conversation", key)
+            self.write("delete_conversation", key)
         return is_done
 
     # -- changes of a conversation that exists, in the order of its life
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
-        self._write(
+        self.write(
             "remember", key, idempotency_key, recalled.first_id, recalled.events, recalled.proof
         )
 
     def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
-        self._write("prove", proof, key, idempotency_key)
+        self.write("prove", proof, key, idempotency_key)
 
     def set_key(
         self,
@@ -543,13 +552,13 @@ class Transaction(Reader):
         if not first:
             self._leave_bytes(key)
             self.forget_figures(key)
-        self._write("leave_listed", key)
-        self._write("list_again", key)
-        self._write("set_key", salt, key_id, sealed_key, key)
+        self.write("leave_listed", key)
+        self.write("list_again", key)
+        self.write("set_key", salt, key_id, sealed_key, key)
 
     def set_mark(self, key: int, mark: bytes | None) -> None:
         self.last_conversation = None
-        self._write("set_mark", mark, key)
+        self.write("set_mark", mark, key)
 
     def publish(self, key: int, events: int) -> None:
         """Make a staged conversation with ``events`` events visible. The conversation's events get
@@ -559,7 +568,7 @@ class Transaction(Reader):
         self.forget()
         self._check_staged(key)
         for statement in ("hide_replaced_tombstone", "publish", "finish"):
-            self._write(statement, key)
+            self.write(statement, key)
         self._place_first(key, events)
 
     @abstractmethod
@@ -574,7 +583,7 @@ class Transaction(Reader):
         """
         self.forget()
         self.forget_figures(key)
-        self._write("leave_parent", key)
+        self.write("leave_parent", key)
         self._place_first(key, events)
 
     def replace_rows(self, key: int, rows: Sequence[Row]) -> None:
@@ -582,10 +591,10 @@ class Transaction(Reader):
         self._leave_bytes(key)
         self.forget_figures(key)
         for row in rows:
-            self._write("replace_row", row.meta, row.body, key, row.id)
-        self._write("detach", key, self._array([row.id for row in rows]))
+            self.write("replace_row", row.meta, row.body, key, row.id)
+        self.write("detach", key, self._array([row.id for row in rows]))
         self._attach(key, rows)
-        self._write("delete_unattached", key)
+        self.write("delete_unattached", key)
 
     def put_records(
         self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False
@@ -595,29 +604,29 @@ class Transaction(Reader):
         that belong to no conversation have the key 0.
         """
         if replace_all:
-            self._write("delete_records", projection, key)
+            self.write("delete_records", projection, key)
         for record in records:
-            self._write("put_record", projection, key, *record[:5])
+            self.write("put_record", projection, key, *record[:5])
 
     def put_listing(self, key: int, at: int, version: int, digests: Sequence[bytes] | None) -> None:
         """Write the list entry of a conversation: the time ``at`` of its last activity, its
         version, and the digests of its attributes. If ``digests`` is None, the stored digests stay.
         """
-        self._write("leave_listed", key)
-        self._write("put_listing", key, at, version, None if digests is None else b"".join(digests))
-        self._write("put_listed", key)
+        self.write("leave_listed", key)
+        self.write("put_listing", key, at, version, None if digests is None else b"".join(digests))
+        self.write("put_listed", key)
 
     def count_redactions(self, key: int, events: int) -> None:
         self.forget()
         self.forget_figures(key)
-        self._write("count_redactions", events, key)
+        self.write("count_redactions", events, key)
 
     def leave_unfinished(self, key: int, operation: str, state: str = "") -> None:
         # This operation replaces any other unfinished operation of the conversation.
-        self._write("leave_unfinished", operation, state, key)
+        self.write("leave_unfinished", operation, state, key)
 
     def finish(self, key: int) -> None:
-        self._write("finish", key)
+        self.write("finish", key)
 
     def erase(self, key: int, erasure: Erasure) -> None:
         """Turn a conversation into a tombstone. After the erasure, the conversation's rows cannot
@@ -628,8 +637,8 @@ class Transaction(Reader):
         self._leave_bytes(key)
         self.forget_figures(key)
         for statement in ("refuse", "delete_places", "leave_listed", "delete_listing"):
-            self._write(statement, key)
-        self._write(
+            self.write(statement, key)
+        self.write(
             "erase_conversation",
             erasure.erased_at,
             erasure.reason,
@@ -640,17 +649,17 @@ class Transaction(Reader):
 
     def set_pending(self, key: int, records: int) -> None:
         self.forget()
-        self._write("set_pending", records, key)
+        self.write("set_pending", records, key)
 
     def archive(self, key: int, before: int, events: int) -> None:
         """Delete the rows before event ``before``. The caller has already copied these rows to an
         object store. ``events`` is the number of deleted rows.
         """
         self.forget()
-        self._write("delete_archived", key, before)
-        self._write("detach", key, self._array([*range(before)]))
-        self._write("delete_unattached", key)
-        self._write("set_pending", -events, key)
+        self.write("delete_archived", key, before)
+        self.write("detach", key, self._array([*range(before)]))
+        self.write("delete_unattached", key)
+        self.write("set_pending", -events, key)
 
     @abstractmethod
     def insert_again(
@@ -667,7 +676,7 @@ class Transaction(Reader):
             "forget_figure_counts",
         )
         for statement in tables:
-            self._write(statement, key)
+            self.write(statement, key)
 
     def forget(self) -> None:
         # The caller changes a conversation, which may be the conversation in ``last_conversation``.
@@ -675,12 +684,9 @@ class Transaction(Reader):
 
     def _leave_bytes(self, key: int) -> None:
         # The files contain the bytes of the rows until ``Recorder.compact`` removes them.
-        self._write("leave_bytes", key)
+        self.write("leave_bytes", key)
 
     # -- steps
-
-    def write_sources(self, statement: str, *parameters: Any) -> None:
-        self._write(statement, *parameters)
 
     def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
         """Run ``statement``, which writes ``rows`` of numbers and texts for one conversation. The
@@ -689,7 +695,7 @@ class Transaction(Reader):
         """
         remaining = iter(rows)
         while page := [*islice(remaining, _ROWS)]:
-            self.write_sources(statement, key, json.dumps(page))
+            self.write(statement, key, json.dumps(page))
 
     def set_value(self, name: str, value: str) -> None:
         """Store a fact about the store: see ``Recorder.value``. For a ``tracking``, the value is a
@@ -698,9 +704,9 @@ class Transaction(Reader):
         """
         kind, _, application = name.partition(" ")
         if kind != "tracking":
-            self._write("set_value", name, value)
+            self.write("set_value", name, value)
         elif not value:
-            self._write("forget_tracking", application)
+            self.write("forget_tracking", application)
         else:
             newest = self.value(name)
             if newest and int(newest) >= int(value):
@@ -712,13 +718,13 @@ class Transaction(Reader):
             self._insert_tracking(application, int(value))
 
     def _insert_tracking(self, application: str, notification_id: int) -> None:
-        self._write("insert_tracking", application, notification_id)
+        self.write("insert_tracking", application, notification_id)
 
     def _attach(self, key: int, rows: Sequence[Row]) -> None:
         for row in rows:
             for name, encoding, body in attachments_of(row.body):
-                self._write("keep_attachment", key, name, encoding, body)
-                self._write("attach", key, row.id, name, encoding)
+                self.write("keep_attachment", key, name, encoding, body)
+                self.write("attach", key, row.id, name, encoding)
 
     def _delete_all(self, key: int, limit: int) -> bool:
         parts = ("delete_rows", "delete_attachments", "delete_blocks")
@@ -732,18 +738,18 @@ class Transaction(Reader):
             "forget_records",
             "finish",
         ):
-            self._write(statement, key)
+            self.write(statement, key)
         return True
 
     def _delete_copies(self, key: int, limit: int) -> bool:
         if all(unfinished.operation != "detach" for unfinished in self.unfinished(key)):
             return True
-        self._write("leave_bytes", key)
-        self._write("leave_unfinished", "detach", DISCARDED, key)
+        self.write("leave_bytes", key)
+        self.write("leave_unfinished", "detach", DISCARDED, key)
         if not self._delete("delete_copies", key, limit):
             return False
         for statement in ("detach_copies", "delete_unattached", "finish"):
-            self._write(statement, key)
+            self.write(statement, key)
         return True
 
 

@@ -34,7 +34,14 @@ from foldlog.eventstore.sources.blocks import (
     fingerprint_of,
 )
 from foldlog.eventstore.sources.reading import about
-from foldlog.eventstore.sources.tables import Made, Place, Source, Sources, SourcesToWrite
+from foldlog.eventstore.sources.tables import (
+    Made,
+    Place,
+    Source,
+    Sources,
+    SourcesToWrite,
+    query_sources,
+)
 
 _TOGETHER: Final = 64
 """The number of blocks that one transaction writes, a few megabytes."""
@@ -46,10 +53,8 @@ def has_source(
     """Return whether the copy of a conversation has the records and the redactions of the original,
     and events for the same records.
     """
-    ours, theirs = (
-        database.recorder.query(partial(_find_source, database, conversation))
-        for database, conversation in ((source, original), (target, copy))
-    )
+    ours = query_sources(source, _with_all_redacted, original)
+    theirs = query_sources(target, _with_all_redacted, copy)
     if ours is None or theirs is None:
         return ours is None
     # The records that a fork shares have no stored head.
@@ -57,8 +62,7 @@ def has_source(
     return ours.records == theirs.records and len(heads) == 1 and _has_more(theirs, ours)
 
 
-def _find_source(database: Database, conversation: Conversation, reader: Reader) -> Source | None:
-    sources = Sources(database, reader)
+def _with_all_redacted(sources: Sources, conversation: Conversation) -> Source | None:
     stored = sources.of_state(conversation)
     if stored is None:
         return None
@@ -96,12 +100,12 @@ class CopiedRecords:
     """
 
     def __init__(
-        self, source: Database, target: Database, conversation: Conversation, *, again: bool = False
+        self, source: Database, target: Database, conversation: Conversation, *, again: bool
     ) -> None:
-        self._source = source
-        self._target = target
-        self._conversation = conversation
-        self._again = again
+        self.source = source
+        self.target = target
+        self.conversation = conversation
+        self.again = again
 
     def check(self, reader: Reader, is_new: Callable[[int, tuple[int, int]], bool]) -> None:
         """Raise ``CannotRedact`` if the target redacted or erased a new record. An import would
@@ -113,7 +117,7 @@ class CopiedRecords:
         returns whether the copy adds the record. Cost: one small read, if the target refuses no
         record.
         """
-        sources = Sources(self._target, reader)
+        sources = Sources(self.target, reader)
         content = self._content if sources.refuse_any() else None
         if content is None:
             return
@@ -126,22 +130,21 @@ class CopiedRecords:
         refused = sources.refused_among(new)
         if not refused:
             return
-        root = _root_in_target(reader, self._target, content.family)
+        root = _root_in_target(reader, self.target, content.family)
         returning = sources.find_returning(root, (new[each].hash for each in refused))
         for record in sorted({new[fingerprint] for fingerprint in refused}):
             if returning.get(record.hash):
-                raise _would_come_back(self._conversation.id, record.number)
-            is_decided = self._again or _is_decided(record, content.refused, refused)
+                raise _would_come_back(self.conversation.id, record.number)
+            is_decided = self.again or _is_decided(record, content.refused, refused)
             if record.hash in returning and not is_decided:
-                raise _would_come_back(self._conversation.id, record.number, elsewhere=True)
+                raise _would_come_back(self.conversation.id, record.number, elsewhere=True)
 
     @cached_property
     def _content(self) -> _Content | None:
-        return self._source.recorder.query(self._read)
+        return query_sources(self.source, self._read)
 
-    def _read(self, reader: Reader) -> _Content | None:
-        sources = Sources(self._source, reader)
-        original = sources.of_state(self._conversation)
+    def _read(self, sources: Sources) -> _Content | None:
+        original = sources.of_state(self.conversation)
         if original is None:
             return None
         redacted = sources.all_redacted(original)
@@ -158,14 +161,7 @@ class CopiedRecords:
         return _Content(_family_of(sources, original), records, refused)
 
 
-def copy_source(
-    source: Database,
-    target: Database,
-    conversation: Conversation,
-    version: int,
-    *,
-    again: bool = False,
-) -> int:
+def copy_source(records: CopiedRecords, version: int) -> int:
     """Copy the source of a conversation after its events were copied. If the target lacks the
     parent of the source, the shared records are copied too. The target already has the events
     before ``version``. Later, the target makes the remaining events from the records.
@@ -180,11 +176,14 @@ def copy_source(
     copying the blocks from the first changed record on. If the sources are equal, two small reads
     are enough.
     """
-    stored = source.recorder.query(partial(_read_original, source, conversation))
+    source, target, conversation = records.source, records.target, records.conversation
+    # The source may have redacted records since its records were read.
+    records = CopiedRecords(source, target, conversation, again=records.again)
+    stored = query_sources(source, _read_original, conversation)
     if stored is None:
         return 0
     original, redacted, parent, family, places = stored
-    existing = target.recorder.query(partial(_source_in_target, target, conversation))
+    existing = query_sources(target, _source_in_target, conversation)
     if existing is None:
         shared = _parent_in_target(source, target, original, parent, redacted)
     else:
@@ -194,7 +193,7 @@ def copy_source(
         original = original._replace(redacted=tuple(sorted(redacted)))
     if _has_all(existing, original):
         return 0
-    hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
+    hashes = query_sources(source, Sources.hashes, original)
     if _is_ahead(target, existing, original, hashes, conversation):
         return 0
     made = {
@@ -207,10 +206,10 @@ def copy_source(
         from_record=0 if shared is None else (existing or original).from_record,
         made=min(original.made, max(made, default=-1) + 1),
     )
-    refused = source.recorder.query(lambda reader: _refused_by(Sources(source, reader), original))
-    records = CopiedRecords(source, target, conversation, again=again)
-    start = max(copied.from_record, _first_to_copy(source, target, original, existing))
+    refused = query_sources(source, _refused_by, original)
+    start = max(copied.from_record, _first_to_copy(source, target, original, redacted, existing))
     head = chain_head(GENESIS, hashes[: HASH_BYTES * start])
+    write = partial(_write_part, records=records, made=made, family=family)
     written = existing
     last = list[Block]()
     for blocks, redacted_by_now in _pages_of_blocks(source, original, start):
@@ -218,33 +217,20 @@ def copy_source(
             # The source has redacted a record since ``original`` was read. ``original`` may contain
             # text of this record, so begin again.
             copied_records = max(0, _end_of(written)[0] - max(copied.made, _end_of(existing)[0]))
-            rest = copy_source(source, target, conversation, version, again=again)
-            return copied_records + rest
+            return copied_records + copy_source(records, version)
         # The first block may begin before record ``start``: leave out the earlier records.
         blocks[0] = blocks[0].since(max(start, blocks[0].first))
         if last:
             part = copied._replace(records=last[-1].stop, head=head, sums=b"")
             written = target.recorder.transact(
-                partial(
-                    _write_part,
-                    target=target,
-                    conversation=conversation,
-                    part=part,
-                    blocks=last,
-                    made=made,
-                    before=written,
-                    family=family,
-                    records=records,
-                )
+                partial(write, part=part, blocks=last, before=written)
             )
         last = blocks
         head = chain_head(head, b"".join(block.hashes for block in blocks))
 
     def finish(transaction: Transaction) -> None:
         # The last records, and all data beside the records, are stored together.
-        whole = _write_part(
-            transaction, target, conversation, copied, last, made, written, family, records
-        )
+        whole = write(transaction, part=copied, blocks=last, before=written)
         writing, sources = _open_in_target(transaction, target, conversation)
         sources.refuse(writing.key, refused, own=False)
         if whole.made == copied.made:  # the target made no further events
@@ -259,12 +245,11 @@ def copy_source(
 
 
 def _read_original(
-    source: Database, conversation: Conversation, reader: Reader
+    sources: Sources, conversation: Conversation
 ) -> tuple[Source, set[int], str, dict[str, bytes], list[tuple[bytes, Place]]] | None:
     """Return the source of a conversation with all its redacted records, the names of its parent
     and its family, and the places from which it was imported.
     """
-    sources = Sources(source, reader)
     original = sources.of_state(conversation)
     if original is None:
         return None
@@ -278,20 +263,19 @@ def _read_original(
 def _parent_in_target(
     source: Database, target: Database, original: Source, parent: str, redacted: set[int]
 ) -> int | None:
-    parent_key = target.recorder.query(partial(_key_of, target, parent))
+    parent_key = query_sources(target, _key_of, parent)
     if parent_key is None:
         return None
     # The conversation with the parent's name in the target may have other records, fewer records,
     # or fewer redactions.
-    parent_hashes, parent_redacted = target.recorder.query(partial(_hashes_of, target, parent_key))
-    hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
+    parent_hashes, parent_redacted = query_sources(target, _hashes_of, parent_key)
+    hashes = query_sources(source, Sources.hashes, original)
     size = original.from_record * HASH_BYTES
     missing = redacted.difference(parent_redacted, range(original.from_record, original.records))
     return parent_key if hashes[:size] == parent_hashes[:size] and not missing else None
 
 
-def _hashes_of(database: Database, key: int, reader: Reader) -> tuple[bytes, set[int]]:
-    sources = Sources(database, reader)
+def _hashes_of(sources: Sources, key: int) -> tuple[bytes, set[int]]:
     stored = sources.find_by_key(key, has_texts=False)
     if stored is None:
         return b"", set()
@@ -299,37 +283,37 @@ def _hashes_of(database: Database, key: int, reader: Reader) -> tuple[bytes, set
 
 
 def _first_to_copy(
-    source: Database, target: Database, original: Source, existing: Source | None
+    source: Database,
+    target: Database,
+    original: Source,
+    redacted: set[int],
+    existing: Source | None,
 ) -> int:
     """Return the first record to copy. In both sources, a block begins with this record, and the
     bytes before the block are equal. Return 0 to copy all blocks.
     """
     if existing is None:
         return 0
-    redacted = source.recorder.query(partial(_redacted_in, source, original))
     changed = min([existing.records, *redacted.difference(existing.redacted)])
-    firsts, existing_firsts = (
-        database.recorder.query(partial(_block_starts, database, stored))
-        for database, stored in ((source, original), (target, existing))
-    )
-    return max((first for first in firsts & existing_firsts if first <= changed), default=0)
+    firsts = query_sources(source, _block_starts, original)
+    firsts &= query_sources(target, _block_starts, existing)
+    return max((first for first in firsts if first <= changed), default=0)
 
 
-def _block_starts(database: Database, source: Source, reader: Reader) -> set[int]:
-    return {first for first, _ in Sources(database, reader).indexes(source)}
+def _block_starts(sources: Sources, source: Source) -> set[int]:
+    return {first for first, _ in sources.indexes(source)}
 
 
 def _write_part(
     transaction: Transaction,
-    target: Database,
-    conversation: Conversation,
+    records: CopiedRecords,
+    made: Made,
+    family: Mapping[str, bytes],
     part: Source,
     blocks: list[Block],
-    made: Made,
     before: Source | None,
-    family: Mapping[str, bytes],
-    records: CopiedRecords,
 ) -> Source:
+    target, conversation = records.target, records.conversation
     first, stop = _end_of(before)[0], part.records
     records.check(transaction, lambda number, _: first <= number < stop)
     # The members of a family may be copied in any order and at the same time. On a server, each of
@@ -427,7 +411,7 @@ def _family_of(sources: Sources, source: Source) -> dict[str, bytes]:
 def _root_in_target(reader: Reader, target: Database, family: Mapping[str, bytes]) -> int | None:
     sources = Sources(target, reader)
     for name in family:
-        key = _key_of(target, name, reader)
+        key = _key_of(sources, name)
         member = None if key is None else sources.find_by_key(key, has_texts=False)
         # Another conversation may have the name in the target.
         if member is not None and member.fingerprint == family[name]:
@@ -466,7 +450,7 @@ def _is_ahead(
         return False
     is_longer = existing.records * HASH_BYTES > len(hashes)
     if is_longer:
-        own = target.recorder.query(lambda reader: Sources(target, reader).hashes(existing))
+        own = query_sources(target, Sources.hashes, existing)
         is_same = own.startswith(hashes)
     else:
         is_same = existing.head == chain_head(GENESIS, hashes[: HASH_BYTES * existing.records])
@@ -518,13 +502,10 @@ def _refused_by(sources: Sources, source: Source) -> set[bytes]:
     return set(refused).union(*map(sources.refused_of, {source.conversation, source.root}))
 
 
-def _source_in_target(
-    target: Database, conversation: Conversation, reader: Reader
-) -> Source | None:
-    existing = not_erased(target.find(reader, conversation.id, pending=True))
+def _source_in_target(sources: Sources, conversation: Conversation) -> Source | None:
+    existing = not_erased(sources.find(conversation.id))
     if existing is None:
         return None
-    sources = Sources(target, reader)
     source = sources.of_state(existing)
     if source is None and existing.created_at != conversation.created_at:
         raise HistoryDiverged(conversation.id, 0, existing.version)
@@ -561,8 +542,7 @@ def find_redacted_records(
 ) -> RedactedRecords | None:
     wanted_ids = frozenset(event_ids)
 
-    def read(reader: Reader) -> RedactedRecords | None:
-        sources = Sources(database, reader)
+    def read(sources: Sources) -> RedactedRecords | None:
         source = sources.of_state(conversation)
         if source is None:
             return None
@@ -575,7 +555,7 @@ def find_redacted_records(
         }
         return RedactedRecords(rest, source, _refused_by(sources, source))
 
-    return database.recorder.query(read)
+    return query_sources(database, read)
 
 
 def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None:
@@ -609,12 +589,11 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
 
 
 def made_of(source: Database, conversation: Conversation) -> Made:
-    def read(reader: Reader) -> Made:
-        sources = Sources(source, reader)
+    def read(sources: Sources) -> Made:
         stored = sources.of_state(conversation)
         return {} if stored is None else sources.made(stored)
 
-    return source.recorder.query(read)
+    return query_sources(source, read)
 
 
 def split_at_records(
@@ -693,15 +672,13 @@ def problems_of(database: Database, conversation: Conversation) -> Iterator[str]
 
 
 def _problems_of(database: Database, conversation: Conversation) -> Iterator[str]:
-    source = database.recorder.query(
-        lambda reader: Sources(database, reader).find_by_key(conversation.key)
-    )
+    source = query_sources(database, Sources.find_by_key, conversation.key)
     if source is None:
         if conversation.pending > 0:
             yield f"its source lacks {count(conversation.pending, 'record')}"
         return
     # Reading the list of events raises ``CorruptEvent`` if the list is damaged.
-    database.recorder.query(lambda reader: Sources(database, reader).made(source))
+    query_sources(database, Sources.made, source)
     head = GENESIS
     number = 0
     for blocks, redacted_numbers in _pages_of_blocks(database, source, 0):
@@ -723,16 +700,12 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
         )
 
 
-def _key_of(database: Database, conversation: str, reader: Reader) -> int | None:
-    state = database.find(reader, conversation, pending=True)
+def _key_of(sources: Sources, conversation: str) -> int | None:
+    state = sources.find(conversation)
     if state is None or state.erasure is not None:
         return None
-    source = Sources(database, reader).find_by_key(state.key, has_texts=False)
+    source = sources.find_by_key(state.key, has_texts=False)
     return None if source is None else source.conversation
-
-
-def _redacted_in(database: Database, source: Source, reader: Reader) -> set[int]:
-    return Sources(database, reader).all_redacted(source)
 
 
 def _pages_of_blocks(
@@ -743,9 +716,8 @@ def _pages_of_blocks(
     """
     while start < source.records:
 
-        def read(reader: Reader, start: int = start) -> tuple[list[Block], set[int]]:
-            not_erased(database.find_key(reader, source.conversation))
-            sources = Sources(database, reader)
+        def read(sources: Sources, start: int) -> tuple[list[Block], set[int]]:
+            not_erased(database.find_key(sources.reader, source.conversation))
             page = islice(sources.blocks(source, start), _TOGETHER)
             # The stored source may have grown in the meantime, so leave out the new records.
             blocks_before = (block for block in page if block.first < source.records)
@@ -756,7 +728,7 @@ def _pages_of_blocks(
             present = sources.find_by_key(source.conversation, has_texts=False) or source
             return blocks, sources.all_redacted(present)
 
-        blocks, redacted = database.recorder.query(read)
+        blocks, redacted = query_sources(database, read, start)
         if not blocks:
             return
         yield blocks, redacted

@@ -10,7 +10,7 @@ import msgspec
 
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.sources.blocks import Block
-from foldlog.eventstore.sources.tables import Source, Sources
+from foldlog.eventstore.sources.tables import Source, Sources, query_sources
 
 IMPORTED_AT: Final = "imported_at"
 """An import that adds records stores its time in ``Source.about`` under this key. The time is in
@@ -21,31 +21,35 @@ _BLOCKS: Final = 8
 
 
 def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Block]:
-    while start < source.records:
-
-        def read(reader: Any, start: int = start) -> list[Block]:
-            return list(islice(Sources(database, reader).blocks(source, start), _BLOCKS))
-
-        blocks = database.recorder.query(read)
-        if not blocks:
-            return
-        yield from blocks
-        start = blocks[-1].stop
+    return _by_pages(database, source, start, lambda sources, first: sources.blocks(source, first))
 
 
 def own_blocks_with(
     database: Database, source: Source, is_wanted: Callable[[bytes], bool]
 ) -> Iterator[Block]:
-    start = source.from_record
+    return _by_pages(
+        database,
+        source,
+        source.from_record,
+        lambda sources, first: sources.own_blocks(source, first, is_wanted),
+    )
+
+
+def _by_pages(
+    database: Database,
+    source: Source,
+    start: int,
+    read: Callable[[Sources, int], Iterator[Block]],
+) -> Iterator[Block]:
+    def read_page(sources: Sources, first: int) -> list[Block]:
+        return list(islice(read(sources, first), _BLOCKS))
+
     while start < source.records:
-
-        def read(reader: Any, start: int = start) -> list[Block]:
-            blocks = Sources(database, reader).own_blocks(source, start, is_wanted)
-            return list(islice(blocks, _BLOCKS))
-
-        blocks = database.recorder.query(read)
+        blocks = query_sources(database, read_page, start)
         yield from blocks
-        start = blocks[-1].stop if len(blocks) == _BLOCKS else source.records
+        if len(blocks) < _BLOCKS:
+            return
+        start = blocks[-1].stop
 
 
 def about(source: Source) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final, NamedTuple, Self
+from operator import attrgetter, itemgetter
+from typing import Any, Final, NamedTuple, Self, TypeVar, TypeVarTuple
 
 import msgspec
 
@@ -45,6 +46,9 @@ from foldlog.eventstore.sources.blocks import (
     unpacked_appended,
     unpacked_index,
 )
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 _DEFLATED: Final = 1
 _APPENDED: Final = 16
@@ -135,11 +139,14 @@ class Sources:
 
     def find_by_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
         # Without ``has_texts``, ``about`` and ``sums`` stay empty, which is faster.
-        rows = self.reader.ask_sources("source", conversation)
+        rows = self.reader.ask("source", conversation)
         return self._source(rows[0], has_texts=has_texts) if rows else None
 
     def of(self, conversation: str) -> Source | None:
-        return self.of_state(self.database.find(self.reader, conversation, pending=True))
+        return self.of_state(self.find(conversation))
+
+    def find(self, conversation: str) -> Conversation | None:
+        return self.database.find(self.reader, conversation, pending=True)
 
     def of_state(self, conversation: Conversation | None) -> Source | None:
         """Return the source of a conversation. If a fork has no row in ``sources``, return the
@@ -164,19 +171,18 @@ class Sources:
         return [source for source in map(self.find_by_key, keys) if source is not None]
 
     def family_keys(self, root: int) -> list[int]:
-        return [key for (key,) in self.reader.ask_sources("family", root)]
+        return sorted(key for (key,) in self.reader.ask_all("family", root))
 
     def all(self, after: int = 0, limit: int = 500) -> list[Source]:
-        return [
-            self._source(columns) for columns in self.reader.ask_sources("sources", after, limit)
-        ]
+        rows = sorted(self.reader.ask_all("sources", after, limit), key=itemgetter(0))
+        return [self._source(columns) for columns in rows[:limit]]
 
     def abouts(self) -> Iterator[tuple[str, str, bytes]]:
         """Yield the id, the format and ``Source.about`` of every conversation with a source, from
         the oldest to the newest conversation. An encrypted source is left out if its key is
         missing.
         """
-        for name, key, encoding, format, stored in self.reader.ask_sources("abouts"):
+        for name, key, encoding, format, stored in self.reader.ask_all("abouts"):
             with suppress(KeyUnavailable):
                 yield (
                     as_text(name),
@@ -213,7 +219,7 @@ class Sources:
         key = source.conversation
         is_last = False
         while not is_last:
-            page = self.reader.ask_sources("blocks", key, start, _PAGE)
+            page = self.reader.ask("blocks", key, start, _PAGE)
             is_last = len(page) < _PAGE
             for first, count, encoding, index, body in page:
                 start = first + count
@@ -235,7 +241,7 @@ class Sources:
             ]
         key = source.conversation
         blocks = []
-        for first, length, encoding, index, body in self.reader.ask_sources(
+        for first, length, encoding, index, body in self.reader.ask(
             "blocks_back", key, number, count
         ):
             places, hashes = self._index(key, first, length, encoding, index)[:2]
@@ -266,7 +272,7 @@ class Sources:
 
     def indexes(self, source: Source) -> Iterator[tuple[int, bytes]]:
         key = source.conversation
-        for first, count, encoding, index in self.reader.ask_sources("block_indexes", key):
+        for first, count, encoding, index in self.reader.ask("block_indexes", key):
             yield first, self._index(key, first, count, encoding, index).hashes
 
     def record(self, source: Source, number: int) -> bytes:
@@ -301,7 +307,7 @@ class Sources:
         if parent is not None:
             shared = self.made(parent)
             made = {number: shared[number] for number in shared if number < source.from_record}
-        rows = self.reader.ask_sources("made", source.conversation)
+        rows = self.reader.ask("made", source.conversation)
         in_rows, in_blocks = self._made_in(source.conversation, rows)
         return made | in_rows | in_blocks
 
@@ -310,7 +316,7 @@ class Sources:
         ``event_id``. Records that the source shares with its parent are included.
         """
         key = source.conversation
-        rows = self.reader.ask_sources("made_near", key, event_id, _ROWS)
+        rows = self.reader.ask("made_near", key, event_id, _ROWS)
         in_rows, in_blocks = self._made_in(key, rows)
         first_in_blocks = min((first for first, _ in in_blocks.values()), default=sys.maxsize)
         if first_in_blocks <= event_id:
@@ -361,22 +367,21 @@ class Sources:
     # -- places
 
     def places(self, place: bytes) -> list[Place]:
-        return [Place(*columns) for columns in self.reader.ask_sources("places", place)]
+        places = [Place(*columns) for columns in self.reader.ask_all("places", place)]
+        return sorted(places, key=attrgetter("seen"))
 
     def places_of(self, conversation: int) -> list[tuple[bytes, Place]]:
-        rows = self.reader.ask_sources("places_of", conversation)
+        rows = self.reader.ask("places_of", conversation)
         return [(place, Place(conversation, *columns)) for place, *columns in rows]
 
     def is_refused(self, fingerprint: bytes) -> bool:
         return bool(self.refused_among([fingerprint]))
 
     def refuse_any(self) -> bool:
-        return bool(self.reader.ask_sources("first_refused"))
+        return bool(self.reader.ask_all("first_refused"))
 
     def refused_of(self, conversation: int) -> list[bytes]:
-        return [
-            fingerprint for (fingerprint,) in self.reader.ask_sources("refused_of", conversation)
-        ]
+        return [fingerprint for (fingerprint,) in self.reader.ask("refused_of", conversation)]
 
     def refused_among(self, hashes: Iterable[bytes]) -> dict[bytes, bool]:
         """Return the refused hashes. Map each hash to whether this store refuses it by its own
@@ -385,7 +390,7 @@ class Sources:
         remaining = iter(hashes)
         refused = dict[bytes, bool]()
         while page := b"".join(islice(remaining, _ASKED)):
-            for fingerprint, own in self.reader.ask_sources("refused_among", page):
+            for fingerprint, own in self.reader.ask_all("refused_among", page):
                 refused[fingerprint] = refused.get(fingerprint, False) or bool(own)
         return refused
 
@@ -513,6 +518,13 @@ class Sources:
         )
 
 
+def query_sources(
+    database: Database, work: Callable[[Sources, *Arguments], T], *arguments: *Arguments
+) -> T:
+    """Run ``work`` with the sources and the arguments in a read transaction."""
+    return database.recorder.query(lambda reader: work(Sources(database, reader), *arguments))
+
+
 class SourcesToWrite(Sources):
     reader: Transaction
 
@@ -528,7 +540,7 @@ class SourcesToWrite(Sources):
         Every change of a source or its blocks begins with ``settle``. Without ``settle``, the
         changed row or block would contradict the appended blocks.
         """
-        rows = self.reader.ask_sources("made_near", conversation, sys.maxsize, 1)
+        rows = self.reader.ask("made_near", conversation, sys.maxsize, 1)
         last_row, in_blocks = self._made_in(conversation, rows)
         source = self.find_by_key(conversation)
         if in_blocks and source is not None:
@@ -561,7 +573,7 @@ class SourcesToWrite(Sources):
         # first.
         source = source._replace(about=b"", sums=b"")
         del texts
-        self.reader.write_sources(
+        self.reader.write(
             "put_source",
             *source[:8],
             self._encoding(key),
@@ -572,7 +584,7 @@ class SourcesToWrite(Sources):
         )
 
     def set_progress(self, source: Source, records: int, made: int, head: bytes) -> None:
-        self.reader.write_sources("set_progress", records, made, head, source.conversation)
+        self.reader.write("set_progress", source.conversation, records, made, head)
 
     def put_blocks(self, source: Source, blocks: Iterable[Block]) -> None:
         key = source.conversation
@@ -583,13 +595,11 @@ class SourcesToWrite(Sources):
                 self._sealed(key, b"body", block.first, body),
             ]
             count = block.stop - block.first
-            self.reader.write_sources(
-                "put_block", key, block.first, count, self._encoding(key), *sealed
-            )
+            self.reader.write("put_block", key, block.first, count, self._encoding(key), *sealed)
 
     def append_block(self, conversation: int, block: Block, made: Made, head: bytes) -> None:
         index = AppendedIndex(block.places, block.hashes, made, head).packed()
-        self.reader.write_sources(
+        self.reader.write(
             "put_block",
             conversation,
             block.first,
@@ -600,7 +610,7 @@ class SourcesToWrite(Sources):
         )
 
     def delete_blocks(self, conversation: int, start: int, stop: int) -> None:
-        self.reader.write_sources("delete_blocks_between", conversation, start, stop)
+        self.reader.write("delete_blocks_between", conversation, start, stop)
 
     def join_blocks(self, source: Source, blocks: Sequence[Block], whole: Block) -> None:
         self.delete_blocks(source.conversation, blocks[0].first, blocks[-1].stop)
@@ -632,15 +642,13 @@ class SourcesToWrite(Sources):
             for number, (first, count) in page:
                 numbers.extend((number, first, count))
             _, (first_event, _) = page[0]
-            self.reader.write_sources(
-                "put_made", source.conversation, first_event, pack(numbers.tobytes())
-            )
+            self.reader.write("put_made", source.conversation, first_event, pack(numbers.tobytes()))
 
     def clear_made(self, source: Source) -> None:
-        self.reader.write_sources("delete_made", source.conversation)
+        self.reader.write("delete_made", source.conversation)
 
     def put_place(self, place: bytes, state: Place) -> None:
-        self.reader.write_sources("put_place", place, *state)
+        self.reader.write("put_place", state.conversation, place, *state[1:])
 
     def refuse(self, conversation: int, fingerprints: Iterable[bytes], *, own: bool) -> None:
         """Make later imports refuse the fingerprints. A fingerprint is the hash of a redacted
@@ -648,10 +656,10 @@ class SourcesToWrite(Sources):
         and the fingerprints came with a copy.
         """
         for fingerprint in fingerprints:
-            self.reader.write_sources("put_refused", fingerprint, conversation, own)
+            self.reader.write("put_refused", conversation, fingerprint, own)
 
     def allow(self, fingerprint: bytes) -> None:
-        self.reader.write_sources("allow", fingerprint)
+        self.reader.write_all("allow", fingerprint)
 
     def _encoding(self, conversation: int) -> int:
         if self._key(conversation) is None:

@@ -175,7 +175,7 @@ class FiguresOfStore:
 
         def read(reader: Reader) -> dict[str, Overview]:
             ends = {}
-            has_sources = bool(reader.ask_sources("any_source"))
+            has_sources = bool(reader.ask_all("any_source"))
             after = min(listed, key=utf8)
             for state in reader.conversations(after, len(rows)):
                 row = listed.get(state.id)

@@ -151,9 +151,7 @@ class FigureTables:
         return rows
 
     def _run(self, recorder: Any, statement: str, *parameters: Any) -> list[Columns]:
-        rows: list[Columns] = recorder.query(
-            lambda reader: reader.ask_sources(statement, *parameters)
-        )
+        rows: list[Columns] = recorder.query(lambda reader: reader.ask_all(statement, *parameters))
         return rows
 
     def stored_forms(self, name: str) -> list[str]:
@@ -198,7 +196,9 @@ class FigureTables:
         stored = dict[int, set[int]]()
         for recorder in self._recorders():
             for key in keys:
-                hashes = self._run(recorder, "figure_replies_of", key)
+                hashes = recorder.query(
+                    lambda reader, key=key: reader.ask("figure_replies_of", key)
+                )
                 stored.setdefault(key, set()).update(as_unsigned(column) for (column,) in hashes)
         return stored
 

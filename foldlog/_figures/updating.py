@@ -145,7 +145,7 @@ class FigureCounter:
         def mark(transaction: Transaction) -> None:
             # Mark each conversation as compared, unless it has changed since its version was read.
             for key, (version, events) in to_compare.items():
-                transaction.write_sources("set_replies_compared", key, version, events)
+                transaction.write("set_replies_compared", key, version, events)
 
         self._store.database.recorder.offer(mark)
 

@@ -80,15 +80,15 @@ def put_figures(
     names = _Names(conversation, data_key, keys)
     key = conversation.key
     for statement in ("forget_figure_calls", "forget_figure_counts"):
-        transaction.write_sources(statement, key)
+        transaction.write(statement, key)
     if not conversation.pending:
         # Replies are stored one by one only if other conversations have them too. Update their
         # usage, and delete replies that are no longer in this conversation. While events of a
         # source are missing, its figures have only sums of replies.
         stored_hashes = [
-            as_unsigned(column) for (column,) in transaction.ask_sources("figure_replies_of", key)
+            as_unsigned(column) for (column,) in transaction.ask("figure_replies_of", key)
         ]
-        transaction.write_sources("forget_figure_replies", key)
+        transaction.write("forget_figure_replies", key)
         replies = {
             reply_hash: figures.replies[reply_hash]
             for reply_hash in stored_hashes
@@ -109,7 +109,7 @@ def put_figures(
         encoding = SEALED
         sealed_texts = data_key.encrypt(texts, place_of_texts(key))
     columns = json.dumps(_columns_of(conversation, figures))
-    transaction.write_sources(
+    transaction.write(
         "put_figures", key, conversation.id, encoding, sealed_texts, figures.hashes, columns
     )
 

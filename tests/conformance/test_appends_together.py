@@ -15,7 +15,7 @@ from foldlog.eventstore import (
     InvalidEvent,
     VersionConflict,
 )
-from foldlog.eventstore.log.appending import Besides, append_all, can_append_all
+from foldlog.eventstore.log.appending import append_all, can_append_all
 from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.store import prepare_append
 from tests.privacy import erased
@@ -76,7 +76,7 @@ def test_an_append_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it
 
     works = [prepare_append(store, name, said("1"), 0) for name in ("a", "b", "c")]
     works[1].batch.append(prepare_append(store, "b", CondensationRequest(), 0).batch[0])
-    works[1].besides = Besides(project=refuse)
+    works[1].project, works[1].is_plain = refuse, False
     outcomes = append_all(store.database, works)
     assert [type(outcome.error) for outcome in outcomes] == [type(None), InvalidEvent, type(None)]
     assert [row.id for row in store.conversations()] == ["a", "c"]

@@ -9,7 +9,6 @@ import pytest
 from foldlog._history.histories import Histories
 from foldlog.eventstore import EventsNotMade, KeyUnavailable, Store, VersionConflict
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
-from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import GENESIS, SIZE, chain_head, hash_of, join, of_records
 from foldlog.eventstore.sources.tables import MADE, Place, Source, Sources, SourcesToWrite
@@ -208,25 +207,37 @@ def test_an_appended_block_says_what_its_records_became_until_its_source_is_chan
     assert firsts_of(store, source) == [0, 3, 6, start, start + 2]
 
 
+class Noting:
+    def __init__(self, reader, noted):
+        self.reader, self.noted = reader, noted
+
+    def __getattr__(self, name):
+        method = getattr(self.reader, name)
+        if name not in ("ask", "ask_all", "write"):
+            return method
+
+        def call(statement, *parameters):
+            answer = method(statement, *parameters)
+            self.noted.append((statement, parameters, answer if name != "write" else []))
+            return answer
+
+        return call
+
+
 @pytest.fixture
 def questions(monkeypatch):
     """What is asked of the tables of sources, and written to them, from now on: each statement with
     its parameters and the rows that it returned.
     """
     noted = []
-    asked_of, written_to = Reader.ask_sources, Transaction.write_sources
-
-    def ask_sources(self, statement, *parameters):
-        rows = list(asked_of(self, statement, *parameters))
-        noted.append((statement, parameters, rows))
-        return rows
-
-    def write_sources(self, statement, *parameters):
-        noted.append((statement, parameters, []))
-        written_to(self, statement, *parameters)
-
-    monkeypatch.setattr(Reader, "ask_sources", ask_sources)
-    monkeypatch.setattr(Transaction, "write_sources", write_sources)
+    begin = Sources.__init__
+    monkeypatch.setattr(
+        Sources,
+        "__init__",
+        lambda sources, database, reader, keys=None: begin(
+            sources, database, Noting(reader, noted), keys
+        ),
+    )
     return noted
 
 
@@ -353,7 +364,7 @@ def test_nothing_of_a_source_is_read_without_its_key(recorder):
         records_of(without, source)
     with recorder.read() as reader:
         stored = [
-            *reader.ask_sources("blocks", source.conversation, 0, 10),
-            *reader.ask_sources("block_indexes", source.conversation),
+            *reader.ask("blocks", source.conversation, 0, 10),
+            *reader.ask("block_indexes", source.conversation),
         ]
     assert b"x" * 9 not in repr(stored).encode()

@@ -79,10 +79,10 @@ def histories():
 def rows_read(monkeypatch):
     """The number of rows that each question to a SQLite file was answered with."""
     counts: list[int] = []
-    ask = SQLiteReader._ask
+    ask = SQLiteReader.ask
     monkeypatch.setattr(
         SQLiteReader,
-        "_ask",
+        "ask",
         lambda *arguments: (rows := ask(*arguments), counts.append(len(rows)))[0],
     )
     return counts

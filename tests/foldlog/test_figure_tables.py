@@ -124,9 +124,7 @@ def test_a_store_that_can_only_be_read_shows_the_same(tmp_path):
     with open_store(f"{url}?mode=ro") as read_only:
         check(read_only, tmp_path)
         assert (
-            read_only.database.recorder.query(
-                lambda reader: reader.ask_sources("figures_to_count", 1)
-            )
+            read_only.database.recorder.query(lambda reader: reader.ask_all("figures_to_count", 1))
             != []
         )
 
@@ -208,7 +206,7 @@ def replies_stored(store):
     for row in store.iter_conversations():
         key = key_of(store, row.id)
         of_key = store.database.recorder.query(
-            lambda reader, key=key: reader.ask_sources("figure_replies_of", key)
+            lambda reader, key=key: reader.ask("figure_replies_of", key)
         )
         if of_key:
             counts[row.id] = len(of_key)

@@ -187,7 +187,7 @@ class OpenTransaction:
         self._unchecked = False
         return answers
 
-    def _write(self, statement: str, *parameters: Parameter) -> None:
+    def write(self, statement: str, *parameters: Parameter) -> None:
         self._begin()
         self._wrote = True
         self.writes += 1

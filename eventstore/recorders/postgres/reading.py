@@ -48,7 +48,7 @@ class PostgresReader(Reader):
     def __init__(self, send: Callable[..., list[Columns]]) -> None:
         self._send = send
 
-    def _ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
+    def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
         return self._send(statement, *parameters)
 
     def _array(self, values: Sequence[int] | Sequence[str]) -> bytes:
@@ -57,7 +57,7 @@ class PostgresReader(Reader):
     def value(self, name: str) -> str:
         if name not in ("last_position", "data_version", "now"):
             return super().value(name)
-        [(number,)] = self._ask(name)
+        [(number,)] = self.ask(name)
         return str(number)
 
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
@@ -65,13 +65,13 @@ class PostgresReader(Reader):
             *((first, last, *(rest or (None,))) for first, last, *rest in intervals), strict=True
         )
         if intervals:
-            selected = self._ask("flagged_rows", key, *map(bigints, columns))
+            selected = self.ask("flagged_rows", key, *map(bigints, columns))
         else:
             selected = []
         return self._with_attachments(as_rows(selected), key, intervals)
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
-        return self._ask("listed", array(BYTEA, digests), at, key, len(digests), limit)
+        return self.ask("listed", array(BYTEA, digests), at, key, len(digests), limit)
 
 
 class ReadSession:

@@ -230,11 +230,11 @@ class PostgresRecorder(Recorder):
             or (self.part or ONLY) == ONLY
         ):
             return
-        homes = former.query(lambda reader: reader.ask_sources("facts_of", "home "))
+        homes = former.query(lambda reader: reader.ask("facts_of", "home "))
         last = int(former.value("last_position"))
 
         def take_over(transaction: Transaction) -> None:
-            transaction.write_sources("begin_after", last)
+            transaction.write("begin_after", last)
             for name, value in homes:
                 transaction.set_value(as_text(name), as_text(value))
 

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b, sha256
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar, cast
 
@@ -57,18 +58,6 @@ _OF_COMPANION: Final = "/+"
 _POSITION_MAX: Final = 2**63 - 1
 _KNOWN_MAX: Final = 10_000
 _QUESTIONS_MAX: Final = 16
-_KEYS_AT: Final = {
-    "records": 1,
-    "records_back": 1,
-    "set_progress": 3,
-    "put_place": 1,
-    "put_refused": 1,
-}
-"""The index of a conversation's key among the parameters of a statement. If a statement has no
-entry in ``_KEYS_AT``, the index is 0.
-"""
-
-
 _Asking = tuple[str, tuple[Parameter, ...]]
 Snapshots = list[list[Columns]]
 """One snapshot of each server. The snapshot of a server changes with every commit. While the
@@ -90,49 +79,6 @@ class _Joined(NamedTuple):
         return rows[: self.limit(parameters)]
 
 
-_OF_ALL_STORES: Final[Mapping[str, _Joined]] = {
-    "sources": _Joined(itemgetter(0), limit=itemgetter(1)),
-    "places": _Joined(itemgetter(1)),
-    "family": _Joined(itemgetter(0)),
-    **dict.fromkeys(
-        (
-            "all_visible",
-            "any_source",
-            "first_refused",
-            "refused_among",
-            "key_ids",
-            "schema_number",
-            "count_conversations",
-            "count_events",
-            "count_document_changes",
-            "count_sources",
-            "count_attachments",
-            "count_refused",
-            "count_keys",
-            "store_bytes",
-            "abouts",
-            "recalled_anywhere",
-            "records_of",
-            "figures_to_count",
-            "figures_between",
-            "figures_of",
-            "figure_calls_of",
-            "figures_sorted",
-            "figures_by_cost",
-            "figure_sums",
-            "figure_totals",
-            "figure_spending",
-            "figure_models",
-            "figures_without_cost",
-            "figures_by_day",
-            "figure_replies_counted",
-            "figures_to_compare",
-            "figures_with_replies",
-            "hashes_of_replies",
-        ),
-        _Joined(),
-    ),
-}
 _TOGETHER: Final[Mapping[str, _Joined]] = {
     "ids": _Joined(itemgetter(1), limit=itemgetter(1)),
     "beginning": _Joined(),
@@ -164,7 +110,6 @@ class StoresReader(PostgresReader):
     """
 
     def __init__(self, stores: Stores, sessions: Mapping[Server, ReadSession]) -> None:
-        super().__init__(self._route)
         self._stores = stores
         self._sessions = sessions
         self._home: int | None = None
@@ -238,11 +183,7 @@ class StoresReader(PostgresReader):
     ) -> tuple[int, Sequence[tuple[int, int]]]:
         if after_position == 0:
             last = self._stores.position(self.value("last_position"))
-            return last, [
-                (key, version)
-                for answer in self._query_each_store("all_visible")
-                for key, version in answer
-            ]
+            return last, [(key, version) for key, version in self.ask_all("all_visible")]
         after = self._stores.position(after_position)
         until = after
         question = ("touched", min_version, after)
@@ -284,10 +225,10 @@ class StoresReader(PostgresReader):
 
     # -- which stores are asked
 
-    def _route(self, statement: str, *parameters: Parameter) -> list[Columns]:
-        joined = _OF_ALL_STORES.get(statement)
-        if joined is not None:
-            return joined(self._query_each_store(statement, *parameters), parameters)
+    def ask_all(self, statement: str, *parameters: Parameter) -> list[Columns]:
+        return list(chain.from_iterable(self._query_each_store(statement, *parameters)))
+
+    def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
         if statement == "conversation":
             return self._by_name(cast(str, parameters[0]))
         if statement == "beginning" or (
@@ -305,11 +246,9 @@ class StoresReader(PostgresReader):
             return self._query_one(self._home or 0 if is_of_home else 0, statement, *parameters)
         if statement in _ANY_STORE:
             return self._query_server(statement, *parameters)
-        key = parameters[_KEYS_AT.get(statement, 0)]
+        key = parameters[0]
         if key == 0 and self._home is None:
-            return [
-                row for answer in self._query_each_store(statement, *parameters) for row in answer
-            ]
+            return self.ask_all(statement, *parameters)
         return self._query_one(self._number(key), statement, *parameters)
 
     def _query_server(self, statement: str, *parameters: Parameter) -> list[Columns]:
@@ -536,31 +475,19 @@ class StoresTransaction:
                 raise StoreUnavailable(
                     f"projection {name!r} has already reached this position", kind="taken"
                 )
-        store._write("set_value", name, value)
+        store.write("set_value", name, value)
 
     def put_records(self, key: int, *arguments: Any, **options: Any) -> None:
         number = self._stores.store_of(key) if key else self._home or 0
         self._at(number).put_records(key, *arguments, **options)
 
-    def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
-        joined = _OF_ALL_STORES.get(statement)
-        if joined is None:
-            return self._at(self._stores.store_of(parameters[0])).ask_sources(
-                statement, *parameters
-            )
-        answers = [
-            self._at(number).ask_sources(statement, *parameters) for number in self._server.numbers
-        ]
-        return joined(answers, parameters)
+    def ask_all(self, statement: str, *parameters: Any) -> list[Columns]:
+        answers = [self._at(number).ask(statement, *parameters) for number in self._server.numbers]
+        return list(chain.from_iterable(answers))
 
-    def write_sources(self, statement: str, *parameters: Any) -> None:
-        if statement == "allow":
-            for number in self._server.numbers:
-                self._at(number).write_sources(statement, *parameters)
-        else:
-            self._at(self._stores.store_of(parameters[_KEYS_AT.get(statement, 0)])).write_sources(
-                statement, *parameters
-            )
+    def write_all(self, statement: str, *parameters: Any) -> None:
+        for number in self._server.numbers:
+            self._at(number).write(statement, *parameters)
 
     # -- the transaction
 
@@ -925,10 +852,8 @@ class _StandIn:
 def number_named(
     stores: Stores, method: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
 ) -> int | None:
-    if method in ("ask_sources", "write_sources", "write_rows"):
-        statement, *parameters = arguments
-        key = parameters[_KEYS_AT.get(statement, 0)] if parameters else None
-        return stores.store_of(key) if isinstance(key, int) else None
+    if method in ("ask", "write", "write_rows"):
+        return stores.store_of(arguments[1])
     if method == "lock_all":
         return min((stores.home(name) for name in arguments[0]), default=None)
     if method == "begin":

@@ -102,7 +102,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def _begin_row(self, new: Conversation, *columns: Any) -> int:
         key = self._assign_positions().key()
-        self._write("begin_conversation", key, *columns)
+        self.write("begin_conversation", key, *columns)
         self._seen_by("stands_conversation", key, new.salt)
         self._locked.add(key)  # no other transaction can see the new conversation
         return key
@@ -122,7 +122,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         first_id = 0
         firsts = []
         for first, count in self._assign_positions().take_ranges(size, self._reserve):
-            self._write("insert_publication", first, key, first_id, count)
+            self.write("insert_publication", first, key, first_id, count)
             first_id += count
             firsts.append(first)
         self._seen_by("stands_publication", firsts[0], key)
@@ -163,11 +163,11 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def insert_again(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
         placed = _in_order(rows, positions)
-        self._write("insert_again", key, *map(array, OF_ROW, zip(*placed, strict=True)))
+        self.write("insert_again", key, *map(array, OF_ROW, zip(*placed, strict=True)))
         self._attach(key, rows)
 
     def erase(self, key: int, erasure: Erasure) -> None:
-        self._write("delete_publications", key)
+        self.write("delete_publications", key)
         self._seen_by("stands_erasure", key, erasure.erased_at, erasure.head, erasure.reason)
         super().erase(key, erasure)
 
@@ -179,7 +179,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def _insert_tracking(self, application: str, notification_id: int) -> None:
         row = application, notification_id, secrets.token_bytes(8)
-        self._write("insert_tracking", *row)
+        self.write("insert_tracking", *row)
         self._seen_by("stands_tracking", *row)
 
     # -- steps
@@ -225,9 +225,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         positions = [None if place is None else first + place for place in places]
         placed = _in_order(rows, positions)
         if len(placed) == 1:
-            self._write("insert_event", key, *placed[0])
+            self.write("insert_event", key, *placed[0])
         else:
-            self._write("insert_events", key, *map(array, OF_ROW, zip(*placed, strict=True)))
+            self.write("insert_events", key, *map(array, OF_ROW, zip(*placed, strict=True)))
         if any(type(row.body) is Body for row in rows):
             self._attach(key, rows)
         self._seen_by(OF_EVENTS, key, rows[-1].id, rows[-1].head, places[-1])

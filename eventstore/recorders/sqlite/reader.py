@@ -29,7 +29,7 @@ class SQLiteReader(Reader):
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
 
-    def _ask(self, statement: str, *parameters: Any) -> list[Columns]:
+    def ask(self, statement: str, *parameters: Any) -> list[Columns]:
         return self._execute(SQL[statement], as_bound(parameters)).fetchall()
 
     def _array(self, values: Sequence[int] | Sequence[str]) -> str:

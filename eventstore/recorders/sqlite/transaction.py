@@ -49,7 +49,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
     def _begin_row(self, new: Conversation, *columns: Any) -> int:
         if new.replaces is not None:
             self.forget()
-        key = self._write("begin_conversation", *columns).lastrowid
+        key = self.write("begin_conversation", *columns).lastrowid
         assert key is not None  # an INSERT into a rowid table sets it
         return key
 
@@ -69,7 +69,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
     def _place_first(self, key: int, size: int) -> None:
         first = self._last_position() + 1
         self._execute(SQL["reserve_positions"], (first + size - 1,))
-        self._write("place_first", first, size, key)
+        self.write("place_first", first, size, key)
 
     def insert_past(self, key: int, rows: Sequence[Row]) -> None:
         self.forget()
@@ -85,14 +85,14 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         self.forget()
         return super().delete(key, limit)
 
-    def _write(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+    def write(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
         return self._execute(SQL[statement], as_bound(parameters))
 
     def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
         self._execute_many(SQL[statement], ((key, *row) for row in rows))
 
     def _delete(self, statement: str, key: int, limit: int) -> bool:
-        return self._write(statement, key, limit).rowcount < limit
+        return self.write(statement, key, limit).rowcount < limit
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         # For every type except byte arrays, ``sqlite3`` first searches for an adapter. The search

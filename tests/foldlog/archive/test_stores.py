@@ -304,7 +304,7 @@ def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(
     outcome = imported(store, path)
     use(store, outcome.conversation)
     erase(store, outcome.conversation, reason="asked for")
-    rows = store.database.recorder.query(lambda reader: reader.ask_sources("sources", 0, 10))
+    rows = store.database.recorder.query(lambda reader: reader.ask_all("sources", 0, 10))
     assert rows == []
     copied(store, target)
     other = tmp_path / "other.jsonl"

@@ -374,12 +374,12 @@ WHERE sha256(key) IN (SELECT sha256(name) FROM unnest($1::bytea[]) AS name)
 
 -- name: records_back
 SELECT {record} FROM {schema}.records
-WHERE projection = $1::bytea AND conversation = $2::bigint AND version <= $3::bigint
+WHERE conversation = $1::bigint AND projection = $2::bytea AND version <= $3::bigint
 ORDER BY version DESC LIMIT $4::bigint
 
 -- name: records
 SELECT {record} FROM {schema}.records
-WHERE projection = $1::bytea AND conversation = $2::bigint AND version > $3::bigint ORDER BY version LIMIT $4::bigint
+WHERE conversation = $1::bigint AND projection = $2::bytea AND version > $3::bigint ORDER BY version LIMIT $4::bigint
 
 -- name: records_of
 SELECT DISTINCT ON (c.key) c.id, c.sealed_key IS NOT NULL,
@@ -812,7 +812,7 @@ s.conversation, s.root, s.parent, s.from_record, s.records, s.made, s.format, s.
 SELECT {source_as_it_is} {appended} WHERE s.conversation = $1::bigint
 
 -- name: family
-SELECT conversation FROM {schema}.sources WHERE root = $1::bigint ORDER BY conversation
+SELECT conversation FROM {schema}.sources WHERE root = $1::bigint
 
 -- name: any_source
 SELECT 1 FROM {schema}.sources LIMIT 1
@@ -830,7 +830,7 @@ VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint, 
 ON CONFLICT (conversation) DO UPDATE SET root = excluded.root, parent = excluded.parent, from_record = excluded.from_record, records = excluded.records, made = excluded.made, format = excluded.format, reader = excluded.reader, encoding = excluded.encoding, head = excluded.head, fingerprint = excluded.fingerprint, redacted = excluded.redacted, about = excluded.about, sums = excluded.sums
 
 -- name: set_progress
-UPDATE {schema}.sources SET records = $1::bigint, made = $2::bigint, head = $3::bytea WHERE conversation = $4::bigint
+UPDATE {schema}.sources SET records = $2::bigint, made = $3::bigint, head = $4::bytea WHERE conversation = $1::bigint
 
 -- name: set_pending
 UPDATE {schema}.conversations SET pending = nullif($1::bigint, 0) WHERE key = $2::bigint
@@ -888,13 +888,13 @@ DELETE FROM {schema}.made WHERE conversation = $1::bigint
 DELETE FROM {schema}.sources WHERE conversation = $1::bigint
 
 -- name: places
-SELECT conversation, seen, records, taken, state, digest FROM {schema}.places WHERE place = $1::bytea ORDER BY seen
+SELECT conversation, seen, records, taken, state, digest FROM {schema}.places WHERE place = $1::bytea
 
 -- name: places_of
 SELECT place, seen, records, taken, state, digest FROM {schema}.places WHERE conversation = $1::bigint
 
 -- name: put_place
-INSERT INTO {schema}.places (place, conversation, seen, records, taken, state, digest) VALUES ($1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea, $7::bytea)
+INSERT INTO {schema}.places (conversation, place, seen, records, taken, state, digest) VALUES ($1::bigint, $2::bytea, $3::bigint, $4::bigint, $5::bigint, $6::bytea, $7::bytea)
 ON CONFLICT (place, conversation) DO UPDATE SET seen = excluded.seen, records = excluded.records, taken = excluded.taken, state = excluded.state, digest = excluded.digest
 
 -- name: refused_among
@@ -906,7 +906,7 @@ SELECT fingerprint, own FROM {schema}.refused WHERE fingerprint = ANY (ARRAY(
 SELECT fingerprint FROM {schema}.refused WHERE conversation = $1::bigint
 
 -- name: put_refused
-INSERT INTO {schema}.refused AS r (fingerprint, conversation, own) VALUES ($1::bytea, $2::bigint, $3::boolean)
+INSERT INTO {schema}.refused AS r (conversation, fingerprint, own) VALUES ($1::bigint, $2::bytea, $3::boolean)
 ON CONFLICT (fingerprint) DO UPDATE SET own = true WHERE excluded.own AND NOT r.own
 
 -- name: allow

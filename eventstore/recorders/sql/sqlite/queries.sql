@@ -310,11 +310,11 @@ ORDER BY r.projection LIMIT ?
 
 -- name: records_back
 SELECT version, code, body, encoding, checksum FROM records
-WHERE projection = CAST(? AS TEXT) AND conversation = ? AND version <= ? ORDER BY version DESC LIMIT ?
+WHERE conversation = ? AND projection = CAST(? AS TEXT) AND version <= ? ORDER BY version DESC LIMIT ?
 
 -- name: records
 SELECT version, code, body, encoding, checksum FROM records
-WHERE projection = CAST(? AS TEXT) AND conversation = ? AND version > ? ORDER BY version LIMIT ?
+WHERE conversation = ? AND projection = CAST(? AS TEXT) AND version > ? ORDER BY version LIMIT ?
 
 -- name: records_of
 SELECT c.id, c.sealed_key IS NOT NULL,
@@ -485,7 +485,7 @@ s.conversation, s.root, s.parent, s.from_record, s.records, s.made, s.format, s.
 SELECT {source_as_it_is} {appended} WHERE s.conversation = ?
 
 -- name: family
-SELECT conversation FROM sources WHERE root = ? ORDER BY conversation
+SELECT conversation FROM sources WHERE root = ?
 
 -- name: any_source
 SELECT 1 FROM sources LIMIT 1
@@ -502,7 +502,8 @@ INSERT OR REPLACE INTO sources ({source})
 VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)
 
 -- name: set_progress
-UPDATE sources SET records = ?, made = ?, head = ? WHERE conversation = ?
+UPDATE sources SET records = v.column2, made = v.column3, head = v.column4
+FROM (VALUES (?, ?, ?, ?)) v WHERE conversation = v.column1
 
 -- name: set_pending
 UPDATE conversations SET pending = nullif(?, 0) WHERE key = ?
@@ -557,13 +558,13 @@ DELETE FROM made WHERE conversation = ?
 DELETE FROM sources WHERE conversation = ?
 
 -- name: places
-SELECT conversation, seen, records, taken, state, digest FROM places WHERE place = ? ORDER BY seen
+SELECT conversation, seen, records, taken, state, digest FROM places WHERE place = ?
 
 -- name: places_of
 SELECT place, seen, records, taken, state, digest FROM places WHERE conversation = ?
 
 -- name: put_place
-INSERT OR REPLACE INTO places (place, conversation, seen, records, taken, state, digest) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO places (conversation, place, seen, records, taken, state, digest) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: refused_among
 WITH RECURSIVE asked (fingerprint, number, others) AS (
@@ -577,7 +578,7 @@ SELECT fingerprint, own FROM asked JOIN refused USING (fingerprint)
 SELECT fingerprint FROM refused WHERE conversation = ?
 
 -- name: put_refused
-INSERT INTO refused (fingerprint, conversation, own) VALUES (?, ?, ?)
+INSERT INTO refused (conversation, fingerprint, own) VALUES (?, ?, ?)
 ON CONFLICT (fingerprint) DO UPDATE SET own = 1 WHERE excluded.own
 
 -- name: allow
