@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import Event
-from foldlog.eventstore.log.database import Database, iter_pages, start_after
+from foldlog.eventstore.log.database import Database, start_after
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow
 from foldlog.eventstore.log.row import begun, not_erased
@@ -167,17 +167,10 @@ def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -
 # -- forks
 
 
-def living_forks(reader: Reader, key: int) -> list[Conversation]:
-    def page(after: str | None) -> Sequence[Conversation]:
-        return reader.conversations(start_after(after), PAGE, forks_of=key)
-
-    return [fork for fork in iter_pages(page, attrgetter("id"), PAGE) if fork.erasure is None]
-
-
 def forks_that_share(
     database: Database, reader: Reader, key: int, ids: Iterable[int]
 ) -> Iterator[tuple[Conversation, list[int]]]:
-    for fork in living_forks(reader, key):
+    for fork in reader.living_forks(key):
         if shared := [event_id for event_id in ids if event_id < fork.begins]:
             # a listed conversation has no lineage
             with_lineage = database.find_key(reader, fork.key)

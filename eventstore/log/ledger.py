@@ -7,11 +7,12 @@ key 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Erased, Event, StoreRestored
 from foldlog.eventstore.log.row import PLAIN, checksum_seed, present, with_checksums
+from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Erasure, Row, row_of
 
@@ -25,6 +26,10 @@ def entries(reader: Reader, key: int) -> Iterator[Row]:
     while page := reader.rows(-key, number, _ALL, _PAGE):
         yield from page
         number = page[-1].id + 1
+
+
+def decoded_entries(reader: Reader, key: int, conversation: str) -> Sequence[Row]:
+    return RowCodec(conversation).decode_rows([*entries(reader, key)])
 
 
 def enter(

@@ -9,15 +9,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from itertools import takewhile
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Final
 
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import CorruptEvent, EventsNotMade
 from foldlog.eventstore.events import Detached, DocumentChanges, Event
 from foldlog.eventstore.log import ledger
-from foldlog.eventstore.log.database import Database, iter_pages, start_after
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.past import Segment, past_of, split_intervals
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import dense_events, dense_rows, event_of, events_of, sound
@@ -119,7 +118,7 @@ class ReadTransaction:
         """
         state = self.state
         root = state.lineage[-1] if state.lineage else state
-        rows = RowCodec(root.id).decode_rows([*ledger.entries(self._reader, root.key)])
+        rows = ledger.decoded_entries(self._reader, root.key, root.id)
         detached = [
             Border(entry.parent, entry.version)
             for entry in events_of(root.id, rows)
@@ -434,9 +433,10 @@ class ReadTransaction:
         """Return the events that an append recorded under an idempotency key, or None. ``name`` is
         the stored name of the key. Raises the errors of ``recall``.
         """
-        recalled = self._reader.recalled(self.state.key, name, 1, exactly=True)
-        self.check_proofs(recalled)
-        return recalled[0][1] if recalled else None
+        recalled = self._reader.recall(self.state.key, name)
+        if recalled is not None:
+            self.check_proofs([(name, recalled)])
+        return recalled
 
     def recalled_among(self, names: Sequence[str]) -> set[str]:
         """Return the idempotency keys in ``names`` that the conversation has stored. Raises the
@@ -451,16 +451,11 @@ class ReadTransaction:
         """Yield the idempotency keys that stand for source ids, each with the event that has the
         source id. Raises the errors of ``recall``.
         """
-
-        def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
-            recalled = self._reader.recalled(self.state.key, start_after(after), _PAGE)
-            self.check_proofs(recalled)
-            return recalled
-
-        return takewhile(
-            lambda key: key[0].startswith(SOURCE_KEYS),
-            iter_pages(page, itemgetter(0), _PAGE, SOURCE_KEYS),
-        )
+        for name, recalled in self._reader.all_recalled(self.state.key, SOURCE_KEYS):
+            if not name.startswith(SOURCE_KEYS):
+                return
+            self.check_proofs([(name, recalled)])
+            yield name, recalled
 
     def check_proofs(self, recalled: Iterable[tuple[str, RecalledKey]]) -> None:
         """Raise ``CorruptEvent`` if a program without the data key changed an idempotency key."""

@@ -264,9 +264,7 @@ class WriteTransaction(ReadTransaction):
             mark = mark._replace(pending_until=0)
         self.forget_records(codec._replace(data_key=data_key))
         is_first = mark.pending_until == 0
-        self._reader.set_key(
-            state.key, renewed.salt, renewed.key_id, renewed.sealed_key, first=is_first
-        )
+        self._reader.set_key(renewed, first=is_first)
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
         if not is_first and state.visible:
             enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self.database.now())

@@ -16,7 +16,6 @@ from foldlog.eventstore.errors import (
     StoreUnusable,
 )
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.finding import living_forks
 from foldlog.eventstore.log.importing import ARCHIVE, ARCHIVED
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.archived import (
@@ -134,7 +133,7 @@ def _read_stored(
     if state is None:
         raise ConversationNotFound(conversation)
     last = state.version - 1
-    forks = living_forks(reader, state.key)
+    forks = reader.living_forks(state.key)
     stays = None
     if state.erasure is not None:
         stays = "it is erased"
@@ -183,7 +182,7 @@ def _archive_rows(
     unfinished = [*transaction.unfinished(state.key)]
     if unfinished == [attempt._replace(operation=ARCHIVED)]:
         return True  # the transaction was committed before, and is run again
-    if now != state or unfinished != [attempt] or living_forks(transaction, state.key):
+    if now != state or unfinished != [attempt] or transaction.living_forks(state.key):
         return False
     WriteTransaction(transaction, state, database).forget_records()
     transaction.archive(state.key, state.version - 1, events)

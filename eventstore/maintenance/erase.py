@@ -24,7 +24,6 @@ from foldlog.eventstore.errors import (
 from foldlog.eventstore.events import VIEWS
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, behind
-from foldlog.eventstore.log.finding import living_forks
 from foldlog.eventstore.log.importing import ARCHIVE, DETACH, ERASE, REST_S
 from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.results import ConversationRow, row_of
@@ -172,7 +171,7 @@ def _mark(
         return state, ()
     if parent is None and expected is not None and (state.head or b"").hex() != expected.head:
         raise VersionConflict(state.id, expected.version, state.version)
-    forks = living_forks(transaction, state.key)
+    forks = transaction.living_forks(state.key)
     if needing := [fork for fork in forks if not (detach_forks and _is_copied(transaction, fork))]:
         return state, needing
     parts = [_detach(transaction, database, fork.key) for fork in forks]

@@ -20,7 +20,12 @@ from foldlog.eventstore.log.keys import DataKey
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.seal import Mark, RowCodec, mark_of
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.maintenance.rekey_steps import RekeyState, change_all, leave_unfinished
+from foldlog.eventstore.maintenance.rekey_steps import (
+    RekeyState,
+    become_plain,
+    change_all,
+    leave_unfinished,
+)
 from foldlog.eventstore.maintenance.unfinished import (
     check_finished,
     mark_unfinished,
@@ -183,7 +188,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     conversation, data_key, mark, has_new_key = start
     if has_new_key:
         # The sealed key contains the salt too.
-        transaction.set_key(conversation.key, b"", conversation.key_id, conversation.sealed_key)
+        transaction.set_key(conversation)
         if not was_encrypted:
             writing = WriteTransaction(transaction, conversation, database, codec)
             writing.forget_records(RowCodec(conversation.id, data_key))
@@ -197,9 +202,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     if data_key is not None and (decrypt or not was_encrypted):
         seal_again(transaction, database, key, None if decrypt else data_key)
         if decrypt:
-            transaction.set_key(key, data_key.salt, None, None)
-            transaction.set_mark(key, None)
-            enter(transaction, conversation._replace(key_id=None), KeyChanged(), database.now())
+            become_plain(transaction, database, conversation, data_key)
     return has_new_key and not decrypt
 
 

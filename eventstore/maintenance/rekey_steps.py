@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -20,8 +19,9 @@ import msgspec
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import KeyChanged
-from foldlog.eventstore.log.database import Database, iter_pages, start_after
+from foldlog.eventstore.log.database import Database, start_after
 from foldlog.eventstore.log.importing import REKEY, REST_S
+from foldlog.eventstore.log.keys import DataKey
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import dense_rows, first_head, link_of
@@ -124,6 +124,15 @@ def _step(transaction: Transaction, database: Database, key: int, size: int) -> 
     else:
         leave_unfinished(transaction, key, changes.state)
     return changes
+
+
+def become_plain(
+    transaction: Transaction, database: Database, conversation: Conversation, key: DataKey
+) -> None:
+    plain = conversation._replace(salt=key.salt, key_id=None, sealed_key=None)
+    transaction.set_key(plain)
+    transaction.set_mark(plain.key, None)
+    enter(transaction, plain, KeyChanged(), database.now())
 
 
 class _Change:
@@ -241,14 +250,11 @@ class _Change:
         assert codec.data_key is not None  # without a key, no row was pending
         # Appends after the beginning of the rekey have added keys with proofs, so look at all keys
         # again.
-        keys = partial(transaction.recalled, conversation.key, limit=_KEYS)
-        self._prove([*iter_pages(lambda after: keys(start_after(after)), itemgetter(0), _KEYS)])
-        transaction.set_key(conversation.key, codec.data_key.salt, None, None)
-        transaction.set_mark(conversation.key, None)
+        self._prove([*transaction.all_recalled(conversation.key)])
+        become_plain(transaction, self._database, conversation, codec.data_key)
         WriteTransaction(transaction, conversation, self._database, codec).forget_records(
             self._target
         )
-        enter(transaction, conversation._replace(key_id=None), KeyChanged(), self._database.now())
         return True
 
     def _set_mark(self, mark: Mark) -> None:

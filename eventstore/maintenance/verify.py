@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, partial
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore import codec
@@ -24,9 +24,10 @@ from foldlog.eventstore.errors import (
     count,
 )
 from foldlog.eventstore.events import Redaction, RedactionCopied
-from foldlog.eventstore.log.database import Database, iter_pages, start_after
+from foldlog.eventstore.log.database import Database, start_after
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP
+from foldlog.eventstore.log.ledger import decoded_entries
 from foldlog.eventstore.log.past import past_of
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.row import commitment_of, first_head, is_redacted, link, stored_event_of
@@ -37,7 +38,6 @@ from foldlog.eventstore.recorders.types import (
     HEAD_BYTES,
     Conversation,
     Erasure,
-    RecalledKey,
     Row,
     in_columns,
     kind_name,
@@ -545,7 +545,9 @@ class Check:
         conversation = self._conversation
         entries = (
             stored_event_of(conversation.id, row)
-            for row in _ledger_rows(self._database, conversation.key, conversation.id)
+            for row in self._database.recorder.query(
+                partial(decoded_entries, key=conversation.key, conversation=conversation.id)
+            )
             if row.kind == "redaction_copied" and row.encoding != DAMAGED
         )
         copied = (entry for entry in entries if isinstance(entry, RedactionCopied))
@@ -640,21 +642,15 @@ def checks_of_past(
 
 
 def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:
-    for row in _ledger_rows(database, key, conversation):
+    for row in database.recorder.query(
+        partial(decoded_entries, key=key, conversation=conversation)
+    ):
         if row.encoding == DAMAGED:
             problem = (
                 f"the entry of its ledger {row.kind!r}, number {row.id}, is damaged:"
                 f" {row.body.decode()}"
             )
             yield of_all(problem, sound=True)
-
-
-def _ledger_rows(database: Database, key: int, conversation: str) -> Iterator[Row]:
-    number = 0
-    codec = RowCodec(conversation)
-    while page := database.recorder.query(lambda reader: reader.rows(-key, number, 2**62, _PAGE)):  # noqa: B023
-        yield from codec.decode_rows(page)
-        number = page[-1].id + 1
 
 
 def findings_beside(
@@ -697,11 +693,7 @@ def _findings_in_records(
                     yield of_all(f"{problem}: the newest events may be cut off")
             version = records[-1].version
     proved = 0
-
-    def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
-        return reader.recalled(conversation.key, start_after(after), _PAGE)
-
-    for name, recalled in iter_pages(page, itemgetter(0), _PAGE):
+    for name, recalled in reader.all_recalled(conversation.key):
         first, length, proof, _ = recalled
         proved += proof is not None
         if first < 0 or length < 1:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial, wraps
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeVar
 
 from foldlog.eventstore.arguments import NUMBER_MAX
@@ -67,6 +67,9 @@ _new: Final = tuple.__new__
 _has_no_attachments: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
 _POSITION_MAX: Final = 2**63 - 1
 _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
+_columns_of_new: Final = attrgetter(
+    "id", "visible", "created_at", "salt", "parent", "parent_version", "seed", "replaces"
+)
 
 DISCARDED: Final = "discarded"
 """The state of an operation ``detach`` that was given up. The operation copied events into a fork.
@@ -158,6 +161,12 @@ class Reader(ABC):
         else:
             columns = self.ask("forks", forks_of, start, limit)
         return list(map(self._as_conversation, columns))
+
+    def living_forks(self, key: int) -> list[Conversation]:
+        forks = _all(
+            lambda start: self.conversations(start, _ROWS, forks_of=key), attrgetter("id"), ""
+        )
+        return [fork for fork in forks if fork.erasure is None]
 
     def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
         return [
@@ -271,17 +280,19 @@ class Reader(ABC):
             rows = self.ask("recalled_among", key, names)
         return [(owner, as_text(name), as_recalled(entry)) for owner, name, *entry in rows]
 
-    def recalled(
-        self, key: int, start: str, limit: int, *, exactly: bool = False
-    ) -> Sequence[tuple[str, RecalledKey]]:
-        """Return idempotency keys from ``start`` on, sorted by their UTF-8 bytes. If ``exactly`` is
-        true, return only the key ``start``, with the position of its first event.
-        """
-        if exactly:
-            rows = self.ask("recall", key, start)
-        else:
-            rows = self.ask("recalled", key, start, limit)
+    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
+        """Return the events of an idempotency key with the position of the first event, or None."""
+        for _, *entry in self.ask("recall", key, idempotency_key):
+            return as_recalled(entry)
+        return None
+
+    def recalled(self, key: int, start: str, limit: int) -> Sequence[tuple[str, RecalledKey]]:
+        """Return idempotency keys from ``start`` on, sorted by their UTF-8 bytes."""
+        rows = self.ask("recalled", key, start, limit)
         return [(as_text(name), as_recalled(entry)) for name, *entry in rows]
+
+    def all_recalled(self, key: int, start: str = "") -> Iterator[tuple[str, RecalledKey]]:
+        return _all(lambda start: self.recalled(key, start, _ROWS), itemgetter(0), start)
 
     def id_from(self, start: str) -> str | None:
         """Return the first id of a published conversation from ``start`` on, or None. Ids are
@@ -429,6 +440,17 @@ class Reader(ABC):
         ]
 
 
+def _all(
+    read: Callable[[str], Sequence[T]], name_of: Callable[[T], str], start: str
+) -> Iterator[T]:
+    while True:
+        page = read(start)
+        yield from page
+        if len(page) < _ROWS:
+            return
+        start = name_of(page[-1]) + "\0"
+
+
 def _has_attachments(row: Row) -> bool:
     return not _has_no_attachments((row.encoding,)) and isinstance(row.body, bytes)
 
@@ -479,17 +501,7 @@ class Transaction(Reader):
         """
         if new.replaces is not None and new.visible:
             self.write("hide_tombstone", new.replaces)
-        key = self._begin_row(
-            new,
-            new.id,
-            new.visible,
-            new.created_at,
-            new.salt,
-            new.parent,
-            new.parent_version,
-            new.seed,
-            new.replaces,
-        )
+        key = self._begin_row(new, *_columns_of_new(new))
         if not new.visible:
             self.write("leave_unfinished", "import", "", key)
         return new._replace(key=key)
@@ -535,26 +547,19 @@ class Transaction(Reader):
     def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
         self.write("prove", proof, key, idempotency_key)
 
-    def set_key(
-        self,
-        key: int,
-        salt: bytes,
-        key_id: str | None,
-        sealed_key: bytes | None,
-        *,
-        first: bool = False,
-    ) -> None:
-        """Replace the salt and the wrapped data key. The conversation is missing from lists until a
-        process with the new key lists it again. ``first`` is true if no data of the conversation is
-        stored yet.
+    def set_key(self, conversation: Conversation, *, first: bool = False) -> None:
+        """Store the salt and the wrapped data key of ``conversation``. It is missing from lists
+        until a process with the new key lists it again. ``first`` is true if no data of the
+        conversation is stored yet.
         """
+        key = conversation.key
         self.forget()
         if not first:
             self._leave_bytes(key)
             self.forget_figures(key)
         self.write("leave_listed", key)
         self.write("list_again", key)
-        self.write("set_key", salt, key_id, sealed_key, key)
+        self.write("set_key", conversation.salt, conversation.key_id, conversation.sealed_key, key)
 
     def set_mark(self, key: int, mark: bytes | None) -> None:
         self.last_conversation = None
@@ -874,7 +879,6 @@ class Recorder(ABC):
             )
         return int(position)
 
-    @abstractmethod
     def value(self, name: str) -> str:
         """Return a fact about the store, or an empty text if the fact is unknown.
 
@@ -886,6 +890,7 @@ class Recorder(ABC):
         Outside of transactions, ``data_version`` is a number that changes whenever another
         connection has committed. Reading ``data_version`` is cheap enough for polling.
         """
+        return self.query(lambda reader: reader.value(name))
 
     @property
     def last_conversation(self) -> Any:

@@ -343,8 +343,7 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(ours):
 
     def recalled(transaction):
         conversation = transaction.conversation("c2")
-        found_keys = transaction.recalled(conversation.key, "k", 1, exactly=True)
-        return found_keys[0][1]._replace(position=None) if found_keys else None
+        return transaction.recall(conversation.key, "k")._replace(position=None)
 
     recorder.transact(begin)
     assert recorder.transact(recalled) == RecalledKey(0, 1)

@@ -126,7 +126,8 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(store, proxy):
     )
     lose(lambda transaction: transaction.publish(staged, 1))
     lose(lambda transaction: transaction.set_value("tracking app", str(7)))
-    lose(lambda transaction: transaction.set_key(staged, b"new salt", "k", b"sealed"))
+    encrypted = Conversation(staged, "c1", 1, b"new salt", key_id="k", sealed_key=b"sealed")
+    lose(lambda transaction: transaction.set_key(encrypted))
     lose(lambda transaction: transaction.erase(staged, Erasure(5, "asked to", 0, b"head")))
     assert proxy.cuts == 5
 

@@ -98,9 +98,11 @@ def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(via, proxy
     key = key_of(plain)
     with open_store(via) as store:
         recorder = store._recorder
-        recorder.transact(lambda transaction: transaction.set_key(key, b"", "k1", b"first"))
+        first = Conversation(key, "c1", 1, b"", key_id="k1", sealed_key=b"first")
+        recorder.transact(lambda transaction: transaction.set_key(first))
         proxy.order(cut)
-        recorder.transact(lambda transaction: transaction.set_key(key, b"", "k2", b"second"))
+        second = first._replace(key_id="k2", sealed_key=b"second")
+        recorder.transact(lambda transaction: transaction.set_key(second))
         with recorder.read() as reader:
             assert reader.conversation(key).sealed_key == b"second"
 

@@ -49,9 +49,7 @@ def position_of(store, conversation, event_id):
     def work(transaction):
         stored = transaction.conversation(conversation)
         transaction.remember(stored.key, f"position {event_id}", RecalledKey(event_id, 1))
-        return transaction.recalled(stored.key, f"position {event_id}", 1, exactly=True)[0][
-            1
-        ].position
+        return transaction.recall(stored.key, f"position {event_id}").position
 
     return store._recorder.transact(work)
 

@@ -15,7 +15,6 @@ import pytest
 import foldlog
 from foldlog.eventstore import CondensationAction, KeyRing, Message
 from foldlog.eventstore.opening import open_store
-from foldlog.eventstore.recorders.postgres import stores
 from foldlog.eventstore.recorders.postgres.recorder import ON_CITUS
 from foldlog.eventstore.recorders.postgres.wire import Wire
 from foldlog.eventstore.recorders.statements import commands, migrations, statements

@@ -220,9 +220,6 @@ class PostgresRecorder(Recorder):
 
         return self._retry(attempt)
 
-    def value(self, name: str) -> str:
-        return self.query(lambda reader: reader.value(name))
-
     def succeed(self, former: Recorder) -> None:
         if (
             not isinstance(former, PostgresRecorder)

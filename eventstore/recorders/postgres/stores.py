@@ -20,6 +20,7 @@ import contextlib
 import heapq
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from hashlib import blake2b, sha256
 from itertools import chain
@@ -477,10 +478,6 @@ class StoresTransaction:
                 )
         store.write("set_value", name, value)
 
-    def put_records(self, key: int, *arguments: Any, **options: Any) -> None:
-        number = self._stores.store_of(key) if key else self._home or 0
-        self._at(number).put_records(key, *arguments, **options)
-
     def ask_all(self, statement: str, *parameters: Any) -> list[Columns]:
         answers = [self._at(number).ask(statement, *parameters) for number in self._server.numbers]
         return list(chain.from_iterable(answers))
@@ -634,12 +631,9 @@ class Server(PostgresRecorder):
         )
         return cast(OpenTransaction, StoresTransaction(self, begin, wire))
 
-    @contextlib.contextmanager
-    def session(self, *, is_retried: bool) -> Iterator[ReadSession]:
-        retried = self._retry if is_retried else lambda ask: ask()
+    def session(self) -> AbstractContextManager[ReadSession]:
         first = self.members[self.numbers[0]]
-        with contextlib.closing(ReadSession(self._pool.wire, retried, first.bind)) as session:
-            yield session
+        return contextlib.closing(ReadSession(self._pool.wire, self._retry, first.bind))
 
 
 class Stores(Recorder):
@@ -756,21 +750,19 @@ class Stores(Recorder):
 
     @contextlib.contextmanager
     def read(self) -> Iterator[StoresReader]:
-        with self._reading(is_retried=True) as reader:
-            yield reader
+        for server in self.servers:
+            server._pool.check_open()
+        with contextlib.ExitStack() as stack:
+            sessions = {server: stack.enter_context(server.session()) for server in self.servers}
+            yield StoresReader(self, sessions)
 
     @makes_pending
     def query(self, work: Callable[[StoresReader], T]) -> T:
         def attempt() -> T:
-            with self._reading(is_retried=False) as reader:
+            with self.read() as reader:
                 return work(reader)
 
         return self.servers[0]._retry(attempt)
-
-    def value(self, name: str) -> str:
-        if name == "era":
-            return ""
-        return self.query(lambda reader: reader.value(name))
 
     def compact(self, patience_s: float) -> bool:
         until = time.monotonic() + patience_s
@@ -803,17 +795,6 @@ class Stores(Recorder):
             server.close()
 
     # -- steps
-
-    @contextlib.contextmanager
-    def _reading(self, *, is_retried: bool) -> Iterator[StoresReader]:
-        for server in self.servers:
-            server._pool.check_open()
-        with contextlib.ExitStack() as stack:
-            sessions = {
-                server: stack.enter_context(server.session(is_retried=is_retried))
-                for server in self.servers
-            }
-            yield StoresReader(self, sessions)
 
     def _first_server(self, work: Callable[[Transaction], object]) -> Server:
         # Run the work with a substitute for the transaction. The first call of the substitute ends

@@ -130,33 +130,23 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def _delete_copies(self, key: int, limit: int) -> bool:
         return not self._lock_by_key(key) or super()._delete_copies(key, limit)
 
-    def recalled(
-        self, key: int, start: str, limit: int, *, exactly: bool = False
-    ) -> Sequence[tuple[str, RecalledKey]]:
-        if exactly and self._unchecked:
+    def recall(self, key: int, idempotency_key: str) -> RecalledKey | None:
+        if self._unchecked:
             # The transaction assumes that the idempotency key is new. If the idempotency key exists
             # after all, the server refuses to store it again.
             self._guessed_keys = True
-            self._taken_for_new.add((key, start))
-            return []
-        return super().recalled(key, start, limit, exactly=exactly)
+            self._taken_for_new.add((key, idempotency_key))
+            return None
+        return super().recall(key, idempotency_key)
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
         self._taken_for_new.discard((key, idempotency_key))
         super().remember(key, idempotency_key, recalled)
 
-    def set_key(
-        self,
-        key: int,
-        salt: bytes,
-        key_id: str | None,
-        sealed_key: bytes | None,
-        *,
-        first: bool = False,
-    ) -> None:
-        if sealed_key is not None:
-            self._seen_by("stands_key", key, sealed_key)
-        super().set_key(key, salt, key_id, sealed_key, first=first)
+    def set_key(self, conversation: Conversation, *, first: bool = False) -> None:
+        if conversation.sealed_key is not None:
+            self._seen_by("stands_key", conversation.key, conversation.sealed_key)
+        super().set_key(conversation, first=first)
 
     def insert_past(self, key: int, rows: Sequence[Row]) -> None:
         self._insert(key, rows, [None] * len(rows))
