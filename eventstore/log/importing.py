@@ -58,7 +58,8 @@ REKEY = "rekey"
 ARCHIVE = "archive"
 ARCHIVED = "archived"
 RESTORED = "restored"
-DISCARD = "discard"
+DELETE_OBJECT = "discard"
+REMINDER = "discard"
 """The names of operations that may be unfinished: see ``maintenance.unfinished``."""
 
 _CHUNK_BYTES = 8 * 2**20

@@ -24,11 +24,11 @@ from foldlog.eventstore.maintenance.archived import (
     check_reachable,
     check_url,
     delete_object,
-    go_on,
     new_address,
     owner_of_objects,
     pack_rows,
     read_archived,
+    replace_operation,
     write_object,
 )
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
@@ -88,7 +88,7 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     try:
         write_object(attempt.state, data)
     except StoreUnusable:  # the object store made no object
-        recorder.transact(partial(go_on, interrupted=attempt, operation=None))
+        replace_operation(recorder, attempt, None)
         raise
     try:
         _check_written(conversation, attempt, placed)
@@ -102,7 +102,7 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     if recorder.transact(end):
         return Archived(conversation, len(placed), len(data))
     delete_object(attempt.state)
-    recorder.transact(partial(go_on, interrupted=attempt, operation=None))
+    replace_operation(recorder, attempt, None)
     return Archived(conversation, 0, 0, _CHANGED)
 
 

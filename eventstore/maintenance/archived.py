@@ -21,8 +21,9 @@ An address is the SHA-256 of the object, a space and the object's URL. Each atte
 a new URL. An object is deleted only when its row can no longer change to ``archived``, because an
 archived object is the only copy of its events.
 
-A second row, a *reminder*, has the operation ``discard`` and the conversation's key times -1. Its
-state is one address in each line. A reminder names objects that a vacuum has to deal with later:
+A second row, a *reminder*, has the conversation's key times -1. Its operation is stored as
+``discard`` too, and its state is one address in each line. A reminder names objects that a vacuum
+has to deal with later:
 
 - An attempt to archive was taken back, but the archiver may still be alive and write its object.
   For an hour, every vacuum deletes the object again.
@@ -54,7 +55,14 @@ from foldlog.eventstore.errors import (
     install_command,
 )
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.importing import ARCHIVE, ARCHIVED, CHUNK, DISCARD, RESTORED
+from foldlog.eventstore.log.importing import (
+    ARCHIVE,
+    ARCHIVED,
+    CHUNK,
+    DELETE_OBJECT,
+    REMINDER,
+    RESTORED,
+)
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.sqlite.replacing import sync
 from foldlog.eventstore.recorders.types import Conversation, Row, Unfinished
@@ -277,7 +285,7 @@ def _store(url: str) -> ObjectStore:
 
 
 def address_of_object(reader: Reader, key: int) -> str:
-    operations = (ARCHIVE, ARCHIVED, RESTORED, DISCARD)
+    operations = (ARCHIVE, ARCHIVED, RESTORED, DELETE_OBJECT)
     for interrupted in reader.unfinished(key):
         if interrupted.operation in operations:
             return interrupted.state
@@ -351,13 +359,15 @@ def _put_back(
     transaction.leave_unfinished(state.key, RESTORED, address)
 
 
-def discard(recorder: Recorder, interrupted: Unfinished) -> None:
+def delete_unneeded_object(recorder: Recorder, interrupted: Unfinished) -> None:
     # The operation is replaced first, so no other process can complete the archiving after its
     # object is deleted.
-    begun = interrupted._replace(operation=DISCARD)
-    if recorder.transact(partial(go_on, interrupted=interrupted, operation=DISCARD)):
+    begun = interrupted._replace(operation=DELETE_OBJECT)
+    if recorder.transact(
+        partial(replace_operation, interrupted=interrupted, operation=DELETE_OBJECT)
+    ):
         delete_owned(recorder, interrupted)
-        recorder.transact(partial(go_on, interrupted=begun, operation=None))
+        replace_operation(recorder, begun, None)
 
 
 def delete_owned(recorder: Recorder, operation: Unfinished) -> None:
@@ -380,10 +390,12 @@ def remind(transaction: Transaction, key: int, address: str) -> None:
     transaction.conversation(key)  # locks the conversation, on a server
     addresses = [reminder.state for reminder in transaction.unfinished(-key)]
     if address not in "\n".join(addresses).split("\n"):
-        transaction.leave_unfinished(-key, DISCARD, "\n".join([*addresses, address]))
+        transaction.leave_unfinished(-key, REMINDER, "\n".join([*addresses, address]))
 
 
-def heed(recorder: Recorder, reminder: Unfinished, *, copied_objects: bool) -> None:
+def delete_reminded_objects(
+    recorder: Recorder, reminder: Unfinished, *, copied_objects: bool
+) -> None:
     """Delete the objects of a reminder. Raises ``StoreUnusable`` if another store may need one of
     them, unless ``copied_objects`` is true.
     """
@@ -415,17 +427,25 @@ def _shorten(transaction: Transaction, reminder: Unfinished, addresses: Sequence
     if [*transaction.unfinished(reminder.key)] != [reminder]:
         return
     if addresses:
-        transaction.leave_unfinished(reminder.key, DISCARD, "\n".join(addresses))
+        transaction.leave_unfinished(reminder.key, REMINDER, "\n".join(addresses))
     else:
         transaction.finish(reminder.key)
 
 
-def go_on(transaction: Transaction, interrupted: Unfinished, operation: str | None) -> bool:
-    transaction.conversation(interrupted.key)  # locks the conversation, on a server
-    if [*transaction.unfinished(interrupted.key)] != [interrupted]:
-        return False
-    if operation is None:
-        transaction.finish(interrupted.key)
-    else:
-        transaction.leave_unfinished(interrupted.key, operation, interrupted.state)
-    return True
+def replace_operation(recorder: Recorder, interrupted: Unfinished, operation: str | None) -> bool:
+    """Replace an unfinished operation by another, or end it. Return False if another process has
+    done so.
+    """
+    key = interrupted.key
+
+    def replace(transaction: Transaction) -> bool:
+        transaction.conversation(key)  # locks the conversation, on a server
+        if [*transaction.unfinished(key)] != [interrupted]:
+            return False
+        if operation is None:
+            transaction.finish(key)
+        else:
+            transaction.leave_unfinished(key, operation, interrupted.state)
+        return True
+
+    return recorder.transact(replace)

@@ -26,7 +26,7 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
-from foldlog.eventstore.log.importing import ARCHIVE, BACKUP, DISCARD, ERASE, IMPORT, REKEY
+from foldlog.eventstore.log.importing import ARCHIVE, BACKUP, DELETE_OBJECT, ERASE, IMPORT, REKEY
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.status import confirm
@@ -363,7 +363,7 @@ def _finish_operations(
             try:
                 finish(database, operation, copied_objects=copied_objects)
             except FAILURES as error:
-                if operation.operation not in (ARCHIVE, DISCARD, ERASE):
+                if operation.operation not in (ARCHIVE, DELETE_OBJECT, ERASE):
                     raise
                 objects_left = error
     return len(stale), objects_left

@@ -35,13 +35,19 @@ from foldlog.eventstore.log.importing import (
     ARCHIVE,
     ARCHIVED,
     BACKUP,
-    DISCARD,
+    DELETE_OBJECT,
     ERASE,
     REKEY,
+    REMINDER,
     RESTORED,
     delete_rows,
 )
-from foldlog.eventstore.maintenance.archived import delete_owned, discard, heed, restore
+from foldlog.eventstore.maintenance.archived import (
+    delete_owned,
+    delete_reminded_objects,
+    delete_unneeded_object,
+    restore,
+)
 from foldlog.eventstore.maintenance.rekey_steps import change_all
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN, Failure
@@ -94,10 +100,10 @@ def finish(database: Database, interrupted: Unfinished, *, copied_objects: bool 
         database.recorder.transact(lambda transaction: transaction.finish(key))
     elif operation == ARCHIVED:
         restore(database, name)
-    elif operation == DISCARD and key < 0:
-        heed(database.recorder, interrupted, copied_objects=copied_objects)
-    elif operation in (ARCHIVE, RESTORED, DISCARD):
-        discard(database.recorder, interrupted)
+    elif operation == REMINDER and key < 0:
+        delete_reminded_objects(database.recorder, interrupted, copied_objects=copied_objects)
+    elif operation in (ARCHIVE, RESTORED, DELETE_OBJECT):
+        delete_unneeded_object(database.recorder, interrupted)
     else:
         if operation == ERASE and state:
             delete_owned(database.recorder, interrupted)

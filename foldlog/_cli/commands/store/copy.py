@@ -146,6 +146,4 @@ def run(
             became = "are copied as separate conversations"
         terminal.note(f"{count(forks, 'fork')} {became}, with all events")
     for outcome in problems:
-        problem = terminal.about(outcome.conversation, outcome.problem or "")
-        other = "; copy it to another store, or export it and import it with --prefix"
-        terminal.warn(problem + (other if problem.endswith("another conversation") else ""))
+        terminal.warn(terminal.about(outcome.conversation, outcome.problem or ""))
