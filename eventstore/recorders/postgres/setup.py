@@ -47,60 +47,68 @@ def prepare(
     Raises ``StoreUnusable`` if the schema is not a store, has a newer version, or cannot
     be made by this role.
     """
-    newest = max(migrations("postgresql"))
-    try:
-        facts = _read_facts(connection, schema)
-    # the table does not exist, or this role may not read it
-    except psycopg.errors.ProgrammingError:
-        facts = {}
-    if "schema" not in facts:
-        facts = _facts_of_store(connection, schema)
-    schema_version = _check_version(facts, schema)
-    if schema_version < newest and writable and (schema_version > 0 or create):
-        if schema_version == 0:
-            _check_before_making(connection, durable=durable)
-        try:
-            with connection.transaction():
-                connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
-                # Do not wait for a standby here, because the wait could last forever. A later
-                # confirmation includes this commit too.
-                connection.execute("SET LOCAL synchronous_commit TO local")
-                digest = blake2b(schema.encode(), digest_size=8, person=b"foldlog").digest()
-                connection.execute(
-                    "SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(digest, signed=True),)
-                )
-                facts = _facts_of_store(connection, schema)
-                _migrate(
-                    connection,
-                    schema,
-                    _check_version(facts, schema),
-                    part or ONLY,
-                )
-            schema_version = newest
-        except psycopg.errors.InsufficientPrivilege:
-            if schema_version == 0:
-                raise
-    if schema_version == 0:
+    facts = _find_facts(connection, schema)
+    version = _check_version(facts, schema)
+    if version == 0 and create:
+        _check_before_making(connection, durable=durable)
+    if create or (writable and version > 0):
+        facts, version = _bring_up_to_date(connection, schema, part or ONLY, facts)
+    if version == 0:
         raise StoreUnusable(
             f"schema {schema!r} of this database has no store; to make one, open the URL with"
             " ?mode=rwc",
             kind="foreign",
         )
-    if schema_version < newest:
+    if version < _newest():
         raise StoreUnusable(
-            f"the store in schema {schema!r} has schema version {schema_version}, but this"
-            f" version of foldlog needs {newest}; {command_of_owner(connection, schema)}",
+            f"the store in schema {schema!r} has schema version {version}, but this version of"
+            f" foldlog needs {_newest()}; {command_of_owner(connection, schema)}",
             kind="schema",
         )
-    stored_part = facts.get("part", str(part or ONLY))
-    if part is not None and stored_part != str(part):
+    return _check_part(facts.get("part", str(part or ONLY)), schema, part)
+
+
+def _newest() -> int:
+    return max(migrations("postgresql"))
+
+
+def _bring_up_to_date(
+    connection: psycopg.Connection[Any], schema: str, part: Part, facts: dict[str, str]
+) -> tuple[dict[str, str], int]:
+    """Make or migrate the store if its schema is not the newest. Return its facts and the number of
+    its schema. If this role may not migrate the store, it stays as it is.
+    """
+    version = _check_version(facts, schema)
+    if version == _newest():
+        return facts, version
+    try:
+        with connection.transaction():
+            connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
+            # Do not wait for a standby here, because the wait could last forever. A later
+            # confirmation includes this commit too.
+            connection.execute("SET LOCAL synchronous_commit TO local")
+            digest = blake2b(schema.encode(), digest_size=8, person=b"foldlog").digest()
+            connection.execute(
+                "SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(digest, signed=True),)
+            )
+            facts = _facts_of_store(connection, schema)
+            _migrate(connection, schema, _check_version(facts, schema), part)
+    except psycopg.errors.InsufficientPrivilege:
+        if version == 0:
+            raise
+        return facts, version
+    return facts, _newest()
+
+
+def _check_part(stored: str, schema: str, part: Part | None) -> Part:
+    if part is not None and stored != str(part):
         raise StoreUnusable(
-            f"schema {schema!r} has store {stored_part}, not {part}; the number of joined stores"
-            " cannot be changed. To get another number, copy the store to another schema,"
-            " ?schema=NAME (see 'foldlog store copy --help')",
+            f"schema {schema!r} has store {stored}, not {part}; the number of joined stores cannot"
+            " be changed. To get another number, copy the store to another schema, ?schema=NAME"
+            " (see 'foldlog store copy --help')",
             kind="refused",
         )
-    number, _, of = stored_part.partition(" of ")
+    number, _, of = stored.partition(" of ")
     return Part(int(number), int(of))
 
 
@@ -118,7 +126,7 @@ def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> 
     # the table does not exist, or this role may not read it
     except psycopg.errors.ProgrammingError:
         return False
-    newest = str(max(migrations("postgresql")))
+    newest = str(_newest())
     expected = {(part.number, "part", str(part)) for part in parts.values()}
     return {*facts} == expected | {(part.number, "schema", newest) for part in parts.values()}
 
@@ -289,6 +297,15 @@ def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str) -> str:
     )
 
 
+def _find_facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
+    try:
+        facts = _read_facts(connection, schema)
+    # the table does not exist, or this role may not read it
+    except psycopg.errors.ProgrammingError:
+        facts = {}
+    return facts if "schema" in facts else _facts_of_store(connection, schema)
+
+
 def _read_facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
     query = _statement_in(schema, "SELECT name, value FROM {schema}.store")
     facts: dict[str, str] = dict(connection.execute(query).fetchall())
@@ -324,7 +341,7 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
 def _check_version(facts: Mapping[str, str], schema: str) -> int:
     if not facts:
         return 0
-    newest = max(migrations("postgresql"))
+    newest = _newest()
     version = int(facts["schema"])
     if int(facts["readable_by"]) > newest:
         raise newer_store(_name_of(schema), version, newest)
