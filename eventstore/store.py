@@ -39,8 +39,8 @@ from foldlog.eventstore.log.row import dense_events, from_microseconds
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.group_commit import note_committed
 from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.recorders.writers import note_committed
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ another.
 ``errors``: the errors of a recorder.
 ``sqlite/``, ``postgres/``: the recorders. A store in memory is a SQLite database too.
 ``sql/``, ``statements``: the statements and numbered migrations as files, and their loader.
-``group_commit``: one commit for the writes of several threads. A nested write is refused.
 ``urls``: the URLs of stores.
 ``versions``: the version of foldlog that made a store, and stores of other versions.
+``writers``: the threads that are inside a write. A nested write is refused.
 """

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import pytest
 
 from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
-from foldlog.eventstore.recorders.group_commit import CommitQueue
+from foldlog.eventstore.recorders.sqlite.group_commit import CommitQueue
 from tests.waiting import until
 
 PATIENCE_S = 60
@@ -97,7 +97,7 @@ def groups():
 
 @pytest.fixture
 def queue(groups):
-    return CommitQueue(groups, database="a test", name="a test", patience_s=PATIENCE_S)
+    return CommitQueue(groups, "a test", PATIENCE_S)
 
 
 def writes(what):

@@ -18,9 +18,9 @@ from psycopg.pq.abc import PGresult
 from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import Columns
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.group_commit import note_committed
 from foldlog.eventstore.recorders.postgres.positions import Part, Positions
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Parameter, TryAgain, Wire
+from foldlog.eventstore.recorders.writers import note_committed
 
 T = TypeVar("T")
 

@@ -21,7 +21,6 @@ from foldlog._base.telemetry import tell, waits
 from foldlog.eventstore.errors import InvalidOption, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.group_commit import INSIDE, Writer, outside
 from foldlog.eventstore.recorders.postgres import deleted_rows, setup, status
 from foldlog.eventstore.recorders.postgres.open_transaction import Call, OpenTransaction
 from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
@@ -38,6 +37,7 @@ from foldlog.eventstore.recorders.postgres.wire import (
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 from foldlog.eventstore.recorders.statements import statements
 from foldlog.eventstore.recorders.types import as_text
+from foldlog.eventstore.recorders.writers import INSIDE, Writer, outside
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ remembers state for the next transaction.
 ``reader``: the queries of one transaction.
 ``store_file``: connections to the file, and a check that no other file has taken its name.
 ``writing``: the connection that writes, and the handling of exceptions in its transaction.
+``group_commit``: one commit for the writes of several threads.
 ``write_lock``: the lock between processes
 (docs/internals/decisions/0021-writers-wait-in-order.md).
 ``checkpoints``: a thread that writes the log back into the file between commits

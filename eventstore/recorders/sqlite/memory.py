@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 from foldlog.eventstore.errors import StoreUnusable
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
-from foldlog.eventstore.recorders.group_commit import INSIDE, note_committed, outside
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.eventstore.recorders.sqlite.errors import is_ours, translate, translate_errors
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.types import Outcome, new_store_uuid
+from foldlog.eventstore.recorders.writers import INSIDE, note_committed, outside
 
 T = TypeVar("T")
 

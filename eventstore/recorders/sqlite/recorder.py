@@ -23,15 +23,16 @@ from foldlog.eventstore.recorders.base import (
     makes_pending,
 )
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.group_commit import INSIDE, CommitQueue, Job, outside
 from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.errors import raise_translated, translate_errors
+from foldlog.eventstore.recorders.sqlite.group_commit import CommitQueue, Job
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 from foldlog.eventstore.recorders.sqlite.writing import SQLiteWriting
 from foldlog.eventstore.recorders.types import Outcome
+from foldlog.eventstore.recorders.writers import INSIDE, outside
 
 T = TypeVar("T")
 
@@ -383,9 +384,7 @@ class SQLiteRecorder(Recorder):
             self._checkpoints,
             lambda transaction, last: self.on_copy(transaction, last),
         )
-        self._queue = CommitQueue(
-            self._writing, database=self._path, name=self._path, patience_s=self._patience_s
-        )
+        self._queue = CommitQueue(self._writing, self._path, self._patience_s)
 
     def _open(self, create: bool) -> None:
         has_content = self._file.has_content()

@@ -178,6 +178,9 @@ class SQLiteWriting:
         return last_conversation if is_unchanged else None
 
     def settle(self) -> bool:
+        """Roll back the transaction if it is still open. Return True if the transaction was
+        committed. A second call of ``settle`` changes nothing.
+        """
         connection = self.connection
         if self._stage == _COMMITTING and connection is not None and not connection.in_transaction:
             # A failed COMMIT sets the stage ``_COMMIT_FAILED``. Here COMMIT has succeeded, and the
@@ -194,6 +197,11 @@ class SQLiteWriting:
         return False
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
+        """Close the connection after a failure of the database. Return a function that makes the
+        error for one caller. Each caller needs its own error object, because raising an error adds
+        a traceback to the object. Return None if ``error`` did not come from the database, or if
+        the transaction was already committed.
+        """
         if not is_ours(error) or self._stage == _COMMITTED:
             return None
         commit_failed = self._stage == _COMMIT_FAILED

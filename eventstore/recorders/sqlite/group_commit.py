@@ -17,63 +17,21 @@ seconds.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock, get_ident
-from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from msgspec import Struct
 
 from foldlog._base.telemetry import waits
-from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
 from foldlog.eventstore.recorders.base import AT_ONCE_S
+from foldlog.eventstore.recorders.sqlite.writing import SQLiteWriting
 from foldlog.eventstore.recorders.types import Outcome
+from foldlog.eventstore.recorders.writers import INSIDE, Writer, note_committed, outside
 
 T = TypeVar("T")
-
-Writer = tuple[int, str]
-"""A thread and the database to which it writes. If a thread uses two recorders for the same
-database, it is still one writer.
-"""
-
-INSIDE: Final[set[Writer]] = set()
-"""The writers that are writing now. Add a writer inside ``try``, and discard it in ``finally``,
-because a signal handler may raise right after the addition.
-"""
-
-
-def outside(database: str, name: str) -> Writer:
-    """Return this thread as a writer. Raises ``StoreUnusable`` if this thread is already inside a
-    write to this database. Without this check, a guard, an inline projection or a signal handler
-    would wait for its own thread forever.
-    """
-    writer = get_ident(), database
-    if writer in INSIDE:
-        raise StoreUnusable(
-            f"{name}: this thread is already inside a write to this store and cannot begin a"
-            " second one; the second write wrote nothing. Begin the second write after the"
-            " first has returned. (The second may come from a signal handler, a guard, a"
-            " projection, the clock or a finalizer.)",
-            kind="nested",
-        )
-    return writer
-
-
-def note_committed(error: BaseException) -> None:
-    """Add a note to an exception that interrupted a committed write, such as a timeout."""
-    error.add_note(
-        "foldlog: this exception came after the commit of a transaction, so its events are written"
-    )
-
-
-# In a forked child, a new thread may get the number of a thread that exists only in the parent.
-os.register_at_fork(
-    after_in_child=lambda: INSIDE.intersection_update(
-        [writer for writer in INSIDE if writer[0] == get_ident()]
-    )
-)
 
 
 class Job(Struct, Generic[T], eq=False):
@@ -100,38 +58,6 @@ class Job(Struct, Generic[T], eq=False):
             del error
 
 
-class Writing(Protocol):
-    """The methods of a database that the queue calls, always from the leading thread."""
-
-    def take(self, deadline: float) -> None: ...
-
-    def begin(self) -> None: ...
-
-    def run(self, work: Callable[[Any], T]) -> T: ...
-
-    def wrote(self) -> bool: ...
-
-    def error_of_job(self, error: BaseException) -> BaseException | None: ...
-
-    def commit(self) -> None: ...
-
-    def settle(self) -> bool:
-        """Roll back the transaction if it is still open. Return True if the transaction was
-        committed. A second call of ``settle`` changes nothing.
-        """
-
-    def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
-        """Close the connection after a failure of the database. Return a function that makes the
-        error for one caller. Each caller needs its own error object, because raising an error adds
-        a traceback to the object. Return None if ``error`` did not come from the database, or if
-        the transaction was already committed.
-        """
-
-    def release(self) -> None: ...
-
-    def waited(self, leader: int | None) -> StoreUnavailable: ...
-
-
 class CommitQueue:
     """Runs the waiting jobs of threads in groups, one group in each transaction.
 
@@ -140,10 +66,9 @@ class CommitQueue:
     leader has set the next leader, it may repeat any of its steps.
     """
 
-    def __init__(self, writing: Writing, *, database: str, name: str, patience_s: float) -> None:
+    def __init__(self, writing: SQLiteWriting, path: str, patience_s: float) -> None:
         self._writing = writing
-        self._database = database
-        self._name = name
+        self._path = path
         self._patience_s = patience_s
         self._main_thread = threading.main_thread().ident
         self._mutex = threading.Lock()
@@ -157,13 +82,13 @@ class CommitQueue:
 
         If ``any_thread`` is true, ``work`` calls only foldlog's code, so another thread may run it.
         Raises ``StoreUnusable`` if this thread is already inside a write. Raises
-        ``StoreUnavailable`` (made by ``Writing.waited``) if other writers block the call for longer
-        than the patience. With ``at_once``, the patience is only ``AT_ONCE_S`` seconds. Nothing is
-        written if the thread is already inside a write, or if the wait is too long.
+        ``StoreUnavailable`` (from ``SQLiteWriting.waited``) if other writers block the call for
+        longer than the patience. With ``at_once``, the patience is only ``AT_ONCE_S`` seconds.
+        Nothing is written if the thread is already inside a write, or if the wait is too long.
         """
-        writer = get_ident(), self._database
+        writer = get_ident(), self._path
         if writer in INSIDE:
-            outside(self._database, self._name)  # raises the error
+            outside(self._path, self._path)  # raises the error
         deadline = time.monotonic() + (AT_ONCE_S if at_once else self._patience_s)
         job = Job(work, writer, deadline, any_thread and writer[0] != self._main_thread)
         self._commit((job,))
@@ -172,7 +97,7 @@ class CommitQueue:
         return job.result  # type: ignore[return-value]  # done without an error: a result was set
 
     def run_all(self, works: Sequence[tuple[Callable[[Any], T], bool]]) -> list[Outcome[T]]:
-        writer = outside(self._database, self._name)
+        writer = outside(self._path, self._path)
         deadline = time.monotonic() + self._patience_s
         jobs = [
             Job(work, writer, deadline, any_thread and writer[0] != self._main_thread)
@@ -196,9 +121,7 @@ class CommitQueue:
             self.end_alone(job)
 
     def begin_alone(self, patience_s: float) -> Job[None]:
-        job: Job[None] = Job(
-            None, outside(self._database, self._name), time.monotonic() + patience_s
-        )
+        job: Job[None] = Job(None, outside(self._path, self._path), time.monotonic() + patience_s)
         try:
             INSIDE.add(job.writer)
             self._enter_queue((job,))
