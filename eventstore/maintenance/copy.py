@@ -21,7 +21,6 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPo
 from functools import partial
 from itertools import islice
 from operator import itemgetter
-from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore.arguments import check_whole
@@ -99,15 +98,14 @@ class Moved(NamedTuple):
 
 
 class CopyOptions(NamedTuple):
-    """``damaged``: copy a damaged conversation up to its first damaged event. ``again``: copy
-    records that the target redacted or erased in other conversations.
+    """``stopped``: when it is set, the copy ends with the current transaction. ``damaged``: copy a
+    damaged conversation up to its first damaged event. ``again``: copy records that the target
+    redacted or erased in other conversations.
     """
 
+    stopped: threading.Event
     damaged: bool = False
     again: bool = False
-
-
-_DEFAULT_OPTIONS = CopyOptions()
 
 
 class UnequalConversation(NamedTuple):
@@ -150,8 +148,8 @@ def copy_store(
         target.database.recorder.succeed(source.database.recorder)
     conversations_to_copy = _conversations(source.database, conversations)
     stopped = threading.Event()
-    options = CopyOptions(damaged, again)
-    move = partial(_copy_if_different, source.database, target.database, stopped, options)
+    options = CopyOptions(stopped, damaged, again)
+    move = partial(_copy_if_different, source.database, target.database, options)
     with ThreadPoolExecutor(jobs) as pool:
         running: set[Future[Moved]] = set()
         try:
@@ -185,7 +183,7 @@ def compare_stores(
         if isinstance(original, Unlisted):
             yield UnequalConversation(original.id or "", original.problem, behind=False)
             continue
-        copy = _find(target.database, original.id)
+        copy = query_sources(target.database, Sources.find, original.id)
         if copy is None:
             problem = f"{_describe(original)} in the source, missing in the target"
             yield UnequalConversation(original.id, problem, behind=True)
@@ -208,13 +206,12 @@ def compare_stores(
 def _copy_if_different(
     source: Database,
     target: Database,
-    stopped: threading.Event,
     options: CopyOptions,
     original: Conversation | Unlisted,
 ) -> Moved:
     if isinstance(original, Unlisted):
         return Moved(original.id or "", 0, 0, original.problem)
-    copy = _find(target, original.id)
+    copy = query_sources(target, Sources.find, original.id)
     version = 0 if copy is None else copy.end[0]
     if (
         copy is not None
@@ -225,10 +222,10 @@ def _copy_if_different(
         return Moved(original.id, 0, version)
     try:
         try:
-            return _copy_with_redactions(source, target, original.id, stopped, options)
+            return _copy_with_redactions(source, target, original.id, options)
         except ConversationErased:
             # The source has erased the conversation: copy its tombstone.
-            return _copy_with_redactions(source, target, original.id, stopped, options)
+            return _copy_with_redactions(source, target, original.id, options)
     except ConversationErased as error:
         return Moved(original.id, 0, version, error.problem)
     except (CannotRedact, CorruptEvent, HistoryDiverged, StoreDamaged, VersionConflict) as error:
@@ -244,18 +241,17 @@ def _copy_with_redactions(
     source: Database,
     target: Database,
     conversation: str,
-    stopped: threading.Event,
     options: CopyOptions,
 ) -> Moved:
     """Copy a conversation, and copy it again after each redaction during the copy."""
-    redactions = source.recorder.query(partial(_redactions_of, source, conversation))
-    moved = copy_conversation(source, target, conversation, stopped, options)
+    redactions = query_sources(source, _redactions_of, conversation)
+    moved = copy_conversation(source, target, conversation, options)
     while True:
-        later = source.recorder.query(partial(_redactions_of, source, conversation))
+        later = query_sources(source, _redactions_of, conversation)
         if later == redactions:
             return moved
         redactions = later
-        again = copy_conversation(source, target, conversation, stopped, options)
+        again = copy_conversation(source, target, conversation, options)
         moved = again._replace(
             added=moved.added + again.added,
             tombstones=moved.tombstones + again.tombstones,
@@ -263,12 +259,11 @@ def _copy_with_redactions(
         )
 
 
-def _redactions_of(database: Database, conversation: str, reader: Reader) -> object:
+def _redactions_of(sources: Sources, conversation: str) -> object:
     """Return the number of redactions and the redacted records, or None after an erasure."""
-    state = database.find(reader, conversation, pending=True)
+    state = sources.find(conversation)
     if state is None or state.erasure is not None:
         return None
-    sources = Sources(database, reader)
     stored = sources.of_state(state)
     return state.redactions, set() if stored is None else sources.all_redacted(stored)
 
@@ -285,10 +280,6 @@ def _conversations(database: Database, names: Sequence[str]) -> Iterator[Convers
         or conversation.erasure
         or conversation.pending
     )
-
-
-def _find(database: Database, conversation: str) -> Conversation | None:
-    return database.recorder.query(lambda reader: database.find(reader, conversation, pending=True))
 
 
 def _compared_by(conversation: Conversation) -> tuple[object, ...]:
@@ -316,11 +307,9 @@ def copy_conversation(
     source: Database,
     target: Database,
     conversation: str,
-    stopped: threading.Event,
-    options: CopyOptions = _DEFAULT_OPTIONS,
+    options: CopyOptions,
 ) -> Moved:
-    """Copy one conversation. If the target has the conversation, copy only its new events. After
-    ``stopped`` is set, the copy ends with the current transaction.
+    """Copy one conversation. If the target has the conversation, copy only its new events.
 
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
     ``HistoryDiverged`` if the target has different events, and ``ConversationErased`` if the target
@@ -336,7 +325,7 @@ def copy_conversation(
     are read. If the target has redacted events in an ancestor or a related fork, the copy also
     reads the events of that ancestor or fork.
     """
-    original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
+    original, earlier = query_sources(source, _with_earlier, conversation)
     tombstones = copy_tombstones(
         source, target, earlier if original.erasure is None else (*earlier, original)
     )
@@ -376,7 +365,7 @@ def copy_conversation(
         for chunk in split_at_records(
             split_into_batches(_up_to_damage(rows, damage)), made, lambda: not damage
         ):
-            if stopped.is_set():
+            if options.stopped.is_set():
                 raise CancelledError
             if existing is not None:
                 _check_not_redacted(
@@ -412,12 +401,12 @@ def _up_to_damage(
 
 
 def _with_earlier(
-    source: Database, conversation: str, reader: Reader
+    sources: Sources, conversation: str
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    state = source.find(reader, conversation, pending=True)
+    state = sources.find(conversation)
     if state is None:
         raise ConversationNotFound(conversation)
-    return state, tombstones_before(reader, state)
+    return state, tombstones_before(sources.reader, state)
 
 
 def _read(
@@ -502,7 +491,7 @@ def _check_not_redacted(
     for name in dict.fromkeys(names):
         if name == original.id:
             continue
-        relative = _find(target, name)
+        relative = query_sources(target, Sources.find, name)
         if relative is None or relative.erasure is not None or not relative.redactions:
             continue
         for row in stored_rows(target, relative, start):
@@ -560,11 +549,8 @@ class CopyWriter(StagedWriter):
         earlier: Sequence[Conversation],
         records: CopiedRecords,
     ) -> None:
-        present = _find(target, new.id)
-        if present is not None and earlier and _is_tombstone(present, earlier[-1]):
-            replaces = present.key
-        else:
-            replaces = None
+        present = query_sources(target, Sources.find, new.id)
+        replaces = _replaced_key(present, earlier[-1] if earlier else None)
         existing = None if replaces is not None else not_erased(present)
         if existing is not None and (existing.salt, existing.created_at) != (
             new.salt,
@@ -603,8 +589,8 @@ class CopyWriter(StagedWriter):
     def copy(
         self,
         rows: Sequence[Row],
-        made: Made = MappingProxyType({}),
-        keys: Mapping[int, Sequence[tuple[str, RecalledKey]]] = MappingProxyType({}),
+        made: Made,
+        keys: Mapping[int, Sequence[tuple[str, RecalledKey]]],
     ) -> None:
         """Add the next rows, a few thousand at most, in one transaction. ``made`` names the source
         records from which the events were made. ``keys`` maps a version to the idempotency keys
@@ -639,21 +625,25 @@ class CopyWriter(StagedWriter):
         self,
         keys: Iterable[tuple[str, RecalledKey]],
         redactions: int,
-        views: Sequence[Record] = (),
-        origins: Sequence[Border] = (),
+        views: Sequence[Record],
+        origins: Sequence[Border],
     ) -> None:
         version = self.end.version
-        beside = partial(_write_beside, database=self.database, key=self.key or 0)
         copied_keys = (
             (name, recalled)
             for name, recalled in keys
             if 0 <= recalled.first_id < recalled.first_id + recalled.events <= version
         )
         while page := list(islice(copied_keys, CHUNK)):
-            self.transact(partial(beside, keys=page))
+            self._write_beside(partial(_remember, keys=page))
+
+        def count_and_put(writing: WriteTransaction) -> None:
+            if writing.redactions < redactions:
+                writing.count_redactions(redactions - writing.redactions)
+            writing.put_records(VIEWS, [record for record in views if record.version <= version])
+
         if redactions or views:
-            copied_views = [record for record in views if record.version <= version]
-            self.transact(partial(beside, redactions=redactions, views=copied_views))
+            self._write_beside(count_and_put)
 
         # A new conversation becomes visible only now, when it is complete.
         def enter_all(writing: WriteTransaction) -> None:
@@ -662,6 +652,17 @@ class CopyWriter(StagedWriter):
 
         check = partial(self._records.check, is_new=lambda _, events: events[0] < version)
         self.publish(version, enter_all, check)
+
+    def _write_beside(self, work: Callable[[WriteTransaction], object]) -> None:
+        def in_transaction(transaction: Transaction) -> None:
+            state = not_erased(self.database.find_key(transaction, self.key or 0))
+            # If the staged copy was discarded, publishing it raises the error.
+            if state is not None:
+                writing = WriteTransaction(transaction, state, self.database)
+                work(writing)
+                writing.end()
+
+        self.transact(in_transaction)
 
 
 def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
@@ -680,25 +681,6 @@ def _enter_redactions(writing: WriteTransaction, event_ids: Iterable[int]) -> No
         enter(
             writing.transaction, state, copied, max(writing.database.now(), state.updated_at or 0)
         )
-
-
-def _write_beside(
-    transaction: Transaction,
-    database: Database,
-    key: int,
-    keys: Sequence[tuple[str, RecalledKey]] = (),
-    redactions: int = 0,
-    views: Sequence[Record] = (),
-) -> None:
-    state = not_erased(database.find_key(transaction, key))
-    if state is None:
-        return  # the staged copy was discarded, so publishing the copy raises the error
-    writing = WriteTransaction(transaction, state, database)
-    _remember(writing, keys)
-    if state.redactions < redactions:
-        writing.count_redactions(redactions - state.redactions)
-    writing.put_records(VIEWS, views)
-    writing.end()
 
 
 def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]) -> None:
@@ -735,10 +717,7 @@ def _copy_tombstone(
         existing = [*tombstones_before(transaction, present), present]
     if any(_is_tombstone(existing_tombstone, tombstone) for existing_tombstone in existing):
         return False
-    if present is not None and _is_tombstone(present, earlier):
-        replaces = present.key
-    else:
-        replaces = None
+    replaces = _replaced_key(present, earlier)
     if present is None or replaces is not None:
         refused = query_sources(source, Sources.refused_of, tombstone.key)
         new = transaction.begin(
@@ -755,6 +734,12 @@ def _copy_tombstone(
         )
         raise ConversationErased(tombstone.id, when, reason)
     return False
+
+
+def _replaced_key(present: Conversation | None, tombstone: Conversation | None) -> int | None:
+    if present is None or not _is_tombstone(present, tombstone):
+        return None
+    return present.key
 
 
 def _is_tombstone(conversation: Conversation, tombstone: Conversation | None) -> bool:

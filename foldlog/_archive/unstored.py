@@ -11,7 +11,7 @@ from foldlog._archive.projecting import make_events
 from foldlog._formats.calls import Recent
 from foldlog.eventstore import ConversationNotFound, Store
 from foldlog.eventstore.inside import Conversation
-from foldlog.eventstore.maintenance.copy import copy_conversation
+from foldlog.eventstore.maintenance.copy import CopyOptions, copy_conversation
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
@@ -52,7 +52,7 @@ class EventsInMemory:
         recorder = MemoryRecorder()
         copy = Store(recorder)
         recorder.set_next_key(row.key)
-        never_stop = ThreadEvent()
-        copy_conversation(self._store.database, copy.database, row.id, never_stop)
+        options = CopyOptions(stopped=ThreadEvent())
+        copy_conversation(self._store.database, copy.database, row.id, options)
         make_events(copy, row.id)
         return recorder

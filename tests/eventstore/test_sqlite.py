@@ -26,7 +26,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.maintenance.copy import copy_conversation
+from foldlog.eventstore.maintenance.copy import CopyOptions, copy_conversation
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema, writing
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.sqlite.reader import SQL
@@ -98,7 +98,7 @@ def test_events_are_staged_below_all_positions_whatever_the_key_of_their_convers
     recorder.set_next_key(key)
     with Store(recorder) as store, open_store("memory:") as source:
         say(source, "c", *[f"{n}" for n in range(2_000)])
-        copy_conversation(source.database, store.database, "c", threading.Event())
+        copy_conversation(source.database, store.database, "c", CopyOptions(threading.Event()))
         assert store.version("c") == 2_000
 
 
