@@ -31,30 +31,32 @@ def open_store(
 ) -> Store:
     """Open the store that ``url`` names. If a SQLite file does not exist, make it with mode 0600.
 
-    ``url`` is a URL or the path of a SQLite file. A path is a ``Path``, or a text with a dot or a
-    slash, such as ``history.db``. ``sqlite:///history.db`` is a relative path, and
-    ``sqlite:////srv/history.db`` is an absolute path. A store with the URL ``memory:`` exists only
-    while it is open. ``?mode=ro`` opens a store for reading only. ``?mode=rw`` never makes a new
-    store. ``?patience_s=5`` waits up to 5 seconds for other writers, instead of 60 seconds.
-    ``?plain=allowed`` lets a process without a key begin plain conversations in a store with
-    encrypted conversations. ``postgresql://user@h1,h2/database`` accepts all options of libpq and
-    the options in ``docs/POSTGRESQL.md``.
+    Args:
+        url: A URL, or the path of a SQLite file. A path is a ``Path``, or a text with a dot or a
+            slash, such as ``history.db``. ``sqlite:///history.db`` is a relative path, and
+            ``sqlite:////srv/history.db`` is an absolute path. A store with the URL ``memory:``
+            exists only while it is open. ``postgresql://user@h1,h2/database`` accepts all options
+            of libpq and the options in ``docs/POSTGRESQL.md``. ``?mode=ro`` opens a store for
+            reading only. ``?mode=rw`` never makes a new store. ``?patience_s=5`` waits up to 5
+            seconds for other writers, instead of 60 seconds. ``?plain=allowed`` lets a process
+            without a key begin plain conversations in a store with encrypted conversations.
+        durability: ``"full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power
+            cut may lose the newest commits, but never a part of a commit. A crash of the program
+            loses no commit.
+        clock: Returns the present time, in place of the clock of this machine.
+        event_bytes_max: The maximal size of an event that this process appends, in bytes. A body
+            larger than the default maximum is not compressed.
+        compression: ``"zstd"``, ``"zlib"`` or ``"none"``, for new bodies (stored events). If it is
+            None, the environment decides: ``FOLDLOG_COMPRESSION``.
+        keys: New bodies are encrypted under the first key of the ring. Bodies in other forms can
+            still be read, and ``rekey`` changes their form. If it is None, the environment decides:
+            ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
 
-    With ``durability="full"``, events are on disk when ``append`` returns. With
-    ``durability="relaxed"``, a power cut may lose the newest commits, but never a part of a commit.
-    A crash of the program loses no commit.
-
-    ``compression`` is ``"zstd"``, ``"zlib"`` or ``"none"``, for new bodies (stored events). If
-    ``keys`` is passed, new bodies are encrypted under the first key of the ring. Bodies in other
-    forms can still be read, and ``rekey`` changes their form. If an argument is None, the
-    environment decides: ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
-
-    ``event_bytes_max`` is the maximal size of an event that this process appends, in bytes. A body
-    larger than the default maximum is not compressed.
-
-    Raises ``InvalidOption`` if the URL or an option is wrong. Raises ``StoreUnavailable`` if the
-    store cannot be opened now. Raises ``StoreUnusable`` if the file is not a store, or if a newer
-    version made it. Raises ``KeyUnavailable`` if a key is missing or malformed.
+    Raises:
+        InvalidOption: The URL or an option is wrong.
+        StoreUnavailable: The store cannot be opened now.
+        StoreUnusable: The file is not a store, or a newer version made it.
+        KeyUnavailable: A key is missing or malformed.
     """
     if keys is not None and not isinstance(keys, KeyRing):
         raise TypeError(

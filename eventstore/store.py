@@ -94,30 +94,40 @@ class Store:
         together: Sequence[Appending] = (),
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one or several events, all or none. Return the recorded events in their order,
-        with their ids.
+        """Append one or several events, all or none.
 
-        ``expected_version`` is the version at which the caller decided to append. Pass
-        ``expected_version=0`` for a new conversation, or ``ANY_VERSION``. If ``idempotency_key``
-        was used before for equal events, nothing is appended. The earlier events are returned, even
-        if the expected version is outdated. ``dedupe="origin"`` leaves out the events whose source
-        id (``origin.format`` and ``origin.id``) the conversation already has. With ``dedupe``, the
-        result contains only the appended events, possibly none. ``guard`` is called in the
-        transaction if the conversation exists. If ``guard`` raises an exception, ``append`` raises
-        the exception of ``guard`` and appends nothing. Other writers wait while ``guard`` runs.
-        ``generation`` names one of the conversations that had the id ``conversation``. If this
-        conversation is erased, the append raises ``ConversationErased``, even if a new conversation
-        uses the id. ``together`` contains appends to other conversations, from
-        ``Documents.prepare``. Either all appends happen, or none. If ``dedupe`` leaves nothing to
-        append, or the idempotency key was used before, the appends in ``together`` do not happen
-        either. The transaction of the events also calls ``also``, which may write further data.
+        Args:
+            conversation: The id of the conversation. The first append begins it.
+            events: One event, or several.
+            expected_version: The version at which the caller decided to append, 0 for a new
+                conversation, or ``ANY_VERSION``.
+            idempotency_key: If the key was used before for equal events, nothing is appended, and
+                the earlier events are returned, even if the expected version is outdated.
+            dedupe: ``"origin"`` leaves out the events whose source id (``origin.format`` and
+                ``origin.id``) the conversation already has.
+            guard: Called in the transaction if the conversation exists. If it raises an exception,
+                ``append`` raises this exception and appends nothing. Other writers wait while
+                ``guard`` runs.
+            generation: One of the conversations that had the id ``conversation``. If it is erased,
+                the append raises ``ConversationErased``, even if a new conversation uses the id.
+            together: Appends to other conversations, from ``Documents.prepare``. Either all appends
+                happen, or none. If nothing is left to append, because of ``dedupe`` or of a key
+                that was used before, they do not happen either.
+            also: Called in the transaction of the events. It may write further data.
 
-        Raises ``VersionConflict`` if the version differs: read the new events before you append
-        again. Raises ``InvalidEvent`` if an event breaks a rule, and the message names the rule.
-        Raises ``IdempotencyConflict`` if the key was used for other events. Raises ``TypeError`` if
-        an argument has a wrong type. Also raises ``ConversationErased`` and ``StoreUnavailable``.
-        Durability: the events are on disk when ``append`` returns. Cost: writing the events,
-        whatever the length of the conversation.
+        Returns:
+            The recorded events in their order, with their ids. With ``dedupe``, only the appended
+            events, possibly none.
+
+        Raises:
+            VersionConflict: The version differs. Read the new events before you append again.
+            InvalidEvent: An event breaks a rule, which the message names.
+            IdempotencyConflict: The key was used for other events.
+            ConversationErased, StoreUnavailable, TypeError: As everywhere in a store.
+
+        Durability: the events are on disk when ``append`` returns.
+
+        Cost: writing the events, whatever the length of the conversation.
         """
         work = prepare_append(
             self,
@@ -173,17 +183,29 @@ class Store:
         recorded_at: int | None = None,
         secret: bytes | None = None,
     ) -> int:
-        """Append the events of a source's records, and return the new version. The transaction of
-        the events also calls ``also``, which may write further data. The events are recorded with
-        the present time, or with the time ``recorded_at`` (in microseconds since 1970). If an
-        earlier event of the conversation has a later time, its time is used. If ``secret`` is
-        passed, the salts of the events are computed from it, so that another copy of the source
-        gets equal heads. Without ``secret``, the salts are random.
+        """Append the events of a source's records. ``extend`` checks only whether the events can be
+        stored. The events may belong to records that the conversation already has.
 
-        ``extend`` checks only whether the events can be stored. The events may belong to records
-        that the conversation already has. Raises ``VersionConflict``, ``ConversationNotFound`` or
-        ``InvalidEvent``. Durability: the events are on disk when the method returns. Cost: writing
-        the events.
+        Args:
+            conversation: The id of an existing conversation.
+            events: The events, some of which may be encoded already.
+            expected_version: The version of the conversation.
+            also: Called in the transaction of the events. It may write further data.
+            recorded_at: The time of the events in microseconds since 1970, or None for the present
+                time. If an earlier event of the conversation has a later time, its time is used.
+            secret: The salts of the events are computed from it, so that another copy of the source
+                gets equal heads. Without ``secret``, the salts are random.
+
+        Returns:
+            The new version.
+
+        Raises:
+            VersionConflict, ConversationNotFound: The conversation is not as expected.
+            InvalidEvent: An event cannot be stored.
+
+        Durability: the events are on disk when the method returns.
+
+        Cost: writing the events.
         """
         batch = [self._encode(event, finite=False) for event in events]
         work = partial(

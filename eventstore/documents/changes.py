@@ -103,13 +103,27 @@ class Documents:
         together: Sequence[Appending] = (),
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append events and new values of documents, all or nothing. Return the recorded events.
+        """Append events and new values of documents, all or nothing.
 
-        ``changed`` maps names of documents to new values. The value ``DELETED`` removes a document.
-        If a value changes, the last returned event is a ``DocumentChanges`` with the new values.
-        See ``Store.append`` for the arguments, the errors and the durability. Raises
-        ``InvalidEvent`` if JSON cannot hold a value. Cost: writing the events and the new values,
-        and comparing the new values with the newest values.
+        Args:
+            conversation: The id of the conversation.
+            events: One event, several, or none.
+            changed: Maps names of documents to new values. The value ``DELETED`` removes a
+                document.
+            expected_version, idempotency_key, generation, dedupe, guard, together, also: As in
+                ``Store.append``.
+
+        Returns:
+            The recorded events. If a value changes, the last one is a ``DocumentChanges`` with the
+            new values.
+
+        Raises:
+            InvalidEvent: JSON cannot hold a value. Also raises the errors of ``Store.append``.
+
+        Durability: as in ``Store.append``.
+
+        Cost: writing the events and the new values, and comparing the new values with the newest
+        values.
         """
         generation = generation or Generation()
         events = [events] if isinstance(events, Event) else list(events)
@@ -190,9 +204,18 @@ class Documents:
         guard: NothingRedacted | None = None,
     ) -> None:
         """Fork a conversation and append new values of documents to the fork, in one transaction.
-        See ``Store.fork`` and ``append`` for the arguments and the errors. ``guard`` checks
-        ``conversation``, not the fork. A ``VersionConflict`` with equal versions means that an
-        event of ``conversation`` was redacted at the same time: call ``fork`` again.
+
+        Args:
+            conversation: The conversation to fork.
+            at: The version up to which the fork shares its events.
+            new_id: The id of the fork.
+            changed: Maps names of documents to new values, as in ``append``.
+            guard: Checks ``conversation``, not the fork.
+
+        Raises:
+            VersionConflict: ``new_id`` exists. With equal versions, an event of ``conversation``
+                was redacted at the same time: call ``fork`` again. Also raises the errors of
+                ``Store.fork`` and ``append``.
         """
         change = self._change(conversation, _check_values(changed), Generation(), None, at)
         append = prepare_append(self._store, new_id, change.event or (), at)

@@ -126,21 +126,32 @@ def copy_store(
     damaged: bool = False,
     again: bool = False,
 ) -> Generator[Moved, None, None]:
-    """Copy the named conversations of ``source``. If no conversation is named, copy all
-    conversations. ``jobs`` conversations are copied at the same time, in any order. The copy
-    proceeds only while the caller reads the results from the returned iterator. A new conversation
-    appears in the target completely or not at all. An existing conversation gets the new events at
-    its end. If ``damaged`` is true, a damaged conversation is copied up to its first damaged event.
-    If ``again`` is true, the copy includes source records that the target redacted or erased in
-    another conversation, outside of the family of the copied source. Without ``again``, the copy
-    refuses a conversation with such a record, unless ``source`` itself redacted or erased the
-    record in another conversation.
+    """Copy conversations to another store. The copy proceeds only while the caller reads the
+    results from the returned iterator. A new conversation appears in the target completely or not
+    at all. An existing conversation gets the new events at its end.
 
-    If a conversation is damaged or differs in the target, its result names the problem, and the
-    copy continues with the next conversation. Raises ``ConversationNotFound`` for an unknown name,
-    and ``KeyUnavailable`` if a key is missing. Raises the target's errors if the target cannot be
-    written. Cost: reading one row of every conversation in both stores, and copying the events that
-    the target lacks.
+    Args:
+        source: The store to copy. Programs may use it.
+        target: The store that gets the copies.
+        conversations: The conversations to copy, or none to copy all.
+        jobs: How many conversations are copied at the same time, in any order.
+        damaged: Copy a damaged conversation up to its first damaged event.
+        again: Also copy source records that the target redacted or erased in another conversation,
+            outside of the family of the copied source. Without ``again``, the copy refuses a
+            conversation with such a record, unless ``source`` itself redacted or erased the record
+            in another conversation.
+
+    Returns:
+        The result of each conversation. If a conversation is damaged or differs in the target, its
+        result names the problem, and the copy continues with the next conversation.
+
+    Raises:
+        ConversationNotFound: A name is unknown.
+        KeyUnavailable: A key is missing.
+        StoreUnavailable, StoreUnusable: The target cannot be written.
+
+    Cost: reading one row of every conversation in both stores, and copying the events that the
+    target lacks.
     """
     check_whole("jobs", jobs, 1, _JOBS_MAX)
     # Only a copy of all conversations may replace the source.

@@ -58,28 +58,39 @@ def erase(
     detach_forks: bool = False,
     expected: ConversationRow | None = None,
 ) -> ConversationRow:
-    """Erase ``conversation``, so that no reader sees it any more. Return the conversation's
-    tombstone. To finish an interrupted erasure, call ``erase`` again. An erasure works in small
-    transactions, so other writers wait only briefly.
+    """Erase ``conversation``, so that no reader sees it any more. To finish an interrupted erasure,
+    call ``erase`` again. An erasure works in small transactions, so other writers wait only
+    briefly.
 
-    The tombstone's ``bytes_pending`` says whether bytes of the events may still be in the files. In
-    a SQLite file, the bytes of erased events stay until ``vacuum`` has rewritten the file. On
-    PostgreSQL, ``erase`` vacuums the tables once, unless ``complete`` is False. The bytes stay
-    pending if the role may not vacuum, or if a transaction that began before the erasure is still
-    open after a second. ``vacuum`` or a later erasure then removes them, and proves it.
+    A fork does not store the events that it shares with its parent. To redact a shared event in all
+    forks, redact the event before the erasure.
 
-    A fork does not store the events that it shares with its parent. ``with_forks`` first erases the
-    forks, and the forks of the forks. A fork that another process detaches first is not erased.
-    ``detach_forks`` first gives each fork a copy of the shared events, and the tombstone names the
-    events that the forks keep. To redact a shared event in all forks, redact the event before the
-    erasure. ``expected`` is the conversation's row as the caller read it. If the last event has
-    changed since, nothing is erased.
+    Args:
+        store: The store.
+        conversation: The id of the conversation.
+        reason: Why the conversation is erased. The tombstone keeps the reason.
+        complete: On PostgreSQL, vacuum the tables once. The bytes stay pending if the role may not
+            vacuum, or if a transaction that began before the erasure is still open after a second.
+            ``vacuum`` or a later erasure then removes them, and proves it.
+        with_forks: First erase the forks, and the forks of the forks. A fork that another process
+            detaches first is not erased.
+        detach_forks: First give each fork a copy of the shared events. The tombstone names the
+            events that the forks keep.
+        expected: The conversation's row as the caller read it. If the last event has changed since,
+            nothing is erased.
 
-    Raises ``ConversationNotFound``. Raises ``ConversationHasForks`` if the conversation has forks
-    and neither ``with_forks`` nor ``detach_forks`` is true. Raises ``VersionConflict`` if the last
-    event differs from ``expected``. In this case, read the conversation again before you decide to
-    erase it. Cost: deleting the conversation's events. On PostgreSQL, the vacuum also reads all
-    table pages that are not marked all-visible.
+    Returns:
+        The tombstone. Its ``bytes_pending`` says whether bytes of the events may still be in the
+        files. In a SQLite file, they stay until ``vacuum`` has rewritten the file.
+
+    Raises:
+        ConversationNotFound: The store has no such conversation.
+        ConversationHasForks: It has forks, and neither ``with_forks`` nor ``detach_forks`` is true.
+        VersionConflict: The last event differs from ``expected``. Read the conversation again
+            before you decide to erase it.
+
+    Cost: deleting the conversation's events. On PostgreSQL, the vacuum also reads all table pages
+    that are not marked all-visible.
     """
     check_text("conversation", conversation)
     reason = check_reason(reason, "tombstone")

@@ -96,20 +96,32 @@ def redact(
     others: Mapping[str, Sequence[int]] | None = None,
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None = None,
 ) -> RedactionReceipt:
-    """Erase the content of an event, and return the receipt. ``bytes_pending`` of the receipt says
-    whether bytes of the content may still be in the files. The docstring of ``erase`` describes
-    ``complete`` and the removal of the bytes. To finish an interrupted redaction, call ``redact``
-    again. If ``event_id`` is the id of a summary (below -1), the condensation that made the summary
-    is redacted.
+    """Erase the content of an event. To finish an interrupted redaction, call ``redact`` again.
 
-    ``others`` maps the ids of other conversations to the events that are redacted there: copies of
-    the event, and summaries that may quote it. The transaction calls ``also`` with the ids of all
-    redacted events, to erase their content elsewhere, such as in source records.
+    Args:
+        store: The store.
+        conversation: The id of the conversation that stores the event.
+        event_id: The event. The id of a summary (below -1) stands for the condensation that made
+            the summary.
+        reason: Why the content is erased. The receipt keeps the reason.
+        by: Who asked for it.
+        complete: Remove the bytes now, as ``erase`` describes.
+        others: Maps the ids of other conversations to the events that are redacted there: copies of
+            the event, and summaries that may quote it.
+        also: Called in the transaction with the ids of all redacted events, to erase their content
+            elsewhere, such as in source records.
 
-    Raises ``ConversationNotFound`` or ``ConversationErased``. Raises ``InvalidArgument`` if the
-    event does not exist, or if ``conversation`` is a fork that shares it with its parent. Raises
-    ``CannotRedact`` if an event of this kind cannot be redacted, for example a receipt. Cost:
-    reading the structural events of the conversation. Removing the bytes costs as much as in
+    Returns:
+        The receipt. Its ``bytes_pending`` says whether bytes of the content may still be in the
+        files.
+
+    Raises:
+        ConversationNotFound, ConversationErased: There is no such conversation.
+        InvalidArgument: The event does not exist, or ``conversation`` is a fork that shares it with
+            its parent.
+        CannotRedact: An event of this kind cannot be redacted, for example a receipt.
+
+    Cost: reading the structural events of the conversation. Removing the bytes costs as much as in
     ``erase``.
     """
     check_text("conversation", conversation)
