@@ -288,9 +288,7 @@ class Store:
         cached = self.database.cached_state(conversation)
         if cached is not None and not cached.state.pending:
             return cached.state.version
-        state = self.database.recorder.query(
-            lambda reader: find_begun(self.database, reader, conversation)
-        )
+        state = self._recorder.query(lambda reader: find_begun(self.database, reader, conversation))
         return 0 if state is None else state.version
 
     def conversations(
@@ -303,9 +301,7 @@ class Store:
         returned conversations.
         """
         size = max(check_whole("limit", limit), 0)
-        page = self.database.recorder.query(
-            lambda reader: reader.conversations(start_after(after), size)
-        )
+        page = self._recorder.query(lambda reader: reader.conversations(start_after(after), size))
         return self._listed(page)
 
     def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:
@@ -322,7 +318,7 @@ class Store:
         conversation does not exist.
         """
         find = partial(self.database.find, conversation=conversation, pending=pending)
-        state = self.database.recorder.query(find)
+        state = self._recorder.query(find)
         if state is None:
             raise ConversationNotFound(conversation)
         return self._listed([state])[0]
@@ -470,7 +466,7 @@ class Store:
                 map(partial(row_of, bytes_pending=pending), page, generations, unconfirmed)
             )
 
-        return self.database.recorder.query(read)
+        return self._recorder.query(read)
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         for projection in list(self._projections.values()):

@@ -363,9 +363,7 @@ def delete_unneeded_object(recorder: Recorder, interrupted: Unfinished) -> None:
     # The operation is replaced first, so no other process can complete the archiving after its
     # object is deleted.
     begun = interrupted._replace(operation=DELETE_OBJECT)
-    if recorder.transact(
-        partial(replace_operation, interrupted=interrupted, operation=DELETE_OBJECT)
-    ):
+    if replace_operation(recorder, interrupted, DELETE_OBJECT):
         delete_owned(recorder, interrupted)
         replace_operation(recorder, begun, None)
 

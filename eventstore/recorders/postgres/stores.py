@@ -237,7 +237,7 @@ class StoresReader(PostgresReader):
         ):
             return [row[1:] for row in self._query_together(statement, *parameters)]
         if statement == "conversations":
-            return self._query_ids(*parameters)
+            return self._ask_own("conversation_of", "ids", *parameters)
         if statement == "id_from":
             return [(name,) for _, name, _ in self._query_together("ids", parameters[0], 1)]
         if statement == "listed":
@@ -278,27 +278,18 @@ class StoresReader(PostgresReader):
         self._home = home
         return rows
 
-    def _query_ids(self, *parameters: Parameter) -> list[Columns]:
-        id_rows = self._query_together("ids", *parameters)
-        questions: list[_Asking] = [("conversation_of", (key,)) for _, _, key in id_rows]
-        return [
-            row
-            for answer in self._ask_each([number for number, *_ in id_rows], questions)
-            for row in answer
-        ]
-
     def _listed(self, *parameters: Parameter) -> list[Columns]:
         digests, at, key, count, limit = parameters
         if count == 1:
-            rows = self._query_together("activity", digests, at, key, limit)
-        else:
-            rows = self._query_together("activity_with_all", *parameters)
-        questions: list[_Asking] = [("listed_one", (key,)) for _, _, key in rows]
-        return [
-            row
-            for answer in self._ask_each([number for number, *_ in rows], questions)
-            for row in answer
-        ]
+            return self._ask_own("listed_one", "activity", digests, at, key, limit)
+        return self._ask_own("listed_one", "activity_with_all", *parameters)
+
+    def _ask_own(self, statement: str, chosen: str, *parameters: Parameter) -> list[Columns]:
+        # The query ``chosen`` of all stores names conversations, and their stores return the rows.
+        rows = self._query_together(chosen, *parameters)
+        questions: list[_Asking] = [(statement, (key,)) for _, _, key in rows]
+        answers = self._ask_each([number for number, *_ in rows], questions)
+        return list(chain.from_iterable(answers))
 
     def _stores_with_news(self, after: Position) -> list[int]:
         parts = bigints(after.parts)
