@@ -20,6 +20,7 @@ from foldlog.eventstore.errors import InvalidEvent as InvalidEvent
 from foldlog.eventstore.errors import InvalidOption as InvalidOption
 from foldlog.eventstore.errors import KeyUnavailable as KeyUnavailable
 from foldlog.eventstore.errors import StoreDamaged as StoreDamaged
+from foldlog.eventstore.errors import StoreRefused as StoreRefused
 from foldlog.eventstore.errors import StoreUnavailable as StoreUnavailable
 from foldlog.eventstore.errors import StoreUnusable as StoreUnusable
 from foldlog.eventstore.errors import UnknownEventType as UnknownEventType

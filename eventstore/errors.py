@@ -20,7 +20,7 @@
     ├── CorruptEvent           stored bytes cannot be read: verify, then copy the undamaged events
     ├── StoreUnavailable       the database cannot be opened, read or written now: wait, or repair
     │                          what the message names
-    └── StoreUnusable          not a store, replaced, closed or read-only: waiting does not help
+    └── StoreRefused           not a store, replaced, closed or read-only: waiting does not help
         ├── StoreDamaged       the database is damaged: verify, then restore a backup, or copy the
         │                      undamaged events
         └── KeyUnavailable     a conversation is encrypted, and its key is missing: pass the key
@@ -51,7 +51,7 @@ UnavailableKind = Literal[
 - ``taken``: another writer used the version or the position first
 """
 
-UnusableKind = Literal[
+RefusedKind = Literal[
     "closed",
     "nested",
     "read_only",
@@ -331,18 +331,22 @@ class StoreUnavailable(EventStoreError):
         self.kind = kind
 
 
-class StoreUnusable(EventStoreError):
+class StoreRefused(EventStoreError):
     """The store cannot be used, and waiting does not help. For example, the file was replaced, a
     newer version made the store, or the store is closed. Acknowledged events are safe. The message
-    names the remedy, and ``kind`` is the reason (``UnusableKind``).
+    names the remedy, and ``kind`` is the reason (``RefusedKind``).
     """
 
-    def __init__(self, message: str, *, kind: UnusableKind) -> None:
+    def __init__(self, message: str, *, kind: RefusedKind) -> None:
         super().__init__(message)
         self.kind = kind
 
 
-class StoreDamaged(StoreUnusable):
+StoreUnusable = StoreRefused
+"""The former name of ``StoreRefused``, which one letter told from ``StoreUnavailable``."""
+
+
+class StoreDamaged(StoreRefused):
     """The database is damaged, but its undamaged parts can be read. Run ``foldlog store verify``,
     then restore a backup, or copy the undamaged events with ``foldlog store copy --damaged``.
     """
@@ -351,7 +355,7 @@ class StoreDamaged(StoreUnusable):
         super().__init__(message, kind="damaged")
 
 
-class KeyUnavailable(StoreUnusable):
+class KeyUnavailable(StoreRefused):
     """A key is missing or malformed. Nothing was read or written: pass the key that the message
     names.
     """

@@ -55,7 +55,7 @@ def open_store(
     Raises:
         InvalidOption: The URL or an option is wrong.
         StoreUnavailable: The store cannot be opened now.
-        StoreUnusable: The file is not a store, or a newer version made it.
+        StoreRefused: The file is not a store, or a newer version made it.
         KeyUnavailable: A key is missing or malformed.
     """
     if keys is not None and not isinstance(keys, KeyRing):
@@ -126,7 +126,7 @@ def restore_store(
     The store at ``url`` need not exist.
 
     A process that has the former store open can no longer write: its next append raises
-    ``StoreUnusable``, and the process must open the store again. The former file is kept beside the
+    ``StoreRefused``, and the process must open the store again. The former file is kept beside the
     restored file, with its write-ahead log. A new event of the restored store never gets a position
     that the former store used, so followers can continue. After the next write, followers read a
     ``StoreRestored``, which names the position after which events were lost.
@@ -136,7 +136,7 @@ def restore_store(
     store. The restored store registers each read model as if it had confirmed position 0.
 
     Raises ``StoreUnavailable`` if a file cannot be read or written now, and ``KeyUnavailable`` if a
-    key is missing. Raises ``StoreUnusable`` if the backup is damaged or not a store, or if the file
+    key is missing. Raises ``StoreRefused`` if the backup is damaged or not a store, or if the file
     at ``url`` belongs to another program. If the function raises an error, nothing was changed.
     Cost: reading the backup three times.
     """

@@ -373,7 +373,7 @@ class Store:
         of one store are in order. Remember the text ``str(recorded.position)``, and pass the text.
 
         Raises ``CorruptEvent`` at a damaged event. After ``CorruptEvent``, continue after the
-        ``position`` of the error. Raises ``StoreUnusable`` if SQLite cannot read a page of the
+        ``position`` of the error. Raises ``StoreRefused`` if SQLite cannot read a page of the
         file. ``foldlog store copy --damaged`` copies the readable pages of a damaged file. Cost:
         reading the yielded events by pages.
         """
@@ -401,7 +401,7 @@ class Store:
 
         ``work`` may run more than once, so its writes must be its only effects. Raises
         ``ConversationNotFound`` or ``ConversationErased``. Raises ``StoreUnavailable`` if the store
-        cannot be written now, and ``StoreUnusable`` if the store is read-only.
+        cannot be written now, and ``StoreRefused`` if the store is read-only.
         """
         database = self.database
 
@@ -418,7 +418,7 @@ class Store:
     # -- the end
 
     def close(self) -> None:
-        """Close the database. After ``close``, using the store raises ``StoreUnusable``."""
+        """Close the database. After ``close``, using the store raises ``StoreRefused``."""
         self._recorder.close()
 
     def __enter__(self) -> Store:

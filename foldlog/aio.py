@@ -46,7 +46,7 @@ from foldlog._history.history import History as SyncHistory
 from foldlog._history.once import append_once
 from foldlog._history.recall import RecallTool
 from foldlog._history.threads import ThreadPool, pause
-from foldlog.eventstore import ANY_VERSION, Action, Event, Recorded, Store, StoreUnusable
+from foldlog.eventstore import ANY_VERSION, Action, Event, Recorded, Store, StoreRefused
 from foldlog.eventstore.inside import Appending, Outcome, prepare_append
 from foldlog.eventstore.log import appending
 from foldlog.projections import View
@@ -436,7 +436,7 @@ class AsyncHistories:
         # take longer to start: a tenth of the time that opening a store takes. Only the first close
         # uses the pool, because two threads of the pool would wait for each other.
         if self._first_close.acquire(blocking=False):
-            with suppress(StoreUnusable):  # ``sync`` was closed first
+            with suppress(StoreRefused):  # ``sync`` was closed first
                 await self._close_in(self.pool)
                 return
         await self._close_in(ThreadPool("foldlog-close", 1))
@@ -500,7 +500,7 @@ class _AsyncLeaseBlock:
     async def __aexit__(self, *error: object) -> None:
         try:
             await self._pool.run(self._block.leave, finish=True, may_withdraw=False)
-        except StoreUnusable:
+        except StoreRefused:
             # The store was closed, so ``leave`` writes nothing. The error or the cancellation of
             # the block must not be lost.
             self._block.leave()

@@ -26,6 +26,7 @@ from foldlog.eventstore import (
     InvalidOption as InvalidOption,
     KeyUnavailable as KeyUnavailable,
     StoreDamaged as StoreDamaged,
+    StoreRefused as StoreRefused,
     StoreUnavailable as StoreUnavailable,
     StoreUnusable as StoreUnusable,
     UnknownEventType as UnknownEventType,

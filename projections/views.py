@@ -193,7 +193,7 @@ class Views:
         Return the number of revisions.
 
         The store stays usable during the rebuild. Raises the errors of ``current``, and
-        ``StoreUnusable`` if the store is read-only. Cost: reading the log.
+        ``StoreRefused`` if the store is read-only. Cost: reading the log.
         """
         folded, records = self._store.query(conversation, fold_whole)
 

@@ -13,7 +13,7 @@ from foldlog.eventstore.errors import (
     CorruptEvent,
     KeyUnavailable,
     StoreDamaged,
-    StoreUnusable,
+    StoreRefused,
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.importing import ARCHIVE, ARCHIVED
@@ -61,7 +61,7 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     A conversation is not archived if it is damaged, has forks, or has only one event. A
     conversation is not archived if some records of its source have no events yet, or if it changes
     during the call. Raises ``ConversationNotFound``, and ``InvalidArgument`` if ``to`` is not a
-    URL. Raises ``StoreUnavailable`` if the object store does not answer, and ``StoreUnusable`` if
+    URL. Raises ``StoreUnavailable`` if the object store does not answer, and ``StoreRefused`` if
     the object store refuses. Cost: reading and writing the events once. Memory: three copies of the
     events.
     """
@@ -87,12 +87,12 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
         return Archived(conversation, 0, 0, _CHANGED)
     try:
         write_object(attempt.state, data)
-    except StoreUnusable:  # the object store made no object
+    except StoreRefused:  # the object store made no object
         replace_operation(recorder, attempt, None)
         raise
     try:
         _check_written(conversation, attempt, placed)
-    except StoreUnusable:
+    except StoreRefused:
         if recorder.query(lambda reader: [*reader.unfinished(state.key)]) == [attempt]:
             raise
         return Archived(conversation, 0, 0, _CHANGED)  # another process deleted the object

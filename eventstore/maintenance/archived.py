@@ -50,8 +50,8 @@ import msgspec
 from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
 from foldlog.eventstore.errors import (
     InvalidArgument,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
     install_command,
 )
 from foldlog.eventstore.log.database import Database
@@ -172,7 +172,7 @@ def check_reachable(address: str) -> None:
     could not be deleted.
     """
     with (
-        suppress(FileNotFoundError, StoreUnusable),
+        suppress(FileNotFoundError, StoreRefused),
         _reaching(address, "look for") as (store, name),
     ):
         store.head(name)
@@ -197,7 +197,7 @@ def _create(store: ObjectStore, name: str, data: bytes, address: str) -> None:
         with suppress(AlreadyExistsError):
             store.put(name, data, mode="create")
     except FileNotFoundError as error:
-        raise StoreUnusable(
+        raise StoreRefused(
             f"cannot write the object {_url(address)}: its bucket does not exist; make the bucket,"
             " or name another one",
             kind="refused",
@@ -234,11 +234,11 @@ def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
     try:
         from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
     except ImportError as error:
-        raise StoreUnusable(
+        raise StoreRefused(
             f"cannot {doing} the object {url}: {install_command('archive')}", kind="refused"
         ) from error
     if _first_process() != os.getpid():
-        raise StoreUnusable(
+        raise StoreRefused(
             f"cannot {doing} the object {url}: this process was forked after its parent had used an"
             " object store, and a fork does not have the threads of the object store; fork earlier,"
             " or start the process with the method 'spawn' of multiprocessing",
@@ -253,7 +253,7 @@ def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
         is_refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
         # S3 answers some refused deletions with 200, and obstore then raises a general error.
         if is_refused or "AccessDenied" in problem:
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"{problem}; give these credentials the right to do so", kind="refused"
             ) from error
         raise StoreUnavailable(
@@ -296,7 +296,7 @@ def restore(database: Database, conversation: str) -> None:
     """Put the events of an archived conversation back at their positions. The object stays in the
     object store.
 
-    Raises ``StoreUnusable`` with ``kind`` ``archive`` if the object is missing or was changed, and
+    Raises ``StoreRefused`` with ``kind`` ``archive`` if the object is missing or was changed, and
     with ``kind`` ``read_only`` if the store is read-only. Raises ``StoreUnavailable`` if the object
     cannot be read now. Cost: writing all archived events in one transaction.
     """
@@ -304,14 +304,14 @@ def restore(database: Database, conversation: str) -> None:
     find = partial(archived_in, conversation=conversation)
     while (archived := recorder.query(find)) is not None:
         if not recorder.writable:
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"conversation {conversation!r} is archived, and reading it would restore it;"
                 " open the store for writing",
                 kind="read_only",
             )
         try:
             placed = read_archived(conversation, archived[1])
-        except StoreUnusable:
+        except StoreRefused:
             if recorder.query(find) == archived:
                 raise
         else:
@@ -329,8 +329,8 @@ def read_archived(conversation: str, address: str) -> list[Placed]:
     return unpack_rows(data)
 
 
-def _unusable_object(conversation: str, address: str, problem: str) -> StoreUnusable:
-    return StoreUnusable(
+def _unusable_object(conversation: str, address: str, problem: str) -> StoreRefused:
+    return StoreRefused(
         f"the object {_url(address)} of the archived conversation {conversation!r} {problem}; put"
         " the object back, for example from an older version in the bucket, or erase the"
         " conversation",
@@ -394,7 +394,7 @@ def remind(transaction: Transaction, key: int, address: str) -> None:
 def delete_reminded_objects(
     recorder: Recorder, reminder: Unfinished, *, copied_objects: bool
 ) -> None:
-    """Delete the objects of a reminder. Raises ``StoreUnusable`` if another store may need one of
+    """Delete the objects of a reminder. Raises ``StoreRefused`` if another store may need one of
     them, unless ``copied_objects`` is true.
     """
     owner = owner_of_objects(recorder)
@@ -410,7 +410,7 @@ def delete_reminded_objects(
             late.append(address)
     recorder.transact(partial(_shorten, reminder=reminder, addresses=[*needed, *late]))
     if needed:
-        error = StoreUnusable(
+        error = StoreRefused(
             f"the object {_url(needed[0])} was not deleted: it was made before this store was"
             " copied, moved or restored, and another copy of the store may need it; if none does,"
             " delete it with 'foldlog store vacuum --copied-objects'",

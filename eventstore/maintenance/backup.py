@@ -21,8 +21,8 @@ from foldlog.eventstore.errors import (
     InvalidOption,
     KeyUnavailable,
     StoreDamaged,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
@@ -289,7 +289,7 @@ def _tombstones(path: str) -> Iterator[Conversation]:
 def _open_former(path: str) -> SQLiteRecorder:
     try:
         return SQLiteRecorder(path, writable=False)
-    except StoreUnusable as error:
+    except StoreRefused as error:
         if error.kind != "schema":
             raise
         return SQLiteRecorder(path, create=False)  # migrates an older schema
@@ -317,7 +317,7 @@ def vacuum(
 
     If this store was copied, moved or restored, another copy may need the objects that were made
     before. After an erasure or a redaction of such an archived conversation, ``vacuum`` raises
-    ``StoreUnusable``, unless ``copied_objects`` is true: then it deletes the objects.
+    ``StoreRefused``, unless ``copied_objects`` is true: then it deletes the objects.
     """
     database = store.database
     recorder = database.recorder

@@ -31,7 +31,7 @@ from foldlog.eventstore.errors import (
     CorruptEvent,
     HistoryDiverged,
     StoreDamaged,
-    StoreUnusable,
+    StoreRefused,
     VersionConflict,
     count,
 )
@@ -148,7 +148,7 @@ def copy_store(
     Raises:
         ConversationNotFound: A name is unknown.
         KeyUnavailable: A key is missing.
-        StoreUnavailable, StoreUnusable: The target cannot be written.
+        StoreUnavailable, StoreRefused: The target cannot be written.
 
     Cost: reading one row of every conversation in both stores, and copying the events that the
     target lacks.
@@ -242,7 +242,7 @@ def _copy_if_different(
     except (CannotRedact, CorruptEvent, HistoryDiverged, StoreDamaged, VersionConflict) as error:
         is_damage = options.damaged and isinstance(error, CorruptEvent | StoreDamaged)
         return Moved(original.id, 0, version, str(error), damaged=version if is_damage else None)
-    except StoreUnusable as error:
+    except StoreRefused as error:
         if error.kind != "archive":
             raise
         return Moved(original.id, 0, version, str(error))

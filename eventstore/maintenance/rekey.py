@@ -77,7 +77,7 @@ def rekey(
     ``bytes_pending`` of the last result says whether bytes of the old form may still be in the
     files. ``vacuum`` removes the bytes of the old form. Raises ``ConversationNotFound``. Raises
     ``KeyUnavailable``, before anything is changed, if the key of an encrypted conversation is
-    missing. Raises ``StoreUnusable`` if the file cannot be read. Cost: reading all rows that may
+    missing. Raises ``StoreRefused`` if the file cannot be read. Cost: reading all rows that may
     change, and writing the changed rows. Only the rows of one transaction are in memory.
     """
     database = store.database

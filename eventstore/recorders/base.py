@@ -6,7 +6,7 @@ recorder knows rows and transactions, but does not know events. Statements have 
 recorder runs a statement by its name. A statement has the same name, parameters and columns in
 every database. Every recorder passes the tests in ``tests/conformance/test_recorders.py``.
 
-Recorders raise ``StoreUnavailable`` or ``StoreUnusable``. The error of the database driver is the
+Recorders raise ``StoreUnavailable`` or ``StoreRefused``. The error of the database driver is the
 ``__cause__`` of the raised error. The docstrings below give the ``kind`` of an error in
 parentheses.
 """
@@ -821,7 +821,7 @@ class Recorder(ABC):
         of its caller. If ``any_thread`` is true, ``work`` may run in the thread of another caller.
         Use ``any_thread`` only if ``work`` calls nothing but foldlog's code.
 
-        Raises ``StoreUnusable`` (``nested``) if this thread is already inside ``transact``. Raises
+        Raises ``StoreRefused`` (``nested``) if this thread is already inside ``transact``. Raises
         ``StoreUnavailable`` (``busy``) if other writers block the call for longer than the
         recorder's patience. With ``at_once``, the call waits for other writers for at most
         ``AT_ONCE_S`` seconds.

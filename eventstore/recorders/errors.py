@@ -1,4 +1,4 @@
-"""Recorders raise ``StoreUnavailable`` or ``StoreUnusable``, caused by the driver's error."""
+"""Recorders raise ``StoreUnavailable`` or ``StoreRefused``, caused by the driver's error."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import StoreDamaged, StoreRefused, StoreUnavailable
 
-FAILURES: Final = (StoreUnavailable, StoreUnusable)
-Failure = StoreUnavailable | StoreUnusable
+FAILURES: Final = (StoreUnavailable, StoreRefused)
+Failure = StoreUnavailable | StoreRefused
 
 NOTHING_WRITTEN: Final = "; nothing was written"
 
 
 MakeFailure = Callable[[str], Failure]
 
-_refused: Final = partial(StoreUnusable, kind="refused")
+_refused: Final = partial(StoreRefused, kind="refused")
 
 _BY_NAME: Final[dict[str, MakeFailure]] = {
     "IntegrityError": partial(StoreUnavailable, kind="taken"),
-    "InterfaceError": partial(StoreUnusable, kind="closed"),
+    "InterfaceError": partial(StoreRefused, kind="closed"),
     "NotSupportedError": _refused,
     "OperationalError": partial(StoreUnavailable, kind="away"),
     "ProgrammingError": _refused,

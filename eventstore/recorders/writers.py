@@ -6,7 +6,7 @@ import os
 from threading import get_ident
 from typing import Final
 
-from foldlog.eventstore.errors import StoreUnusable
+from foldlog.eventstore.errors import StoreRefused
 
 Writer = tuple[int, str]
 """A thread and the database to which it writes. If a thread uses two recorders for the same
@@ -20,13 +20,13 @@ because a signal handler may raise right after the addition.
 
 
 def outside(database: str, name: str) -> Writer:
-    """Return this thread as a writer. Raises ``StoreUnusable`` if this thread is already inside a
+    """Return this thread as a writer. Raises ``StoreRefused`` if this thread is already inside a
     write to this database. Without this check, a guard, an inline projection or a signal handler
     would wait for its own thread forever.
     """
     writer = get_ident(), database
     if writer in INSIDE:
-        raise StoreUnusable(
+        raise StoreRefused(
             f"{name}: this thread is already inside a write to this store and cannot begin a"
             " second one; the second write wrote nothing. Begin the second write after the"
             " first has returned. (The second may come from a signal handler, a guard, a"

@@ -27,7 +27,7 @@ from foldlog.eventstore import (
     ConversationRow,
     EventStoreError,
     Store,
-    StoreUnusable,
+    StoreRefused,
     open_store,
 )
 from foldlog.eventstore.inside import Conversation, as_url, newest_value, parse_url
@@ -97,7 +97,7 @@ def _open(url: str) -> Store:
     """
     try:
         return makes_events(open_store(url))
-    except StoreUnusable as error:
+    except StoreRefused as error:
         from foldlog.formats import NotAHistory, detect
 
         path = path_of(url)
@@ -266,7 +266,7 @@ def iter_rows(store: Store) -> Iterator[ConversationRow]:
     command.
     """
     after = None
-    with suppress(StoreUnusable):  # conversations are read one by one below
+    with suppress(StoreRefused):  # conversations are read one by one below
         for row in store.iter_conversations():
             yield row
             after = row.id

@@ -27,9 +27,9 @@ from foldlog.eventstore import (
     RedactionCopied,
     Store,
     StoreDamaged,
+    StoreRefused,
     StoreRestored,
     StoreUnavailable,
-    StoreUnusable,
 )
 
 R = TypeVar("R")
@@ -187,7 +187,7 @@ class Derived(ABC, Generic[R]):
                 left_out.append(OmittedEvent.damaged(error))
             except StoreDamaged as error:
                 left_out.append(OmittedEvent.of(item, error))
-            except (StoreUnavailable, StoreUnusable, MemoryError):
+            except (StoreUnavailable, StoreRefused, MemoryError):
                 raise  # The event is not the cause, so the batch is tried again later.
             except Exception as error:  # noqa: BLE001 - after any error, the other events are still added
                 left_out.append(OmittedEvent.of(item, error))

@@ -34,7 +34,7 @@ from foldlog.eventstore import (
     EventStoreError,
     InvalidArgument,
     Store,
-    StoreUnusable,
+    StoreRefused,
 )
 from foldlog.eventstore.inside import (
     Generation,
@@ -527,7 +527,7 @@ class LeaseBlock:
             return False
         except EventStoreError as error:
             tell("foldlog.lease.failed", conversation=self._id, problem=str(error))
-            return not isinstance(error, StoreUnusable)
+            return not isinstance(error, StoreRefused)
         return True
 
 

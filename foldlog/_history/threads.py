@@ -20,7 +20,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
-from foldlog.eventstore import StoreUnusable
+from foldlog.eventstore import StoreRefused
 from foldlog.eventstore.inside import Outcome
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class ThreadPool:
     def submit(self, call: _Call[Any]) -> None:
         with self._lock:
             if self._closed:
-                raise StoreUnusable("the store is closed; open the store again", kind="closed")
+                raise StoreRefused("the store is closed; open the store again", kind="closed")
             if self._idle <= 0 and len(self._threads) < self._threads_max:
                 number = len(self._threads) + 1
                 thread = threading.Thread(

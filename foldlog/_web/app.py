@@ -45,8 +45,8 @@ from foldlog.eventstore import (
     InvalidArgument,
     ReadTransaction,
     Store,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
     UnknownEventType,
 )
 from foldlog.eventstore.recorders.sqlite.process_forks import identity
@@ -69,7 +69,7 @@ _STATUS: dict[type[EventStoreError], int] = {
     CorruptEvent: 500,
     UnknownEventType: 501,
     StoreUnavailable: 503,
-    StoreUnusable: 503,
+    StoreRefused: 503,
     InvalidArgument: 400,
 }
 
@@ -218,7 +218,7 @@ async def _healthz(check: Callable[[], object], request: Request) -> Response:
 
 
 def standing(store: Store) -> Callable[[], object]:
-    """Return a check that raises ``StoreUnusable`` if the store is closed or its file was replaced.
+    """Return a check that raises ``StoreRefused`` if the store is closed or its file was replaced.
     Without this check, the server would still read the replaced file after a restore.
     """
     first = store.path and identity(store.path)
@@ -226,7 +226,7 @@ def standing(store: Store) -> Callable[[], object]:
     def check() -> None:
         _ = store.database.last_position
         if store.path is not None and identity(store.path) != first:
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"{store.path} was moved, or replaced by another file; start the server again",
                 kind="replaced",
             )

@@ -21,8 +21,8 @@ from foldlog.eventstore import (
     InvalidArgument,
     KeyRing,
     Store,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
     VersionConflict,
 )
 from foldlog.eventstore.documents.listing import _FACT as LISTED
@@ -227,7 +227,7 @@ def test_what_is_not_read_back_as_it_was_written_is_not_deleted(store, to, monke
         "foldlog.eventstore.maintenance.archive.write_object",
         lambda address, data: archived.write_object(address, data[:-1]),
     )
-    with pytest.raises(StoreUnusable, match="its hash differs"):
+    with pytest.raises(StoreRefused, match="its hash differs"):
         archive(store, "c1", to)
     assert store.conversation("c1").archived == 0
     vacuum(store)
@@ -531,7 +531,7 @@ def test_an_object_that_is_not_what_was_made_is_named(
     change(path)
     for work in (content, _append):
         with pytest.raises(
-            StoreUnusable, match=f"the object .*{name} of the archived conversation 'c1' {problem}"
+            StoreRefused, match=f"the object .*{name} of the archived conversation 'c1' {problem}"
         ):
             work(store)
     assert store.version("c1") == EVENTS
@@ -561,7 +561,7 @@ def test_an_object_store_that_does_not_answer_is_named(store, to):
 def test_a_process_that_was_forked_after_a_use_of_an_object_store_is_refused(tmp_path):
     program = """
 import os, signal, sys
-from foldlog.eventstore import StoreUnusable
+from foldlog.eventstore import StoreRefused
 from foldlog.eventstore.maintenance.archived import read_object, write_object
 address = f"digest file://{sys.argv[1]}/object"
 write_object(address, b"data")
@@ -570,7 +570,7 @@ if child == 0:
     signal.alarm(20)  # in place of a wait for ever
     try:
         read_object(address)
-    except StoreUnusable as error:
+    except StoreRefused as error:
         print(error, flush=True)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0

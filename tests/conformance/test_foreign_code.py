@@ -16,7 +16,7 @@ from foldlog.eventstore import (
     CondensationRequest,
     EventStoreError,
     Store,
-    StoreUnusable,
+    StoreRefused,
 )
 from foldlog.eventstore.maintenance.erase import erase
 from tests.reading import reading
@@ -103,7 +103,7 @@ def test_an_append_inside_an_append_is_refused_at_once_and_the_outer_one_goes_on
     say(store, "c", "hi")
     append(inner)
     assert store.version("c") == 2
-    assert isinstance(inner.error, StoreUnusable)
+    assert isinstance(inner.error, StoreRefused)
     assert REFUSED in str(inner.error)
     assert "the second write wrote nothing" in str(inner.error)
     assert store.version("inner") == 0
@@ -122,7 +122,7 @@ def test_other_writes_inside_a_write_are_refused_too(store):
             store.close,
         ]
         for call in calls:
-            with pytest.raises(StoreUnusable, match=REFUSED) as raised:
+            with pytest.raises(StoreRefused, match=REFUSED) as raised:
                 call()
             refused.append(str(raised.value))
 

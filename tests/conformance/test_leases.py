@@ -23,7 +23,7 @@ from foldlog import (
 )
 from foldlog._history.lease import LeaseBlock, record_name
 from foldlog.aio import PendingAppend
-from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent, StoreUnusable
+from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent, StoreRefused
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -332,7 +332,7 @@ def test_a_restored_file_has_the_lease_of_its_moment_and_refuses_the_worker_of_t
             history.append(said("hi"))
             histories.maintenance.back_up(tmp_path / "b.db")
             restore(str(tmp_path / "b.db"), str(tmp_path / "a.db"), WriteSettings())
-            with pytest.raises(StoreUnusable, match="another file took the place"):
+            with pytest.raises(StoreRefused, match="another file took the place"):
                 history.append(said("late"))
             with foldlog.open(tmp_path / "a.db") as restored, restored["c"].lease():
                 restored["c"].append(said("goes on"))

@@ -26,8 +26,8 @@ from foldlog.eventstore import (
     Observation,
     Store,
     StoreDamaged,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
     open_store,
 )
 from foldlog.eventstore.inside import Record
@@ -288,8 +288,8 @@ def test_another_aggregate_is_refused_with_a_hint_and_stored_by_the_librarys_own
     [
         (StoreUnavailable("an id exists", kind="taken"), "IntegrityError"),
         (StoreUnavailable("no space", kind="full"), "OperationalError"),
-        (StoreUnusable("it was closed", kind="closed"), "InterfaceError"),
-        (StoreUnusable("another file", kind="replaced"), "DatabaseError"),
+        (StoreRefused("it was closed", kind="closed"), "InterfaceError"),
+        (StoreRefused("another file", kind="replaced"), "DatabaseError"),
         (StoreDamaged("a page"), "DatabaseError"),
     ],
     ids=lambda value: getattr(value, "kind", value),

@@ -19,7 +19,7 @@ from foldlog.eventstore import (
     KeyRing,
     KeyUnavailable,
     Store,
-    StoreUnusable,
+    StoreRefused,
 )
 from foldlog.eventstore.log.row import PLAIN, checksum_seed, with_checksums
 from foldlog.eventstore.log.seal import ENCRYPTED, Compression, WriteSettings, compress
@@ -278,7 +278,7 @@ def test_a_batch_that_does_not_read_the_same_is_taken_back(recorder, monkeypatch
         return again(self, stored, *others)._replace(meta=stored.meta)
 
     monkeypatch.setattr(rekeying.RowCodec, "encoded_again", with_the_checksum_of_the_other_form)
-    with pytest.raises(StoreUnusable, match="would read differently after the change of key"):
+    with pytest.raises(StoreRefused, match="would read differently after the change of key"):
         list(rekey(store_on(recorder, "none")))
     assert stored(recorder) == before
 

@@ -20,7 +20,7 @@ from foldlog.eventstore import (
     Observation,
     Origin,
     Store,
-    StoreUnusable,
+    StoreRefused,
     UnknownEventType,
     VersionConflict,
     open_store,
@@ -314,7 +314,7 @@ def test_nothing_is_appended_where_an_inline_projection_fails(store):
 
 def test_a_closed_store_says_so(store):
     store.close()
-    with pytest.raises(StoreUnusable, match="closed"):
+    with pytest.raises(StoreRefused, match="closed"):
         store.append("c1", said("a"), expected_version=0)
 
 

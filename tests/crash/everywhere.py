@@ -8,7 +8,7 @@
 
 After a crash the store must be sound and have every acknowledged event, and the next process must be
 able to repeat the scenario with the same result. If the disk is full or a sync fails, the call must
-raise ``StoreUnavailable`` or ``StoreUnusable``, or succeed.
+raise ``StoreUnavailable`` or ``StoreRefused``, or succeed.
 
 This process has no threads, so that it can fork. The forked child kills itself.
 """

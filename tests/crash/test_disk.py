@@ -91,7 +91,7 @@ def test_any_sync_that_fails_loses_nothing(scenarios, whole):
 
 NAME_OF = (
     "def name_of(error): return 'StoreUnavailable' if isinstance(error, StoreUnavailable) else"
-    " 'StoreUnusable'\n"
+    " 'StoreRefused'\n"
 )
 
 

@@ -34,7 +34,7 @@ def test_the_tree_that_is_drawn_is_the_tree():
 def test_the_page_names_every_kind():
     for name, kinds in (
         ("StoreUnavailable", errors.UnavailableKind),
-        ("StoreUnusable", errors.UnusableKind),
+        ("StoreRefused", errors.RefusedKind),
     ):
         table = SECTIONS[name].split("The message names")[0]
         rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", table, re.MULTILINE)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import foldlog
 from foldlog._cli.application import application
-from foldlog.eventstore import StoreUnusable, open_store
+from foldlog.eventstore import StoreRefused, open_store
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.projections import audit
@@ -58,9 +58,9 @@ def test_there_is_a_golden_store_of_each_schema():
 def test_a_store_of_a_development_version_is_refused_and_stays_as_it_is(mode, tmp_path):
     url = unpacked(DEVELOPMENT, tmp_path)
     path = tmp_path / "development.db"
-    with pytest.raises(StoreUnusable) as refused:
+    with pytest.raises(StoreRefused) as refused:
         open_store(f"{url}?mode={mode}")
-    assert type(refused.value) is StoreUnusable  # not StoreDamaged
+    assert type(refused.value) is StoreRefused  # not StoreDamaged
     assert str(refused.value) == (
         f"{path} was written by a development version of foldlog from before 0.1.0 (its schema 1),"
         " which this version does not read; the store is not damaged: with the version that wrote"

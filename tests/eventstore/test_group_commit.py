@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import StoreRefused, StoreUnavailable
 from foldlog.eventstore.recorders.sqlite.group_commit import CommitQueue
 from tests.waiting import until
 
@@ -387,7 +387,7 @@ def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(queue, grou
             lambda: queue.alone().__enter__(),
         ):
             with pytest.raises(
-                StoreUnusable, match="this thread is already inside a write to this store"
+                StoreRefused, match="this thread is already inside a write to this store"
             ) as raised:
                 inner()
             refused.append(str(raised.value))
@@ -405,7 +405,7 @@ def test_a_signal_handler_that_writes_while_its_thread_waits_in_the_queue_is_ref
     def handle(*_):
         try:
             queue.run(writes("never"))
-        except StoreUnusable as error:
+        except StoreRefused as error:
             refused.append(error)
 
     def press():

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 import foldlog
-from foldlog.eventstore import ConversationErased, StoreUnavailable, StoreUnusable
+from foldlog.eventstore import ConversationErased, StoreRefused, StoreUnavailable
 from foldlog.eventstore.maintenance import archived
 from tests.object_server import BUCKET, Fault, InMemory, ObjectServer, moto_server
 
@@ -164,9 +164,9 @@ def _archive_slowly(server, histories, prefix, to):
         (Fault.HALF_AN_ANSWER, ["GET"], StoreUnavailable, f"cannot read the object .*{TRY_AGAIN}"),
         (Fault.SILENT, ALL, StoreUnavailable, f"cannot look for the object .*{TRY_AGAIN}"),
         (Fault.SILENT, ["PUT"], StoreUnavailable, f"cannot write the object .*{TRY_AGAIN}"),
-        (Fault.READ_ONLY, ALL, StoreUnusable, f"cannot write the object .*{GIVE_RIGHTS}"),
-        (Fault.REFUSED, ALL, StoreUnusable, f"cannot write the object .*{GIVE_RIGHTS}"),
-        (Fault.REFUSED, ["GET"], StoreUnusable, f"cannot read the object .*{GIVE_RIGHTS}"),
+        (Fault.READ_ONLY, ALL, StoreRefused, f"cannot write the object .*{GIVE_RIGHTS}"),
+        (Fault.REFUSED, ALL, StoreRefused, f"cannot write the object .*{GIVE_RIGHTS}"),
+        (Fault.REFUSED, ["GET"], StoreRefused, f"cannot read the object .*{GIVE_RIGHTS}"),
     ],
 )
 def test_an_archiving_that_fails_loses_nothing(
@@ -191,7 +191,7 @@ def test_an_archiving_that_fails_loses_nothing(
         (Fault.UNAVAILABLE, StoreUnavailable, TRY_AGAIN),
         (Fault.CUT_BEFORE, StoreUnavailable, TRY_AGAIN),
         (Fault.HALF_AN_ANSWER, StoreUnavailable, TRY_AGAIN),
-        (Fault.REFUSED, StoreUnusable, GIVE_RIGHTS),
+        (Fault.REFUSED, StoreRefused, GIVE_RIGHTS),
     ],
 )
 def test_a_conversation_whose_object_cannot_be_read_stays_archived(
@@ -213,7 +213,7 @@ def test_a_conversation_whose_object_cannot_be_read_stays_archived(
         (Fault.UNAVAILABLE, StoreUnavailable, TRY_AGAIN),
         (Fault.CUT_BEFORE, StoreUnavailable, TRY_AGAIN),
         (Fault.CUT_AFTER, StoreUnavailable, TRY_AGAIN),
-        (Fault.READ_ONLY, StoreUnusable, GIVE_RIGHTS),
+        (Fault.READ_ONLY, StoreRefused, GIVE_RIGHTS),
     ],
 )
 def test_an_erasure_whose_object_cannot_be_deleted_is_finished_later(
@@ -245,7 +245,7 @@ def test_a_bucket_that_does_not_exist_is_named(server, histories, prefix, to, mo
         return answer(method, path, headers, body)
 
     monkeypatch.setattr(server.backend, "answer", answer_without_bucket)
-    with pytest.raises(StoreUnusable, match="its bucket does not exist; make the bucket"):
+    with pytest.raises(StoreRefused, match="its bucket does not exist; make the bucket"):
         archive(histories, missing)
     assert_nothing_is_lost(histories, server, prefix, before)
 
@@ -296,7 +296,7 @@ def test_a_wrong_object_is_named_and_read_again_when_it_is_back(
     whole = server.call("GET", key).body
     change(server, key, other)
     with pytest.raises(
-        StoreUnusable, match=f"the object s3://{BUCKET}/{key} of .* 'c' {problem}; put the object"
+        StoreRefused, match=f"the object s3://{BUCKET}/{key} of .* 'c' {problem}; put the object"
     ):
         content(histories)
     [verdict] = histories.maintenance.verify("c")
@@ -347,7 +347,7 @@ def test_an_erasure_in_a_copied_file_leaves_the_object_for_the_other_file(
         with pytest.raises(ConversationErased):
             content(copy)
         said = f"the object {to}/.* was not deleted: .* store vacuum --copied-objects'"
-        with pytest.raises(StoreUnusable, match=said) as caught:
+        with pytest.raises(StoreRefused, match=said) as caught:
             copy.maintenance.vacuum()
         assert caught.value.unfinished
     with foldlog.open(path) as histories:

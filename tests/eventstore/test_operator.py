@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 import foldlog
-from foldlog.eventstore import KeyRing, StoreUnusable, open_store
+from foldlog.eventstore import KeyRing, StoreRefused, open_store
 from foldlog.eventstore.events import Erased
 from foldlog.eventstore.log.ledger import _row_of_entry
 from foldlog.eventstore.log.row import checksum_seed, with_checksums
@@ -287,7 +287,7 @@ class Work:
         try:
             if kind in (Work.begin, Work.check) or self.names:
                 kind(self, histories.store)
-        except StoreUnusable as error:
+        except StoreRefused as error:
             # After a restore, an object stays that another copy of the store may need.
             if error.kind != "archive":
                 raise

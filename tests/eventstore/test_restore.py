@@ -12,8 +12,8 @@ from foldlog._files.written_files import read_models
 from foldlog.eventstore import (
     InvalidOption,
     KeyRing,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
     open_store,
     restore_store,
 )
@@ -156,7 +156,7 @@ def test_a_file_of_another_program_is_not_replaced(path, backup, tmp_path):
     for file in (other, text):
         before, names = file.read_bytes(), set(tmp_path.iterdir())
         with pytest.raises(
-            StoreUnusable, match=f"{file} is not a foldlog store, so it was not replaced"
+            StoreRefused, match=f"{file} is not a foldlog store, so it was not replaced"
         ):
             restore_store(file, backup)
         assert file.read_bytes() == before
@@ -252,7 +252,7 @@ def test_another_open_store_serves_as_a_backup(path, tmp_path):
 def test_what_is_no_sound_backup_replaces_nothing(path, backup, spoil, problem):
     spoil(backup)
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
-    with pytest.raises((StoreUnusable, InvalidOption), match=problem):
+    with pytest.raises((StoreRefused, InvalidOption), match=problem):
         restore_store(path, backup)
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
@@ -272,7 +272,7 @@ def test_an_encrypted_backup_is_verified_with_its_key(tmp_path):
     with open_store(tmp_path / "history.db", keys=keys) as store:
         append(store, "private")
         back_up(store, str(backup))
-    with pytest.raises(StoreUnusable, match=r"could not be checked: .* is encrypted under key"):
+    with pytest.raises(StoreRefused, match=r"could not be checked: .* is encrypted under key"):
         restore_store(new, backup)
     assert restore_store(new, backup, keys=keys).events == 1
 

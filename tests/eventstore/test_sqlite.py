@@ -19,8 +19,8 @@ from foldlog.eventstore import (
     ConversationErased,
     CorruptEvent,
     Store,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
     open_store,
 )
 from foldlog.eventstore.codec import encode
@@ -219,7 +219,7 @@ def test_a_file_that_is_no_store_is_named_and_left_as_it_is(tmp_path, path, make
 
     make(path)
     before = state()
-    with pytest.raises(StoreUnusable, match=problem):
+    with pytest.raises(StoreRefused, match=problem):
         SQLiteRecorder(path, **options)
     assert state() == before
 
@@ -235,7 +235,7 @@ def test_an_older_file_is_migrated_with_all_that_is_in_it(path, monkeypatch):
     recorder.close()
     become_newer(monkeypatch, "CREATE TABLE colours (name TEXT) STRICT;\n")
     with pytest.raises(
-        StoreUnusable,
+        StoreRefused,
         match="of an older schema; to bring it up to date, open it as a user who may write",
     ):
         SQLiteRecorder(path, writable=False)
@@ -280,7 +280,7 @@ def test_an_older_program_that_has_the_file_open_stops_in_words(path):
         )
         refused = f"has schema {newest + 1}, but .* knows schemas up to {newest}; upgrade foldlog"
         for work in (lambda: [*store.events("c1")], lambda: say(store, "c1", "more")):
-            with pytest.raises(StoreUnusable, match=refused):
+            with pytest.raises(StoreRefused, match=refused):
                 work()
 
 
@@ -288,7 +288,7 @@ def test_a_migration_that_fails_leaves_the_older_schema_whole(path, monkeypatch)
     SQLiteRecorder(path).close()
     before = statements(path)
     become_newer(monkeypatch, "CREATE TABLE half (x);\nCREATE TABLE half (x);\n")
-    with pytest.raises(StoreUnusable, match="table half already exists"):
+    with pytest.raises(StoreRefused, match="table half already exists"):
         SQLiteRecorder(path)
     assert statements(path) == before
     monkeypatch.undo()
@@ -313,7 +313,7 @@ def test_what_is_read_when_a_store_is_closed_is_read_to_its_end(recorder, tmp_pa
         recorder.close()
         assert len(as_rows(reader.rows(key, 0, 9, 9))) == 3
         with (
-            pytest.raises(StoreUnusable, match=r"store.db is closed; open the store again"),
+            pytest.raises(StoreRefused, match=r"store.db is closed; open the store again"),
             recorder.read(),
         ):
             pass
@@ -535,7 +535,7 @@ def test_two_writers_in_turn_see_what_the_other_has_appended(path, monkeypatch, 
 def test_a_file_of_which_nothing_is_left_is_no_empty_store(tmp_path, mode):
     path = tmp_path / "history.db"
     path.touch()
-    with pytest.raises(StoreUnusable, match="is an empty file, not a store"):
+    with pytest.raises(StoreRefused, match="is an empty file, not a store"):
         open_store(f"sqlite:///{path}?mode={mode}")
     assert path.stat().st_size == 0
     open_store(path).close()

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from foldlog.eventstore import (
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
     open_store,
 )
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
@@ -102,7 +102,7 @@ def test_a_link_that_leads_to_another_store_by_now_is_not_written_through(store,
         link.unlink()
         link.symlink_to(other)
         with pytest.raises(
-            StoreUnusable,
+            StoreRefused,
             match=(
                 r"took the place of .*current.db while .*, and nothing was written; open the store"
                 r" again$"
@@ -275,10 +275,10 @@ def test_a_log_that_was_removed_is_not_written_to(store, path, tmp_path):
     remove_log(path)
     for _ in range(2):
         with pytest.raises(
-            StoreUnusable, match=r"-wal was removed while it was open, and nothing was written"
+            StoreRefused, match=r"-wal was removed while it was open, and nothing was written"
         ):
             append(store, "never")
-    with pytest.raises(StoreUnusable, match=r"-wal was removed"):
+    with pytest.raises(StoreRefused, match=r"-wal was removed"):
         vacuum(store)
     assert back_up(store, str(tmp_path / "saved.db")).findings == ()
     assert contents(tmp_path / "saved.db") == ["before"]
@@ -300,7 +300,7 @@ def test_a_file_whose_log_was_removed_is_not_called_damaged(store, path, another
         lambda: store.database.data_version(),
     ]
     for call in calls:
-        with pytest.raises(StoreUnusable, match=r"-wal was removed while it was open"):
+        with pytest.raises(StoreRefused, match=r"-wal was removed while it was open"):
             call()
     store.close()
     with open_store(path) as again:
@@ -345,7 +345,7 @@ def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store, path,
         (tmp_path / "other.db").rename(path)
         with (
             pytest.raises(
-                StoreUnusable,
+                StoreRefused,
                 match=r"another file took the place.*first end all programs.*move .*-wal away",
             ),
             reading(store, "c1"),
@@ -416,7 +416,7 @@ def test_a_file_with_a_second_name_is_not_opened_nor_written_to_as_long_as_it_ha
 
 AGENT = """
 import sys
-from foldlog.eventstore import ANY_VERSION, Message, StoreUnavailable, StoreUnusable, open_store
+from foldlog.eventstore import ANY_VERSION, Message, StoreUnavailable, StoreRefused, open_store
 store = open_store("sqlite:///" + sys.argv[1])
 for line in sys.stdin:
     try:
@@ -430,7 +430,7 @@ for line in sys.stdin:
         else:
             store.append("c1", Message(source="user", content=line.strip()), expected_version=ANY_VERSION)
         print("done", flush=True)
-    except (StoreUnavailable, StoreUnusable) as error:
+    except (StoreUnavailable, StoreRefused) as error:
         print(error, flush=True)
 """
 

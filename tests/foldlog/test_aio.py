@@ -21,7 +21,7 @@ from foldlog import Action, aio as _aio
 from foldlog._history import threads
 from foldlog.aio import Outcome
 from foldlog.condensers import Condenser
-from foldlog.eventstore import InvalidEvent, StoreUnusable, VersionConflict
+from foldlog.eventstore import InvalidEvent, StoreRefused, VersionConflict
 from foldlog.eventstore.log import appending
 from foldlog.eventstore.log.appending import append_all
 from tests.said import ids, said
@@ -459,7 +459,7 @@ async def test_a_closed_face_says_so(tmp_path):
         await histories["c1"].append(said("hi"))
     history = histories["c1"]
     for call in (history.append(said("hi")), history.view(), history.step(), history.version()):
-        with pytest.raises(StoreUnusable, match="is closed; open the store again"):
+        with pytest.raises(StoreRefused, match="is closed; open the store again"):
             await call
 
 

@@ -15,7 +15,7 @@ from foldlog._base import telemetry
 from foldlog._derived.follower import Follower
 from foldlog.condensers.base import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
-from foldlog.errors import StoreUnusable
+from foldlog.errors import StoreRefused
 from tests.condensers.scripted import Scripted, failed
 
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
@@ -178,7 +178,7 @@ def overtaken(path):
 
 
 def not_given_back(path):
-    with suppress(StoreUnusable), foldlog.open(path / "s.db") as histories, histories["c1"].lease():
+    with suppress(StoreRefused), foldlog.open(path / "s.db") as histories, histories["c1"].lease():
         histories["c1"].append(user_messages(1))
         histories.close()
 

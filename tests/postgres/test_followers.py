@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from foldlog.eventstore import StoreUnavailable, open_store
-from foldlog.eventstore.errors import StoreUnusable
+from foldlog.eventstore.errors import StoreRefused
 from tests.said import say
 from tests.waiting import in_thread, until
 
@@ -170,7 +170,7 @@ def test_positions_are_asked_for_before_anything_else(postgres_url):
         recorder = store._recorder
         with recorder.read() as reader:
             assert reader.conversation("c1") is None
-            with pytest.raises(StoreUnusable, match="last_position has to be the first"):
+            with pytest.raises(StoreRefused, match="last_position has to be the first"):
                 int(reader.value("last_position"))
         with recorder.read() as reader:
             assert (

@@ -14,8 +14,8 @@ import pytest
 
 from foldlog.eventstore import (
     CondensationRequest,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
     open_store,
 )
 from foldlog.eventstore.inside import Record
@@ -340,7 +340,7 @@ def test_a_hot_standby_is_followed_too(url, postgres_server):
                 written = list(store.follow()) + write_with(store, writers=8, appends=20)
                 wait_for_standby(postgres_server)
                 same(follower.finish(), written)
-                with pytest.raises(StoreUnusable, match="reading only"):
+                with pytest.raises(StoreRefused, match="reading only"):
                     say(followed, "c0", "no")
     finally:
         standby.remove()
@@ -375,6 +375,6 @@ def test_more_than_one_transaction_can_number_is_refused_before_anything_is_writ
 ):
     monkeypatch.setattr(positions, "POSITIONS_MAX", 7_000)
     with open_store(url) as store:
-        with pytest.raises(StoreUnusable, match="append the events in several batches"):
+        with pytest.raises(StoreRefused, match="append the events in several batches"):
             say(store, "c0", *["x"] * 7_001)
         assert store.version("c0") == 0

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import foldlog
-from foldlog.eventstore import StoreUnavailable, StoreUnusable, open_store
+from foldlog.eventstore import StoreRefused, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from tests.said import say, texts
 
@@ -115,7 +115,7 @@ def schemas(url):
 def test_an_encoding_without_most_characters_is_refused_before_a_table_is_made(database):
     url = database("LATIN1")
     for _ in range(2):
-        with pytest.raises(StoreUnusable, match=r"has the encoding LATIN1.*ENCODING 'UTF8'"):
+        with pytest.raises(StoreRefused, match=r"has the encoding LATIN1.*ENCODING 'UTF8'"):
             open_store(url)
     assert schemas(url) == []
 
@@ -144,7 +144,7 @@ def test_a_role_that_may_only_read_reads_everything(url, schema, postgres_server
             assert [*histories] == ["c1"]
             assert len(list(histories.store.follow())) == 1
             assert not [each for each in histories.maintenance.verify() if each.findings]
-            with pytest.raises(StoreUnusable, match="open for reading only"):
+            with pytest.raises(StoreRefused, match="open for reading only"):
                 histories["c1"].append(foldlog.Message(source="user", content="no"))
     finally:
         postgres_server.sql("DROP OWNED BY looker; DROP ROLE looker")
@@ -252,7 +252,7 @@ def test_every_operation_works_through_pgbouncer(pooled, pool_mode):
 def test_pgbouncer_without_transactions_is_refused_by_name(pooled):
     url = pooled("statement")
     with (
-        pytest.raises(StoreUnusable, match="pool_mode of PgBouncer to transaction"),
+        pytest.raises(StoreRefused, match="pool_mode of PgBouncer to transaction"),
         open_store(url) as store,
     ):
         say(store, "c1", TEXT)
@@ -263,5 +263,5 @@ def test_without_the_option_pooler_pgbouncer_is_refused_by_name(pooled):
     url = pooled("transaction")
     for mode in ("transaction", "prepared"):
         url = url.replace(f"&pooler={mode}", "")
-    with pytest.raises((StoreUnavailable, StoreUnusable), match="the URL needs pooler=prepared"):
+    with pytest.raises((StoreUnavailable, StoreRefused), match="the URL needs pooler=prepared"):
         open_store(url)

@@ -17,8 +17,8 @@ from foldlog._cli.vacuuming import bytes_pending_words
 from foldlog.eventstore import (
     InvalidOption,
     KeyRing,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
     open_store,
 )
 from foldlog.eventstore.maintenance.erase import erase
@@ -142,7 +142,7 @@ def test_a_migration_may_refuse_older_programs(url, newer, monkeypatch):
     newer(f"UPDATE {{schema}}.store SET value = '{NEWEST + 1}' WHERE name = 'readable_by';")
     open_store(url).close()
     monkeypatch.undo()
-    with pytest.raises(StoreUnusable, match=f"has schema {NEWEST + 1}.* up to {NEWEST}; upgrade"):
+    with pytest.raises(StoreRefused, match=f"has schema {NEWEST + 1}.* up to {NEWEST}; upgrade"):
         open_store(url)
 
 
@@ -162,7 +162,7 @@ def test_a_migration_waits_for_a_table_in_use_only_briefly_and_is_repeated(
 def test_a_failed_migration_leaves_the_store_as_it_was(url, schema, newer, postgres_server):
     open_store(url).close()
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text; SELECT 1 / 0;")
-    with pytest.raises(StoreUnusable, match="division by zero"):
+    with pytest.raises(StoreRefused, match="division by zero"):
         open_store(url)
     facts = postgres_server.sql(f"SELECT value FROM {schema}.store WHERE name = 'schema'")
     assert facts == str(max(sql_files.migrations("postgresql")))
@@ -181,7 +181,7 @@ def test_a_store_of_a_newer_version_is_refused_unless_it_says_that_we_may_read_i
     postgres_server.sql(
         f"UPDATE {schema}.store SET value = '{NEWEST + 1}' WHERE name = 'readable_by'"
     )
-    with pytest.raises(StoreUnusable, match=f"has schema {NEWEST + 3}.*upgrade foldlog"):
+    with pytest.raises(StoreRefused, match=f"has schema {NEWEST + 3}.*upgrade foldlog"):
         open_store(url)
 
 
@@ -196,7 +196,7 @@ def test_a_store_of_a_development_version_is_refused_and_left_as_it_is(
     before = [postgres_server.sql(state % table) for table in ("store", "events", "epoch")]
     for mode in ("rwc", "rw", "ro"):
         with pytest.raises(
-            StoreUnusable,
+            StoreRefused,
             match=r"in schema '.*' was written by a development version .*not damaged",
         ):
             open_store(f"{url}&mode={mode}")
@@ -205,13 +205,13 @@ def test_a_store_of_a_development_version_is_refused_and_left_as_it_is(
 
 def test_a_schema_of_something_else_is_left_alone(url, schema, postgres_server):
     postgres_server.sql(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.accounts (id int)")
-    with pytest.raises(StoreUnusable, match="is not a foldlog store; choose another schema"):
+    with pytest.raises(StoreRefused, match="is not a foldlog store; choose another schema"):
         open_store(url)
 
 
 @pytest.mark.parametrize("mode", ["rw", "ro"])
 def test_only_mode_rwc_makes_a_store(url, mode):
-    with pytest.raises(StoreUnusable, match="of this database has no store"):
+    with pytest.raises(StoreRefused, match="of this database has no store"):
         open_store(f"{url}&mode={mode}")
     open_store(url).close()
     open_store(f"{url}&mode={mode}").close()
@@ -405,7 +405,7 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(schema, 
         connection.execute(f"REVOKE EXECUTE ON FUNCTION {schema}.begin_epoch FROM PUBLIC")
         connection.execute(f"REVOKE EXECUTE ON FUNCTION {schema}.begin_epoch FROM {role}")
     with pytest.raises(
-        StoreUnusable, match=r"may not begin its new epoch.*as 'the_owner', the owner"
+        StoreRefused, match=r"may not begin its new epoch.*as 'the_owner', the owner"
     ) as refused:
         open_store(restored)
     assert "tried for" not in str(refused.value)
@@ -418,7 +418,7 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(schema, 
 def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(url, role, newer):
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
     with pytest.raises(
-        StoreUnusable,
+        StoreRefused,
         match=rf"needs {NEWEST + 1}; as 'postgres', the owner of its tables, run: foldlog list",
     ):
         open_store(url.replace("postgres@", f"{role}@"))
@@ -428,13 +428,13 @@ def test_a_role_that_may_not_make_a_store_is_told_so(url, postgres_server):
     postgres_server.sql("CREATE ROLE nobody_much LOGIN")
     try:
         with pytest.raises(
-            StoreUnusable,
+            StoreRefused,
             match=r"permission denied for database .*has to grant this role its rights",
         ):
             open_store(url.replace("postgres@", "nobody_much@"))
         open_store(url).close()
         with pytest.raises(
-            StoreUnusable, match=r"permission denied for schema .*; the owner of the store"
+            StoreRefused, match=r"permission denied for schema .*; the owner of the store"
         ) as refused:
             open_store(url.replace("postgres@", "nobody_much@"))
         assert "SELECT" not in str(refused.value)

@@ -16,8 +16,8 @@ from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import (
     InvalidArgument,
     InvalidOption,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
     VersionConflict,
     open_store,
 )
@@ -300,11 +300,11 @@ def test_erasures_are_confirmed_by_followers_of_all_stores(many):
 
 def test_the_number_of_stores_is_fixed_and_asked_for(many):
     with pytest.raises(
-        StoreUnusable,
+        StoreRefused,
         match=r"many_00 and others; set the number of stores in the URL \(\?stores=\)",
     ):
         open_store(many.replace(f"&stores={COUNT}", ""))
-    with pytest.raises(StoreUnusable, match=r"'many_00' has store 0 of 4, not 0 of 8"):
+    with pytest.raises(StoreRefused, match=r"'many_00' has store 0 of 4, not 0 of 8"):
         open_store(many.replace(f"stores={COUNT}", "stores=8"))
     with pytest.raises(InvalidOption, match="stores"):
         open_store(many.replace(f"stores={COUNT}", "stores=3"))
@@ -330,10 +330,10 @@ def test_a_store_that_is_missing_is_not_made_again(few, postgres_server, number)
     few(f"ALTER SCHEMA few_{number:02d} RENAME TO few_lost")
     try:
         for mode in ("rwc", "rw", "ro"):
-            with pytest.raises(StoreUnusable, match=f"lacks the stores few_{number:02d}, so their"):
+            with pytest.raises(StoreRefused, match=f"lacks the stores few_{number:02d}, so their"):
                 open_store(postgres_server.url(schema="few", stores="2", mode=mode))
         moved = f"{number}@127.0.0.1:{postgres_server.port}"
-        with pytest.raises(StoreUnusable, match=r"lacks the stores few_.*, so their"):
+        with pytest.raises(StoreRefused, match=r"lacks the stores few_.*, so their"):
             open_store(postgres_server.url(schema="few", stores="2", moved=moved))
     finally:
         few(f"ALTER SCHEMA few_lost RENAME TO few_{number:02d}")
@@ -344,7 +344,7 @@ def test_stores_that_changed_places_are_refused(few, postgres_server):
     for before, after in swap:
         few(f"ALTER SCHEMA {before} RENAME TO {after}")
     try:
-        with pytest.raises(StoreUnusable, match=r"has store . of 2, not . of 2"):
+        with pytest.raises(StoreRefused, match=r"has store . of 2, not . of 2"):
             open_store(postgres_server.url(schema="few", stores="2"))
     finally:
         for before, after in swap[::-1]:
@@ -443,7 +443,7 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
             )
             try:
                 page = list(store.follow(place, limit=50))
-            except (StoreUnavailable, StoreUnusable):
+            except (StoreUnavailable, StoreRefused):
                 if store is opened[-1]:
                     time.sleep(0.05)
                 continue

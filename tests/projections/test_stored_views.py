@@ -18,7 +18,7 @@ from foldlog.eventstore import (
     Origin,
     ReadTransaction,
     Retraction,
-    StoreUnusable,
+    StoreRefused,
     UnknownEvent,
     UnknownEventType,
     open_store,
@@ -138,7 +138,7 @@ def test_a_read_writes_nothing_and_waits_for_no_writer(tmp_path, mode):
         views = Views(store)
         assert ids(views.current("c")) == ids(views.at("c", 4)) == [1, 3]
         if mode:
-            with pytest.raises(StoreUnusable):
+            with pytest.raises(StoreRefused):
                 views.rebuild("c")
     assert path.read_bytes() == before
 

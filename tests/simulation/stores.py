@@ -93,7 +93,7 @@ class StoreSteps(Runner):
         error = checks.error_of(
             lambda: process.histories["a"].append(to_product(model.message("late")))
         )
-        is_refused = error in ("StoreUnusable", "ConversationErased")
+        is_refused = error in ("StoreRefused", "ConversationErased")
         check_equal("append to a file that was replaced", is_refused, True, error)
         site.model = restored_model.snapshot()
         site.erased_words.clear()

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from psycopg.pq.abc import PGresult
 
-from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import StoreRefused, StoreUnavailable
 from foldlog.eventstore.recorders.base import Columns
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.postgres.positions import Part, Positions
@@ -144,7 +144,7 @@ class OpenTransaction:
         except ConnectionLost as error:
             raise CommitInDoubt(str(error)) from error
         if answers[-1].command_status != b"COMMIT":
-            raise StoreUnusable(
+            raise StoreRefused(
                 "a statement of this transaction failed, but the work ignored the error; nothing"
                 " was written; repeat the write",
                 kind="refused",

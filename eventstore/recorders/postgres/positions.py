@@ -23,7 +23,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from foldlog.eventstore.errors import InvalidOption, StoreUnusable
+from foldlog.eventstore.errors import InvalidOption, StoreRefused
 
 _BITS: Final = 20
 _START_BITS: Final = 16
@@ -76,7 +76,7 @@ class Positions:
     def take(self, count: int) -> int:
         place = self._next
         if place + count - self._first > POSITIONS_MAX:
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"one transaction can append at most {POSITIONS_MAX:,} events, and this one would"
                 f" append {count:,} more; append the events in several batches",
                 kind="refused",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
-from foldlog.eventstore.errors import StoreUnusable
+from foldlog.eventstore.errors import StoreRefused
 from foldlog.eventstore.recorders.base import Columns, Reader
 from foldlog.eventstore.recorders.postgres.wire import (
     BIGINT,
@@ -105,7 +105,7 @@ class ReadSession:
         if not self._is_confirmed:
             for _, statement, _ in questions:
                 if statement in _OF_FOLLOWERS:
-                    raise StoreUnusable(
+                    raise StoreRefused(
                         f"the statement {statement} has to be the first statement of a read"
                         " transaction",
                         kind="refused",

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import conninfo
 
 from foldlog._base.telemetry import tell, waits
-from foldlog.eventstore.errors import InvalidOption, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import InvalidOption, StoreRefused, StoreUnavailable
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.postgres import deleted_rows, setup, status
@@ -103,7 +103,7 @@ class PostgresRecorder(Recorder):
     do not wait for the disk.
 
     Raises ``StoreUnavailable`` if the server cannot be reached, or if its settings could lose
-    acknowledged events. Raises ``StoreUnusable`` if the schema is not a foldlog store, or if a
+    acknowledged events. Raises ``StoreRefused`` if the schema is not a foldlog store, or if a
     newer version made it.
     """
 
@@ -161,7 +161,7 @@ class PostgresRecorder(Recorder):
         self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
     ) -> T:
         if not self.writable:
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"{self._server} is open for reading only; to write, leave mode=ro out of its URL",
                 kind="read_only",
             )

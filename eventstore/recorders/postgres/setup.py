@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import psycopg
 from psycopg import sql
 
-from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import StoreDamaged, StoreRefused, StoreUnavailable
 from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
 from foldlog.eventstore.recorders.statements import commands, migrations, statements
@@ -44,7 +44,7 @@ def prepare(
     migrates the store, and the other processes wait. Return which part of a joined store is in the
     schema. If ``part`` is not None, the schema must be this part of a joined store.
 
-    Raises ``StoreUnusable`` if the schema is not a store, has a newer version, or cannot
+    Raises ``StoreRefused`` if the schema is not a store, has a newer version, or cannot
     be made by this role.
     """
     facts = _find_facts(connection, schema)
@@ -54,13 +54,13 @@ def prepare(
     if create or (writable and version > 0):
         facts, version = _bring_up_to_date(connection, schema, part or ONLY, facts)
     if version == 0:
-        raise StoreUnusable(
+        raise StoreRefused(
             f"schema {schema!r} of this database has no store; to make one, open the URL with"
             " ?mode=rwc",
             kind="foreign",
         )
     if version < _newest():
-        raise StoreUnusable(
+        raise StoreRefused(
             f"the store in schema {schema!r} has schema version {version}, but this version of"
             f" foldlog needs {_newest()}; {command_of_owner(connection, schema)}",
             kind="schema",
@@ -102,7 +102,7 @@ def _bring_up_to_date(
 
 def _check_part(stored: str, schema: str, part: Part | None) -> Part:
     if part is not None and stored != str(part):
-        raise StoreUnusable(
+        raise StoreRefused(
             f"schema {schema!r} has store {stored}, not {part}; the number of joined stores cannot"
             " be changed. To get another number, copy the store to another schema, ?schema=NAME"
             " (see 'foldlog store copy --help')",
@@ -150,8 +150,8 @@ def check_not_lost(
         raise lost_stores(lost)
 
 
-def lost_stores(lost: Sequence[str]) -> StoreUnusable:
-    return StoreUnusable(
+def lost_stores(lost: Sequence[str]) -> StoreRefused:
+    return StoreRefused(
         f"this database lacks the stores {', '.join(lost)}, so their conversations cannot be"
         " found; restore the schemas from a backup, copy the stores here, or name their servers"
         " (moved=NUMBER@host:port in the URL)",
@@ -180,7 +180,7 @@ def greet(
 
     Raises ``StoreUnavailable`` if the server's settings could lose acknowledged events. Raises
     ``ConnectionLost`` if the connection is for writing, but the server is a standby. Raises
-    ``StoreUnusable`` if the database role may not begin a new epoch.
+    ``StoreRefused`` if the database role may not begin a new epoch.
     """
     for store in stores:
         store.bind(wire)
@@ -217,11 +217,11 @@ def _check_server(
     if writable and (is_elsewhere or is_later):
         try:
             _begin_epoch(wire)
-        except StoreUnusable as error:
+        except StoreRefused as error:
             wire.leave("rollback")
             wire.queue("owner")
             [(owner,)] = wire.rows(wire.ask()[-1])
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"the store in schema {schema!r} was restored from a backup, and this role may not"
                 f" begin its new epoch ({error}); {_as_owner(as_text(owner), info, schema)}, then"
                 " start this program again",
@@ -260,7 +260,7 @@ def _check_before_making(connection: psycopg.Connection[Any], *, durable: bool) 
     query = statements("postgresql")["node_settings"].encode()
     [(encoding, *settings)] = connection.execute(query).fetchall()
     if encoding not in _ENCODINGS:
-        raise StoreUnusable(
+        raise StoreRefused(
             f"this database has the encoding {encoding}, which has no byte for most characters;"
             " make another with CREATE DATABASE NAME ENCODING 'UTF8' TEMPLATE template0",
             kind="refused",
@@ -322,7 +322,7 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
     query = "SELECT tablename::text, schemaname::text FROM pg_tables WHERE schemaname = ANY (%s)"
     tables = connection.execute(query, ([schema, f"{schema}_00"],)).fetchall()
     if any(name == f"{schema}_00" for _, name in tables):
-        raise StoreUnusable(
+        raise StoreRefused(
             f"this database has several stores, {schema}_00 and others; set the number of"
             " stores in the URL (?stores=)",
             kind="refused",
@@ -330,7 +330,7 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
     if not tables:
         return {}
     if not {"store", "epoch", "conversations", "events"} <= {table for table, _ in tables}:
-        raise StoreUnusable(
+        raise StoreRefused(
             f"schema {schema!r} has tables, but is not a foldlog store; choose another schema"
             " (?schema=)",
             kind="foreign",

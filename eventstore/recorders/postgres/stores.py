@@ -33,8 +33,8 @@ from psycopg import conninfo
 from foldlog.eventstore.errors import (
     InvalidArgument,
     InvalidOption,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
 )
 from foldlog.eventstore.recorders.base import Columns, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.postgres import setup
@@ -837,7 +837,7 @@ def number_named(
     if isinstance(first, int) and first:
         return stores.store_of(first)
     if method in ("touched", "listed", "conversations", "placed_rows", "id_from", "recalled_among"):
-        raise StoreUnusable(
+        raise StoreRefused(
             f"a write transaction cannot query all stores ({method})", kind="refused"
         )
     return None

@@ -27,7 +27,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import StoreRefused, StoreUnavailable
 from foldlog.eventstore.recorders.base import Columns
 from foldlog.eventstore.recorders.errors import Failure, failure_of
 from foldlog.eventstore.recorders.types import utf8
@@ -120,7 +120,7 @@ def of_driver(
         fault = StoreUnavailable(text, kind="denied")
     elif "statement pooling mode" in text:
         text += "; an append needs a transaction: set pool_mode of PgBouncer to transaction"
-        fault = StoreUnusable(text, kind="refused")
+        fault = StoreRefused(text, kind="refused")
     elif state.startswith(_LOST) or (is_on_citus and state in _LOST_WORKER):
         fault = ConnectionLost(text)
     elif state.startswith(_AGAIN):
@@ -426,7 +426,7 @@ class Pool:
 
     def check_open(self) -> None:
         if self.closed:
-            raise StoreUnusable(f"{self._server} is closed; open the store again", kind="closed")
+            raise StoreRefused(f"{self._server} is closed; open the store again", kind="closed")
 
     def _take(self, place: _Place) -> None:
         self.check_open()

@@ -81,7 +81,7 @@ class CommitQueue:
         the error of ``work``.
 
         If ``any_thread`` is true, ``work`` calls only foldlog's code, so another thread may run it.
-        Raises ``StoreUnusable`` if this thread is already inside a write. Raises
+        Raises ``StoreRefused`` if this thread is already inside a write. Raises
         ``StoreUnavailable`` (from ``SQLiteWriting.waited``) if other writers block the call for
         longer than the patience. With ``at_once``, the patience is only ``AT_ONCE_S`` seconds.
         Nothing is written if the thread is already inside a write, or if the wait is too long.

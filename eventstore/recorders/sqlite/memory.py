@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
-from foldlog.eventstore.errors import StoreUnusable
+from foldlog.eventstore.errors import StoreRefused
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.recorders.sqlite import schema
@@ -131,7 +131,7 @@ class MemoryRecorder(Recorder):
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise StoreUnusable(
+            raise StoreRefused(
                 "this store in memory was closed, which deleted its histories; open another store",
                 kind="closed",
             )

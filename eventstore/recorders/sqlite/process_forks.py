@@ -13,7 +13,7 @@ import weakref
 from contextlib import suppress
 from typing import Final, Protocol
 
-from foldlog.eventstore.errors import StoreUnusable
+from foldlog.eventstore.errors import StoreRefused
 
 _PATIENCE_S: Final = 5.0
 """A fork waits at most ``_PATIENCE_S`` seconds until other threads have stopped using a store."""
@@ -50,7 +50,7 @@ def refuse(path: str) -> None:
 def check_not_inherited(path: str) -> None:
     file = identity(path)
     if file and file in _inherited:
-        raise StoreUnusable(
+        raise StoreRefused(
             f"{path} was in use in another thread when this process was forked, and cannot be used"
             " safely here; fork while nothing is read or written, or start processes by 'spawn'",
             kind="closed",

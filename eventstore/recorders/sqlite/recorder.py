@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from foldlog._base.telemetry import tell
-from foldlog.eventstore.errors import EventsNotMade, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import EventsNotMade, StoreRefused, StoreUnavailable
 from foldlog.eventstore.recorders.base import (
     PATIENCE_S,
     Reader,
@@ -174,7 +174,7 @@ class SQLiteRecorder(Recorder):
     returns (``synchronous=FULL``). If ``durable`` is false, a power cut may lose the newest
     commits, but never a part of a commit.
 
-    Raises ``StoreUnavailable`` if the file cannot be opened. Raises ``StoreUnusable`` if the file
+    Raises ``StoreUnavailable`` if the file cannot be opened. Raises ``StoreRefused`` if the file
     is not a foldlog store or has a newer schema. A file that is only read must have the newest
     schema, unless it is opened ``to_copy``: only ``copy_to`` can be called then, and migrates the
     copy. After a disk error, the next call opens the file again.
@@ -306,9 +306,9 @@ class SQLiteRecorder(Recorder):
 
     def close(self) -> None:
         """Wait for a running transaction, then close every connection. After ``close``, every call
-        raises ``StoreUnusable``.
+        raises ``StoreRefused``.
 
-        Raises ``StoreUnusable`` if this thread is inside a write. Raises ``StoreUnavailable`` if
+        Raises ``StoreRefused`` if this thread is inside a write. Raises ``StoreUnavailable`` if
         another thread's write does not end within the patience. If ``close`` raises
         ``StoreUnavailable``, the recorder closes after the other thread's write. If the file was
         moved or replaced while the write-ahead log had events, ``close`` logs a message, because
@@ -393,7 +393,7 @@ class SQLiteRecorder(Recorder):
 
             finish_replacing(self._path)
         if has_content is False and not create:
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"{self._path} is an empty file, not a store; restore a backup, or begin with"
                 " 'foldlog import PATH'",
                 kind="foreign",
@@ -410,7 +410,7 @@ class SQLiteRecorder(Recorder):
         if number > 0 and self._to_copy:
             return
         if not self.writable:
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"{self._path} is empty or of an older schema; to bring it up to date, {_TO_WRITE}",
                 kind="schema",
             )
@@ -442,7 +442,7 @@ class SQLiteRecorder(Recorder):
     def _check_writable(self) -> None:
         if not self.writable:
             self._file.check_open()
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"{self._path} is open for reading only; to write, {_TO_WRITE}", kind="read_only"
             )
 

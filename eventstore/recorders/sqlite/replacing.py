@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from foldlog.eventstore.errors import StoreUnusable
+from foldlog.eventstore.errors import StoreRefused
 from foldlog.eventstore.recorders.base import PATIENCE_S
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
@@ -47,7 +47,7 @@ def check_replaceable(path: str) -> None:
     except sqlite3.Error as error:
         is_ours = getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_NOTADB
     if not is_ours:
-        raise StoreUnusable(
+        raise StoreRefused(
             f"{path} is not a foldlog store, so it was not replaced; move it away, or choose"
             " another name",
             kind="foreign",
@@ -127,7 +127,7 @@ def _hold_locks(file: StoreFile) -> Iterator[Connection | None]:
         connection = None
         with suppress(*FAILURES, sqlite3.Error, OSError):
             if os.path.getsize(file.path) == 0:
-                raise StoreUnusable(f"{file.path} is empty", kind="foreign")
+                raise StoreRefused(f"{file.path} is empty", kind="foreign")
             connection = file.connect(to_write=True)
             maintenance.empty_log(connection)
             connection.execute("BEGIN IMMEDIATE")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from foldlog.eventstore.errors import StoreDamaged, StoreUnusable
+from foldlog.eventstore.errors import StoreDamaged, StoreRefused
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import new_store_uuid
 from foldlog.eventstore.recorders.versions import (
@@ -59,7 +59,7 @@ def checked_number(connection: sqlite3.Connection, path: str) -> int:
     """Return the number of a file's schema. An empty file has the number 0. Call ``checked_number``
     within a transaction.
 
-    Raises ``StoreUnusable`` if the file is not a foldlog store, or if it has a newer schema or a
+    Raises ``StoreRefused`` if the file is not a foldlog store, or if it has a newer schema or a
     schema of a development version.
     """
     schema, application = (
@@ -69,7 +69,7 @@ def checked_number(connection: sqlite3.Connection, path: str) -> int:
     if application == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None:
         return 0
     if application != _APPLICATION_ID:
-        raise StoreUnusable(
+        raise StoreRefused(
             f"{path} is a SQLite database, but not a foldlog store; choose another file",
             kind="foreign",
         )

@@ -29,7 +29,7 @@ import weakref
 from typing import Final
 from urllib.parse import quote_from_bytes
 
-from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import StoreRefused, StoreUnavailable
 from foldlog.eventstore.recorders.base import PATIENCE_S
 from foldlog.eventstore.recorders.sqlite.process_forks import check_not_inherited, identity
 from foldlog.eventstore.recorders.urls import absolute_hint
@@ -139,7 +139,7 @@ class StoreFile:
     def has_content(self) -> bool | None:
         """Return whether the file has content, or None if it does not exist.
 
-        Raises ``StoreUnusable`` if the file is not a regular file, or if it has only one byte.
+        Raises ``StoreRefused`` if the file is not a regular file, or if it has only one byte.
         SQLite treats a file of one byte as empty.
         """
         try:
@@ -152,12 +152,12 @@ class StoreFile:
                 kind = "a folder"
             else:
                 kind = "a device, a pipe or a socket"
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"{self.path} is {kind}, and a store is a regular file; name another file",
                 kind="foreign",
             )
         if status.st_size == 1:
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"cannot open {self.path}: file is not a database; choose another file, or restore"
                 " a backup",
                 kind="foreign",
@@ -306,13 +306,13 @@ class StoreFile:
 
     def check_open(self) -> None:
         if self.closed_because is not None:
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"{self.path} is closed{self.closed_because}; open the store again", kind="closed"
             )
 
     def check(self) -> None:
         """Check that the store's path still leads to the opened file. Raises ``StoreUnavailable``
-        if the file was moved, and ``StoreUnusable`` if it was replaced.
+        if the file was moved, and ``StoreRefused`` if it was replaced.
 
         A write transaction calls ``check`` when it has SQLite's write lock.
         """
@@ -333,7 +333,7 @@ class StoreFile:
                     raise
                 return  # no connection writes, or the writing connection was just closed
             if not names:
-                raise StoreUnusable(
+                raise StoreRefused(
                     f"{self.path}-wal was removed while it was open, and nothing was written."
                     " Somebody removed it by hand, or code of this process opened and closed"
                     f" {self.path}, which releases SQLite's locks; {TO_SAVE}",
@@ -349,7 +349,7 @@ class StoreFile:
                     f" the store open and move {self.path}-wal away: SQLite would write this log,"
                     " which belongs to the former file, into the new file"
                 )
-            raise StoreUnusable(
+            raise StoreRefused(
                 f"another file took the place of {self.name} while it was open, and nothing was"
                 f" written; {remedy}",
                 kind="replaced",

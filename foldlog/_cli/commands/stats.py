@@ -21,7 +21,7 @@ from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
 from foldlog._figures.stats import Stats
 from foldlog._words.gist import count
-from foldlog.eventstore import StoreUnusable
+from foldlog.eventstore import StoreRefused
 from foldlog.projections import Views
 
 
@@ -75,7 +75,7 @@ def run(
         )
         try:
             stats = collect(names)
-        except StoreUnusable:
+        except StoreRefused:
             # With a list of names, an unreadable conversation becomes a finding, and the others are
             # counted.
             stats = collect(list(chosen(store, None)))

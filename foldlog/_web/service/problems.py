@@ -19,8 +19,8 @@ from foldlog.eventstore import (
     InvalidArgument,
     InvalidEvent,
     KeyUnavailable,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnusable,
     UnknownEventType,
     VersionConflict,
 )
@@ -46,7 +46,7 @@ _STATUS: Final[Mapping[type[Exception], int]] = {
     UnknownEventType: 501,
     KeyUnavailable: 503,
     StoreUnavailable: 503,
-    StoreUnusable: 503,
+    StoreRefused: 503,
     CorruptEvent: 500,
 }
 """The status of each error. A subclass comes before its base."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import KeyRing, Store, StoreUnusable, open_store
+from foldlog.eventstore import KeyRing, Store, StoreRefused, open_store
 from tests.foldlog.archive import imports
 
 KEYS = KeyRing(["11" * 32])
@@ -76,6 +76,6 @@ def target(opened: None) -> Iterator[Store]:
 def _is_closed(store: Store) -> bool:
     try:
         store.database.data_version()
-    except StoreUnusable:
+    except StoreRefused:
         return True
     return False

@@ -8,7 +8,7 @@ import foldlog
 from foldlog._archive import makes_events
 from foldlog._figures.shown import collect_stats
 from foldlog._reports.search import search
-from foldlog.eventstore import KeyRing, StoreUnusable, open_store
+from foldlog.eventstore import KeyRing, StoreRefused, open_store
 from foldlog.projections import Views
 from tests.foldlog.archive.imports import imported
 from tests.foldlog.records import lines_of
@@ -71,7 +71,7 @@ def test_it_is_shown_as_it_will_be(opened, tmp_path):
     assert first == again == shown(writing, name)
     assert writing.conversation(name, pending=True).pending == 0
     assert shown(reading, name) == first
-    with pytest.raises(StoreUnusable, match="for reading only"):
+    with pytest.raises(StoreRefused, match="for reading only"):
         reading.append(name, (), expected_version=0)
 
 

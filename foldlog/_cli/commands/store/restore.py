@@ -18,7 +18,7 @@ from foldlog._words.gist import content, count
 from foldlog.eventstore import (
     EventStoreError,
     Store,
-    StoreUnusable,
+    StoreRefused,
     confirm,
     open_store,
     restore_store,
@@ -62,7 +62,7 @@ def run(
         terminal.confirm("restore", "restored", [f"{path} exists"], question, f"the store {path}")
     try:
         result = restore_store(db, str(backup), read_models=files_to_note(str(backup), path))
-    except StoreUnusable as error:  # the error is about the backup: nothing was replaced
+    except StoreRefused as error:  # the error is about the backup: nothing was replaced
         use_store(str(backup))  # the messages name this store in their commands
         raise Refused(str(error)) from error
     with open_existing(db) as store:
