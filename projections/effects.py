@@ -15,8 +15,9 @@ environment, in addition to the observation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
+
+from msgspec import Struct
 
 from foldlog.eventstore import (
     Action,
@@ -45,8 +46,7 @@ EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """The effect of one call.
 
     ``call``      the action
@@ -65,17 +65,16 @@ class Effect:
     outcome: Any = None
 
 
-@dataclass(slots=True)
-class CallTrace:
+class CallTrace(Struct):
     """The events of one call: its marks, its observation, and its late outcomes and approvals from
     the oldest to the newest.
     """
 
     call: Action
-    marks: list[Annotation] = field(default_factory=list)
+    marks: list[Annotation] = []
     observation: Observation | None = None
-    late: list[dict[str, Any]] = field(default_factory=list)
-    approvals: list[Annotation] = field(default_factory=list)
+    late: list[dict[str, Any]] = []
+    approvals: list[Annotation] = []
     is_told: bool = False
     """True if the model was told only that the call may have run."""
 

@@ -5,9 +5,10 @@ conversation.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
+
+from msgspec import Struct
 
 from foldlog.eventstore import (
     Annotation,
@@ -29,8 +30,7 @@ from foldlog.projections.view import View
 Fate = Literal["shown", "forgotten", "taken back", "never shown"]
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+class Why(Struct, frozen=True):
     """The ``fate`` of ``event`` in the View at ``version``: "shown", "forgotten", "taken back" or
     "never shown".
 
@@ -64,8 +64,7 @@ class Why:
         return f"<Why: event {self.event.id} at version {self.version}: {self.reason}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Summarized:
+class Summarized(Struct, frozen=True):
     """The events that a condensation replaced by a summary. The later View may no longer show the
     summary.
     """
@@ -75,8 +74,7 @@ class Summarized:
     events: tuple[Event, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """The changes of the View from version ``before`` to version ``after``.
 
     ``entered`` contains the events that only the later View shows. ``left`` contains the events

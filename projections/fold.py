@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace as replace_field
 from typing import Any, NamedTuple, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from foldlog.eventstore import (
@@ -176,12 +177,11 @@ def _state_at(state: ViewState, version: int) -> Folded:
     return state.past.at(version)
 
 
-@dataclass(frozen=True, slots=True)
-class _Retained:
+class _Retained(Struct, frozen=True):
     before: PastLog | None
     version: int
     batch: Sequence[Event]
-    memory: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = {}
     """The cache is not shared with ``before``, because two Views may continue the same View with
     different events.
     """

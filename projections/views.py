@@ -16,9 +16,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from foldlog.eventstore import (
     NOT_RECORDED,
@@ -66,8 +68,7 @@ shown ones would need three queries.
 """
 
 
-@dataclass(slots=True)
-class _Latest:
+class _Latest(Struct):
     """The last View of a conversation, and the state of the conversation at that version.
 
     Do not use ``view`` if a transaction with its events was rolled back, because other events may
@@ -330,12 +331,11 @@ def _has_same_content(earlier: Conversation, present: Conversation) -> bool:
     return (earlier.key, earlier.redactions) == (present.key, present.redactions)
 
 
-@dataclass(frozen=True, slots=True)
-class _PastViews:
+class _PastViews(Struct, frozen=True):
     views: Views
     conversation: str
     redactions: int
-    memory: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = {}
 
     def at(self, version: int) -> Folded:
         view = self.views.at(self.conversation, version)

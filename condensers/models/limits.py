@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
-from foldlog.projections import View, begins_reply
+from foldlog.projections import begins_reply
+
+if TYPE_CHECKING:
+    from foldlog.projections import View
 
 
 @runtime_checkable

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import TypeVar
+
+from msgspec import Struct
 
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import Event
@@ -63,8 +64,7 @@ def find_existing(
 # -- an id that is used again after an erasure
 
 
-@dataclass
-class Generation:
+class Generation(Struct):
     """One of several conversations that used the same id, one after another. A writer always
     appends to the conversation that its first append found. Before the writer's first append,
     ``key`` is None.

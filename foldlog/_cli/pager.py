@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -32,6 +31,8 @@ def page_output() -> Iterator[None]:
     if not command:
         yield
         return
+    import subprocess  # most lists go to no terminal
+
     sys.stdout.flush()
     environment = {"LESS": "FRX", **os.environ}
     pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)

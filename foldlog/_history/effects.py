@@ -13,7 +13,7 @@ import inspect
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from types import MethodType
@@ -735,7 +735,7 @@ def _storable(content: Any) -> Any:
 
 
 def _unfenced(history: History) -> Generation:
-    return replace(history._generation, fence=None)
+    return structs.replace(history._generation, fence=None)
 
 
 def _doubt(key: str, problem: str = "") -> tuple[str, dict[str, Any]]:

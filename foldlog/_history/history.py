@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import chain
@@ -611,7 +609,7 @@ class History:
         database = self._store.database
         generation = self._generation
         if generation.fence is None:
-            generation = replace(generation, fence=partial(check_free, database, self.id))
+            generation = structs.replace(generation, fence=partial(check_free, database, self.id))
         if not isinstance(older_than, timedelta | None):
             raise TypeError(f"older_than must be a datetime.timedelta, not {older_than!r:.60}")
         made_before = None
@@ -1256,7 +1254,7 @@ class History:
         else:
             version = self._store.version(self.id) if at is None else at
         if id is None:
-            fork_id = f"{self.id}@{version}-{secrets.token_hex(4)}"
+            fork_id = f"{self.id}@{version}-{os.urandom(4).hex()}"
         else:
             fork_id = id
         begin_fork(self._store, self.id, version, fork_id)

@@ -11,12 +11,10 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -83,7 +81,7 @@ class LeaseTaken(EventStoreError):
 
 
 def _this_process() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"
+    return f"{os.uname().nodename}:{os.getpid()}"
 
 
 class Lease:
@@ -424,7 +422,7 @@ class LeaseBlock:
             tell("foldlog.lease.failed", conversation=self._id, problem=str(error))
         finally:
             self.lease._ends = 0.0
-            history._generation = replace(history._generation, fence=None)
+            history._generation = msgspec.structs.replace(history._generation, fence=None)
             history._lease_block = None
 
     # -- in transactions
@@ -502,7 +500,9 @@ class LeaseBlock:
 
     def _begin(self, started: float) -> None:
         self.lease._ends = started + self.ttl_s
-        self._history._generation = replace(self._history._generation, fence=self._fence)
+        self._history._generation = msgspec.structs.replace(
+            self._history._generation, fence=self._fence
+        )
         if self._renews:
             self._renewing.start()
 

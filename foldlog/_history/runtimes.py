@@ -13,9 +13,11 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec import structs
 
 from foldlog._history import effects
 from foldlog._history.started_calls import BoundConversation
@@ -245,7 +247,7 @@ def _read_left_behind(history: History, worker: str) -> dict[str, CallTrace]:
     return {
         keys[trace.call.id]: trace
         for trace in effects.each_once(traces)
-        if replace(trace, is_told=False).is_left_by(worker)
+        if structs.replace(trace, is_told=False).is_left_by(worker)
     }
 
 

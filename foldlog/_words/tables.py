@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from foldlog._conversations.labels import label
-from foldlog._words.gist import gist
-from foldlog._words.safe_text import printable
 from foldlog.eventstore import Event
 from foldlog.projections import Difference, View, Why
 
@@ -90,12 +88,17 @@ def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
 
 
 def event_row(event: Event) -> list[str]:
+    # imported here, because opening a store does not need the words of events
+    from foldlog._words.gist import gist
+
     return [str(event.id), label(event), gist(event, _LENGTH)]
 
 
 def _escape(text: str) -> str:
-    # imported here, because the table of entities takes time and few processes make HTML
+    # imported here, because few processes make HTML
     from html import escape
+
+    from foldlog._words.safe_text import printable
 
     return escape(printable(text, one_line=True))
 

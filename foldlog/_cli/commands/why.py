@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import click
-from msgspec.structs import replace as replace_fields
+from msgspec.structs import replace
 
 from foldlog._answers.views import DroppedTermDocument
 from foldlog._archive.compacting import compacting
@@ -86,7 +85,7 @@ def run(
             requests = ()
         dropped = _terms_dropped(store, views, conversation, answer)
         approvals = _approvals(store, conversation, answer.event)
-    document = replace_fields(
+    document = replace(
         why_document(conversation, answer, requests, dropped, matching_fact),
         approvals=tuple(approval.id for approval in approvals),
         compacting=missing,
