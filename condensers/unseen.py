@@ -79,8 +79,6 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
     once. If texts are shortened, their tokens are counted about 9 times.
     """
     guarded = replace(view, kept_from=_first_unseen(view))
-    # A View caches its events, so the copy need not make them again.
-    vars(guarded).update(events=view.events)
     is_spared = model_use.get() is ModelUse.SPARE
     try:
         with _using_models(ModelUse.SPARE if is_spared else ModelUse.TRY):
@@ -137,13 +135,14 @@ def _digest_above_default(
     condenser: Condenser, view: View, agent_llm: AgentModel | None, step: Step
 ) -> Step:
     """Return a digest instead of ``step``, which left the View because the model fails, if no token
-    limit is known and the View exceeds the default limit of a digest.
+    limit is known and the View exceeds the default limit of a digest. The whole View counts: masks
+    make its prompt short, but without a condensation the View would grow forever.
     """
     if (
         not isinstance(step.result, View)
         or limit_of(agent_llm) is not None
         or _has_max_tokens(condenser)
-        or default_condenser().overrun(step.result, agent_llm) is None
+        or default_condenser().overrun(view, agent_llm) is None
     ):
         return step
     result, _ = _step(default_condenser(), view, agent_llm)

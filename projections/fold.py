@@ -88,7 +88,7 @@ class ViewState:
     @property
     def events(self) -> tuple[Event, ...]:
         if self.register is None:
-            return self.items[:]
+            return self.items.events
         return tuple(insert_register(self.items, self.register))
 
     @property

@@ -22,7 +22,7 @@ class Items(Sequence[Event]):
     sequence. Any number of threads may use a sequence.
     """
 
-    __slots__ = ("_count", "_events", "_token", "_units_so_far", "masks", "renderings")
+    __slots__ = ("_all", "_count", "_events", "_token", "_units_so_far", "masks", "renderings")
 
     def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
         """Use the list ``events`` without a copy: the caller must not change the list any more. If
@@ -31,6 +31,7 @@ class Items(Sequence[Event]):
         """
         self._events = events
         self._count = len(events)
+        self._all: tuple[Event, ...] | None = None
         self._token = [True]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
         """A cache of masks and sizes that condensers computed. The key is the condenser's type
@@ -60,11 +61,19 @@ class Items(Sequence[Event]):
         grown = Items.__new__(Items)
         grown._events = self._events
         grown._count = self._count + len(events)
+        grown._all = None
         grown._token = [True]
         grown._units_so_far = self._units_so_far
         grown.masks = self.masks
         grown.renderings = self.renderings
         return grown
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """All events. Every call returns the same tuple, so caches can recognize it."""
+        if self._all is None:
+            self._all = self[:]
+        return self._all
 
     def units(self, left_behind: Set[int]) -> Units:
         """Return the units of the events. Cost: one pass over the events whose units are not known

@@ -10,9 +10,11 @@ import logging
 from itertools import pairwise, product
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import foldlog
-from foldlog import Message, SystemMessage
+from foldlog import Message, SystemMessage, otel
 from foldlog._words.reasons import because
 from foldlog.condensers import (
     AmortizedForgettingCondenser,
@@ -79,24 +81,37 @@ class Agent(Estimate):
     max_input_tokens = LIMIT
 
 
-class Telemetry(logging.Handler):
-    """Keeps the messages of condensations, as ``foldlog.otel`` counts them."""
+class Observer(logging.Handler):
+    """Keeps the log's messages about failed models, and reads the metric that counts them."""
 
     def __init__(self):
         super().__init__()
         self.records = []
+        self._reader = InMemoryMetricReader()
+        otel.instrument(meter_provider=MeterProvider([self._reader]))
 
     def emit(self, record):
         self.records.append(record)
 
+    def failures_counted(self):
+        """Return the number of failures in the metric of condensations."""
+        (scope,) = self._reader.get_metrics_data().resource_metrics[0].scope_metrics
+        (metric,) = (each for each in scope.metrics if each.name == "foldlog.condensations")
+        return sum(
+            point.value
+            for point in metric.data.data_points
+            if point.attributes["foldlog.outcome"] == "failed"
+        )
+
 
 @pytest.fixture
-def failures_logged():
+def observer():
     logger = logging.getLogger("foldlog.condensation.failed")
-    telemetry = Telemetry()
-    logger.addHandler(telemetry)
-    yield telemetry.records
-    logger.removeHandler(telemetry)
+    handler = Observer()
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+    otel.uninstrument()
 
 
 def append_step(history, number):
@@ -143,9 +158,8 @@ def run_agent(server, kind, steps):
     return history
 
 
-def check_agent(kind, way, steps, failures_logged):
+def check_agent(kind, way, steps, observer):
     answer, failure = WAYS[way]
-    failures_logged.clear()
     with OpenAIServer(answer) as server:
         history = run_agent(server, kind, steps)
     made = condensations(history)
@@ -163,8 +177,8 @@ def check_agent(kind, way, steps, failures_logged):
     failures = [report["failure"] for report in reports if "failure" in report]
     assert set(failures) == {failure}
     calls = Usage.of(reports).attempts
-    assert len(failures_logged) == len(failed)
-    assert {record.failure for record in failures_logged} == {failure}
+    assert len(observer.records) == observer.failures_counted() == len(failed)
+    assert {record.failure for record in observer.records} == {failure}
     assert calls == len(server.requests) < len(made) + 10
     return made, failed
 
@@ -172,15 +186,15 @@ def check_agent(kind, way, steps, failures_logged):
 @pytest.mark.parametrize(
     "kind, way", [("llm", "401"), ("structured", "null"), ("llm", "cut"), ("llm", "overflow")]
 )
-def test_an_agent_beside_a_failing_model_goes_on_with_digests(kind, way, failures_logged):
-    made, failed = check_agent(kind, way, 40, failures_logged)
+def test_an_agent_beside_a_failing_model_goes_on_with_digests(kind, way, observer):
+    made, failed = check_agent(kind, way, 40, observer)
     assert len(failed) < len(made), "the model was not asked each time"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind, way", AGENTS)
-def test_an_agent_of_400_steps_never_stops(kind, way, failures_logged):
-    check_agent(kind, way, 400, failures_logged)
+def test_an_agent_of_400_steps_never_stops(kind, way, observer):
+    check_agent(kind, way, 400, observer)
 
 
 # --- one step ---
@@ -338,7 +352,7 @@ def test_without_a_token_limit_a_digest_keeps_a_view_below_the_default_limit(kin
     model = Scripted(failed("unavailable"))
     condenser = kind(model, max_size=20)
     if in_pipeline:
-        condenser = PipelineCondenser([condenser])
+        condenser = PipelineCondenser([ObservationMaskingCondenser(5), condenser])
     history, _ = stepped(condenser, *turns(20, 100))
     assert condensations(history) == [], "a small View can wait"
     history.append(flat(*turns(60, 300)))
