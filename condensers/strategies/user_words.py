@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import groupby
 from typing import Any, NamedTuple
-
-from foldlog.eventstore.inside import count
 
 
 class Words(NamedTuple):
@@ -90,36 +89,22 @@ def _without_frame(text: str) -> str:
 _FENCE = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.DOTALL | re.MULTILINE)
 _PASTED_LINES = 6
 _PASTED_LENGTH = 400
-"""Lines without prose count as pasted text if they have at least ``_PASTED_LENGTH`` characters in
-at least ``_PASTED_LINES`` lines. A fenced block needs only the characters.
+"""A fenced block, or lines without prose, count as pasted text if they have at least
+``_PASTED_LENGTH`` characters in at least ``_PASTED_LINES`` lines.
 """
 
 
 def without_pasted(text: str) -> str:
-
-    def shorten_fenced(match: re.Match[str]) -> str:
-        if len(match[0]) >= _PASTED_LENGTH:
-            return _describe_paste(match[0])
-        return match[0]
-
-    result: list[str] = []
-    pasted: list[str] = []
-    for line in [*_FENCE.sub(shorten_fenced, text).splitlines(), None]:
-        if line is not None and not is_prose(line):
-            pasted.append(line)
-            continue
-        block = "\n".join(pasted)
-        is_long = (
-            len(block) >= _PASTED_LENGTH and sum(map(bool, map(str.strip, pasted))) >= _PASTED_LINES
-        )
-        result += [_describe_paste(block)] if is_long else pasted
-        pasted = []
-        if line is not None:
-            result.append(line)
-    return "\n".join(result)
+    unfenced = _FENCE.sub(lambda fenced: _describe_paste(fenced[0]), text)
+    blocks = groupby(unfenced.splitlines(), is_prose)
+    return "\n".join(
+        "\n".join(lines) if prose else _describe_paste("\n".join(lines)) for prose, lines in blocks
+    )
 
 
 def _describe_paste(block: str) -> str:
+    if len(block) < _PASTED_LENGTH or len(block.splitlines()) < _PASTED_LINES:
+        return block
     first = next((line.strip() for line in block.splitlines() if line.strip().strip("`")), "")
     return f"(pasted text of {len(block):,} characters: {first[:80]})"
 
@@ -132,53 +117,13 @@ def is_prose(line: str) -> bool:
     return len(words) >= 3 and not line.startswith(("    ", "\t")) and plain >= 0.7 * len(words)
 
 
-# --- orders and questions ---
+# --- questions and commands ---
 
 SENTENCE_END = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
-_ORDER = re.compile(
-    r"\b(?:never|always|do not|don['’]?t(?!"
-    r" (?:have|remember|know|see|understand|think|exist|need)\b)|must(?:n['’]t)?"
-    r"|from now on|make sure|avoid)\b|\A(?:please |let['’]?s )*(?:keep|stop|leave|use|prefer)"
-    r" \w|不要|必须",
-    re.IGNORECASE,
-)
-_WISH = r" (?:do(?:n['’]?t| not) )?want"
-_NO_ORDER = re.compile(
-    rf"\A\W*(?:why|what|how|when|I(?!{_WISH})|we(?!{_WISH})|it|they|this|that|if"
-    r" you|there)\b|\?\W*\Z",
-    re.IGNORECASE,
-)
-_ORDER_MAX = 240
 _COMMAND = re.compile(
     r"(?:<command>|^```(?:bash|sh)?$)((?:(?!^```|</?command>).)+)(?:</command>|^```)\s*\Z",
     re.DOTALL | re.MULTILINE,
 )
-
-
-def orders_in(text: str) -> list[str]:
-    sentences = (
-        sentence.strip().removeprefix("- ") for sentence in SENTENCE_END.split(without_pasted(text))
-    )
-    return [
-        sentence
-        for sentence in sentences
-        if len(sentence) <= _ORDER_MAX
-        and _ORDER.search(sentence)
-        and not _NO_ORDER.search(sentence)
-    ]
-
-
-_DENIAL = re.compile(
-    r"\A(?:(?:[^.?!\n]{0,100}\b(?:was|is|did|does|has|have|are|were)(?:n['’]?t|"
-    r" not)\b|(?:no|nope|wrong)\b|still )"
-    r"[^.?!\n]*|[^.?!\n]{0,40}\bI (?:don['’]?t|do not|can['’]?t|cannot) see\b[^.?!,\n]*)",
-    re.IGNORECASE,
-)
-
-
-def denial_in(text: str) -> str:
-    match = _DENIAL.match(text.strip())
-    return match[0] if match and text.strip()[match.end() :][:1] != "?" else ""
 
 
 def question_in(text: str) -> str:
@@ -234,43 +179,8 @@ _ANSWERS = re.compile(
     r" You can now continue",
     re.DOTALL,
 )
-_PLAN_MODE = re.compile(
-    r"(?:\A|<system-reminder>)\W*(?:(Entered plan mode|Plan mode (?:is|still) active)|User has"
-    r" approved your plan"
-    r"|(?:You have )?exited plan mode)",
-    re.IGNORECASE,
-)
-_STATUS = re.compile(
-    r"^(Changes to be committed|Changes not staged|Untracked files|Unmerged paths)[\w ]*:\n((?:["
-    r" \t].*\n?)+)",
-    re.MULTILINE,
-)
-
-_CONFLICT = re.compile(r"^CONFLICT \([^)]*\): (?:Merge conflict in )?(.+)$", re.MULTILINE)
-_APPLIED = re.compile(
-    r"^(?:File updated\b|Text replaced\b|File created successfully"
-    r"|Success\. Updated the following files"
-    r"|The file .{1,500} has been (?:edited|updated)\b)",
-    re.MULTILINE,
-)
-_NOT_APPLIED = re.compile(
-    r"^(?:Your changes have NOT been applied|(?:ERROR:? )?No replacement was performed).*$",
-    re.MULTILINE,
-)
-_TRACE = re.compile(
-    r"^(?:Traceback .*\n)?(?:[ ]*File \".+\", line \d+.*\n(?:[ ].*\n)*)+"
-    r"\w+(?:Error|Exception)\b.*\n?",
-    re.MULTILINE,
-)
-_CANCELLED = re.compile(
-    r"\A\W*(?:tool_use_error\W+)?(?:Sibling tool call errored"
-    r"|Cancelled: parallel tool call .* errored)\W*(?:tool_use_error\W*)?\Z"
-)
-
 _LAST_READ = 2_000
 """How many characters at the end of an output are searched for its last line."""
-_EDGE = 6
-_WRITTEN_MAX = 8
 _LOOKED_AT = 60
 """How many lines at the end of an output are searched for an error."""
 
@@ -313,43 +223,6 @@ def answers_in(text: str) -> str:
     return match[1] if match else ""
 
 
-def is_applied(text: str) -> bool:
-    return bool(_APPLIED.search(text))
-
-
-def refusal_of_edit(text: str) -> str:
-    match = _NOT_APPLIED.search(text)
-    return match[0] if match else ""
-
-
-def without_trace(text: str) -> str:
-    return _TRACE.sub("", text) if is_applied(text) else text
-
-
-def is_cancelled(text: str) -> bool:
-    # Another call of the same reply failed, so this call never ran.
-    return bool(_CANCELLED.match(text))
-
-
-def is_plan_mode(text: str) -> bool | None:
-    # In plan mode, an agent may write nothing but a plan.
-    match = _PLAN_MODE.search(text)
-    return bool(match[1]) if match else None
-
-
-def git_status_in(text: str) -> str:
-    lists = (
-        (heading, re.findall(r"^\t(.+)$", files, re.MULTILINE))
-        for heading, files in _STATUS.findall(text)
-    )
-    return "; ".join(f"{heading}: {', '.join(files)}" for heading, files in lists)
-
-
-def conflicts_in(text: str) -> str:
-    files = _CONFLICT.findall(text)
-    return f"conflicts in {count(len(files), 'file')}: {', '.join(files)}" if files else ""
-
-
 def error_line(text: str) -> str:
     lines = lines_that_count(text)
     for line in reversed(lines[-_LOOKED_AT:]):
@@ -371,27 +244,6 @@ def gist_of_output(text: str) -> str:
     if len(lines) < 2:
         return "".join(lines)
     return f"{lines[0]} … {lines[-1]}" if len(lines) > 2 else " ".join(lines)
-
-
-def edges_of(text: str) -> set[str]:
-    # Lines of nearly all outputs are at their beginnings or ends.
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    return {line for line in (*lines[:_EDGE], *lines[-_EDGE:]) if line}
-
-
-def without_lines(text: str, is_left_out: Callable[[str], bool]) -> str:
-    return "\n".join(line for line in text.splitlines() if not is_left_out(" ".join(line.split())))
-
-
-_WRITTEN = re.compile(
-    r"^\s*(?:(?:Created?|Wrote|Generated|Saved)\b[^\n:]{0,40}?[\s:'\"`]+|create mode \d+ )"
-    r"([\w@~./\\:+-]*\w\.[a-z]\w{0,4})['\"`]?\.?$|^\s*((?:\S+/)?migrations/\d{4}_\w+\.py)$",
-    re.MULTILINE | re.IGNORECASE,
-)
-
-
-def files_written(text: str) -> list[str]:
-    return [match[1] or match[2] for match in _WRITTEN.finditer(text)][:_WRITTEN_MAX]
 
 
 def lines_that_count(text: str) -> list[str]:

@@ -21,7 +21,6 @@ from foldlog.condensers.strategies.digest import (
 )
 from foldlog.condensers.strategies.digest.commands import changes_by
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
-from foldlog.condensers.strategies.user_words import orders_in
 from foldlog.condensers.unseen import step
 from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
 from foldlog.projections import View
@@ -92,10 +91,7 @@ def files_known(text):
 
 
 def run_case(case, output):
-    events = case.events()
-    if output == "orders":
-        return "\n".join(orders_in(events[0].content)) or "(none)"
-    return text_of(Digest.of(events), int(output.split()[1]))
+    return text_of(Digest.of(case.events()), int(output.split()[1]))
 
 
 # --- what it says ---
@@ -126,32 +122,18 @@ def test_an_error_is_no_longer_open_after_thirty_other_calls():
     assert ERRORS not in digest(message("go on"), work[:9], failed, work)
 
 
-def test_scratch_files_stand_after_the_product_and_are_left_out_before_it():
-    def written(number, path):
-        return pair(number, "Write", file_path=path, contents=f"kite = {number}")
-
-    scratch = [written(n, f"/w/test_wind_{n}.py") for n in range(2, 40)]
-    text = digest(edit(0), written(1, "/w/tests/test_kite.py"), scratch, length=1_500)
-    left_out, product, test, *_, newest = section(text, CHANGED)
-    assert left_out.endswith("earlier left out)")
-    assert product.startswith("/w/part_0.py")
-    assert test.startswith("/w/tests/test_kite.py")
-    assert newest.startswith("/w/test_wind_39.py")
-
-
 _MADE = re.compile(r"(?:found/|used_)\w+")
 
 
-@pytest.mark.parametrize("calls", [80, 1])
-def test_names_take_a_quarter_and_those_that_other_lines_have_are_not_repeated(calls):
-    texts = [" ".join(f"found/a_{n}_{k}" for k in range(30)) for n in range(calls)]
-    results = [pair(n, "see", texts[n], at=f"used_{n} at used_more_{n}") for n in range(calls)]
+def test_names_take_their_share_and_those_that_other_lines_have_are_not_repeated():
+    texts = [" ".join(f"found/a_{n}_{k}" for k in range(30)) for n in range(80)]
+    results = [pair(n, "see", texts[n], at=f"used_{n} at used_more_{n}") for n in range(80)]
     text = digest(message("look at kite_tail and wind/a_1"), results)
     others, _, names = text.partition(f"\n\n## {NAMES}\n")
-    assert len(names) <= 0.25 * len(text)
-    earlier_names = set(_MADE.findall(others.partition("\n\n## Read")[0]))
-    for words in "\n".join([*section(text, "Read, searched and printed"), names]).split(" | "):
-        new = set(_MADE.findall(words.rpartition(": ")[2]))
+    assert 0.2 * len(text) < len(names) <= 0.28 * len(text)
+    earlier_names = set(_MADE.findall(others))
+    for line in re.split(r" \| |\n", names):
+        new = set(_MADE.findall(line))
         assert new - earlier_names or not new
         earlier_names |= new
 
@@ -221,7 +203,7 @@ def test_the_newest_request_is_quoted_in_full_and_older_ones_still_say_what_was_
     assert min(map(len, requests)) >= 160
 
 
-@pytest.mark.parametrize("others, least", [([], 5_500), (runs(300), 1_500)], ids=["alone", "busy"])
+@pytest.mark.parametrize("others, least", [([], 5_500), (runs(300), 2_000)], ids=["alone", "busy"])
 def test_a_newest_request_too_long_for_its_section_keeps_both_ends_and_says_how_much_is_missing(
     others, least
 ):
@@ -249,9 +231,7 @@ def test_any_history_has_a_digest_that_is_bounded_and_the_same_however_it_is_fol
         assert text_of(Digest.of(events[:place]).plus(events[place:]), length) == text
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if "orders" not in case.outputs], ids=lambda case: case.rule
-)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
 def test_a_fold_in_two_parts_is_the_fold_at_once(case):
     events = case.events()
     ((output, text),) = case.outputs.items()
@@ -445,11 +425,11 @@ def test_large_documents_in_commands_do_not_stay_in_memory():
     assert bytes_in_use < 2_000_000
 
 
-if __name__ == "__main__":
-    write_anew("digests", run_case)
-
-
 def test_no_command_stays_in_memory_after_a_fold():
     run = Action(tool="run", arguments={"command": "echo a-key > .env"}, call_id="c")
     Digest.of([run, Observation(content="", call_id="c")])
     assert commands._parsed_words.cache_info().currsize == 0
+
+
+if __name__ == "__main__":
+    write_anew("digests", run_case)

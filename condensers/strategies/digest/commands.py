@@ -1,5 +1,5 @@
 """This module parses shell commands. For each command, the module finds the changed files, whether
-the command only reads, and whether the command repeats another command.
+the command only reads, and whether a success of the command repairs an earlier error.
 """
 
 from __future__ import annotations
@@ -54,9 +54,13 @@ kind ``check`` counts only if no other kind is found.
 _CHECK_WORDS = 6
 """How many words of a command are compared with ``_CHECKS``."""
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
-_SILENT = frozenset({"", "cd", "mkdir", "cat", "echo", "printf"})
-"""A command that also runs these programs still counts as a command that only changes files."""
-_ALL = re.compile(r"-\w*a|--all")
+_SENDS = re.compile(
+    r"\b(?:(?:git|docker) push|(?:npm|cargo) publish|twine upload"
+    r"|gh (?:pr|issue|release|gist) (?:create|comment|edit|merge|close|reopen|review)"
+    r"|(?:curl|gh api)\b[^|]*?(?:-X|--request|--method)[ =]?(?:POST|PATCH|PUT|DELETE))\b"
+)
+_IN_PLACE = re.compile(r"-\w*i|--in-place")
+_DEEDS = {"rm": "deleted", "touch": "created", "tee": "written"}
 _SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
 _EDIT = re.compile(r"\Aedit \d+:\d+")
 """The first line of a SWE-agent command that edits the open file. The lines after this first line
@@ -66,13 +70,11 @@ _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
 class FileChange(NamedTuple):
-    """A change of a file. If an editor made the change, it replaced the text ``old`` by ``new``."""
+    """A change of a file. ``line`` is the first line of the new text."""
 
     path: str
     deed: str
     line: str = ""
-    old: str = ""
-    new: str = ""
 
 
 class _Simple(NamedTuple):
@@ -107,6 +109,11 @@ def searches(command: str) -> bool:
     return words[:2] == ["git", "grep"] or basename("".join(words[:1])) in _SEARCHES
 
 
+def sends(command: str) -> bool:
+    """Return whether a command sends something that a second run would send again."""
+    return bool(_SENDS.search(_DOCUMENT.sub(" ", bare(command))))
+
+
 def text_of_edit(command: str) -> str:
     return command.partition("\n")[2] if _EDIT.match(command) else ""
 
@@ -118,43 +125,12 @@ def _kinds(simple: _Simple) -> set[str]:
     return {str(match.lastgroup) for word in words if (match := _CHECKS.fullmatch(word))}
 
 
-_POSTS = re.compile(
-    r"\b(?:(?:git push|docker push|(?:npm|cargo) publish|twine upload"
-    r"|gh (?:pr|issue|release|gist)"
-    r" (?:create|comment|edit|merge|close|reopen|review))\b[^|;&<]{0,80}"
-    r"|(?:curl|gh api)\b[^|]*?(?:-X|--request|--method)[ =]?(?:POST|PATCH|PUT|DELETE)\b|gh"
-    r" api\b[^|]*? -[fF] ?\w+)"
-)
-_ADDRESS = re.compile(r"https?://[^\s\"']+")
-
-
-def post_by(command: str) -> str:
-    text = " ".join(_DOCUMENT.sub(" ", bare(command)).replace("\\\n", " ").split())
-    match = _POSTS.search(text)
-    if match is None:
-        return ""
-    if match[0].startswith("curl"):
-        address = _ADDRESS.search(text, match.start())
-    else:
-        address = None
-    if address:
-        return f"curl {match[0].split()[-1].removeprefix('-X')} {address[0]}"
-    return match[0].strip()
-
-
-_ENDED_BY_COMMIT = re.compile(r"\bgit (?:merge|rebase|commit|cherry-pick|pull|revert)\b")
-_COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
-
-
 def covers(wide: str, narrow: str) -> bool:
     """Return whether a success of the command ``wide`` shows that an error of the command
     ``narrow`` is repaired. This is true if the commands are equal, or if ``wide`` checks at least
-    the same files. It is also true if ``narrow`` is a git command, such as a merge, that ``wide``
-    completes with a commit.
+    the same files.
     """
-    if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
-        return True
-    return any(
+    return wide == narrow or any(
         bool(some)
         and some[:1] == others[:1]
         and all(any(part.startswith(word) for part in others) for word in some)
@@ -194,25 +170,6 @@ def changes_by(command: str) -> Iterator[FileChange]:
                 yield change._replace(path=path)
 
 
-def only_changes(command: str) -> bool:
-    return all(
-        any(_file_changes(simple.words)) or "".join(simple.words[:1]) in _SILENT
-        for simple in _parse(bare(command))
-    )
-
-
-def staged_by(command: str) -> list[str]:
-    # The path ``.`` stands for all files.
-    staged = list[str]()
-    for simple in _parse(bare(command)):
-        program, options = simple.words[:2], simple.words[2:]
-        if program == ["git", "add"]:
-            staged += ["." if option.startswith("-") else option for option in options]
-        elif program == ["git", "commit"] and any(map(_ALL.match, options)):
-            staged.append(".")
-    return staged
-
-
 def is_within(path: str, deleted: str) -> bool:
     # ``deleted`` may be a path, a pattern of paths, or a directory.
     target = PurePosixPath(path)
@@ -223,29 +180,21 @@ def is_within(path: str, deleted: str) -> bool:
 
 
 def _file_changes(words: list[str]) -> Iterator[FileChange]:
-    if words[:2] == ["git", "restore"] or (words[:2] == ["git", "checkout"] and "--" in words):
-        paths = words[words.index("--") :] if "--" in words else words[2:]
-        yield from (
-            FileChange(path, "restored by git") for path in paths if not path.startswith("-")
-        )
     if words[:1] == ["git"]:
         words = words[1:] if words[1:2] and words[1] in ("mv", "rm") else []
     program = basename(words[0]) if words else ""
     options = [word for word in words[1:] if word.startswith("-")]
     files = [word for word in words[1:] if word and not word.startswith("-")]
-    if program == "sed" and any(re.match(r"-\w*i|--in-place", option) for option in options):
-        is_script = not {"-e", "-f"} & set(options)
-        script_line = files[0][:80] if is_script and files else ""
-        yield from (FileChange(path, "edited by sed", script_line) for path in files[1:])
+    if program == "sed" and any(map(_IN_PLACE.match, options)):
+        yield from (FileChange(path, "edited by sed", files[0][:80]) for path in files[1:])
     elif program in ("mv", "cp") and len(files) == 2:
         source, target = files
         target = target + basename(source) if target.endswith("/") else target
         if program == "mv":
             yield FileChange(source, f"moved to {target}")
         yield FileChange(target, f"{'moved' if program == 'mv' else 'copied'} from {source}")
-    elif program in ("rm", "touch", "tee"):
-        deed = {"rm": "deleted", "touch": "created", "tee": "written"}[program]
-        yield from (FileChange(path, deed) for path in files)
+    elif program in _DEEDS:
+        yield from (FileChange(path, _DEEDS[program]) for path in files)
 
 
 def _parse(text: str) -> Sequence[_Simple]:

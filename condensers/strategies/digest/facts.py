@@ -9,7 +9,7 @@ under any key, and the patch itself names its files.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -27,26 +27,21 @@ from foldlog.condensers.strategies.digest.commands import (
 )
 from foldlog.condensers.strategies.user_words import (
     EXIT_CODE,
-    conflicts_in,
     error_line,
     exit_code_in,
-    files_written,
-    is_applied,
     last_line,
     lines_that_count,
-    refusal_of_edit,
     unwrap,
-    without_lines,
     words_in_rejection,
 )
-from foldlog.eventstore import Observation
+from foldlog.eventstore import NOT_RECORDED, Observation
 from foldlog.projections import words_of
 
 
 class Section(StrEnum):
     """The sections of a digest, in their order."""
 
-    ORDERS = "Standing orders"
+    REFUSED = "Refused by the user"
     ASKED = "Asked by the user"
     TASKS = "Tasks"
     BUILT = "Built so far"
@@ -63,20 +58,23 @@ class Section(StrEnum):
 
 
 class Deed(NamedTuple):
+    """What the call with the id ``event_id`` does."""
+
     section: Section
     text: str
     changes: tuple[FileChange, ...] = ()
     command: str = ""
     is_view: bool = False
+    event_id: int = NOT_RECORDED
 
 
 class CallOutcome(NamedTuple):
     """How a call ended. ``error`` is the line that names the error, and is empty without an error.
 
     ``last`` is the last significant line of the output. ``listing`` is the whole output if it has
-    few and short lines. ``link`` is a link to an issue, a comment or a similar page. ``commit`` is
-    git's line about a commit. ``changes`` lists the changed files that are named in the output but
-    not in the call. ``is_proven`` is false if the call still runs and its output comes later.
+    few and short lines. ``commit`` is git's line about a commit. ``changes`` lists the changed
+    files that are named in the output but not in the call. ``is_proven`` is false if the call still
+    runs and its output comes later.
     """
 
     failed: bool = False
@@ -84,11 +82,9 @@ class CallOutcome(NamedTuple):
     error: str = ""
     last: str = ""
     listing: str = ""
-    link: str = ""
     commit: str = ""
     changes: tuple[FileChange, ...] = ()
     is_proven: bool = True
-    is_applied: bool = False
 
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
@@ -115,10 +111,12 @@ _TASK_MADE = re.compile(r"Task #(\d+) created successfully: (.+)")
 _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
 _EXIT_UNKNOWN = -1
-_ERRORS = ("ERROR:", "Error:")
-"""The results of failed tools begin with one of these texts. Only results without an exit code are
-checked.
-"""
+_ERROR = re.compile(
+    r"\A\s*(?:ERROR|Error):"
+    r"|^(?:Your changes have NOT been applied|(?:ERROR:? )?No replacement was performed).*$",
+    re.MULTILINE,
+)
+"""Matches the results of failed tools. Only results without an exit code are searched."""
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
 """Matches a shell command with an embedded text, such as a here-document."""
@@ -128,9 +126,6 @@ _PATCH = "*** Begin Patch"
 _ADDED = re.compile(r"^\+(?!\+\+ )(.*)$", re.MULTILINE)
 _REMOVED = re.compile(r"^-(?!-- )(.*)$", re.MULTILINE)
 _DEEDS = {"Add": "created", "Update": "edited", "Delete": "deleted"}
-_MADE = r"https?://[^\s\"]+/(?:issues|pulls?|merge_requests|commit|releases?|gists?)/[^\s\"]+"
-_LINK = re.compile(rf"^\s*(?:\^L)?({_MADE})\s*$", re.MULTILINE)
-_LINK_IN_JSON = re.compile(rf"\"html_url\": ?\"({_MADE})\"")
 _COMMIT = re.compile(r"^\[([^\s\]]+) (?:\(root-commit\) )?([0-9a-f]{6,})\] (.+)$", re.MULTILINE)
 _UPDATED = re.compile(
     r"\[File: (\S+) \(\d+ lines total\)\](?=[^\0]*^File updated\.)|again if necessary\.\s+\[File:"
@@ -148,15 +143,9 @@ _RUNNING = re.compile(
 )
 _HEADER_MAX = 200
 """The first ``_HEADER_MAX`` characters of a result show how a process ended."""
-_ECHO_LEAST = 12
-"""A terminal repeats the first line of a command before the output. Outputs are searched for this
-line only if it has ``_ECHO_LEAST`` characters.
-"""
 _LISTED_LINES = 6
 """An output of up to ``_LISTED_LINES`` short lines is shown whole."""
-_CONFLICTS_MAX = 600
 _RAN_MAX = 200
-_PROGRAM_MAX = 50
 _LINE_MAX = 90
 
 
@@ -201,38 +190,26 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
 
 def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, Any]) -> FileChange:
     old = "\n".join(text for name, text in named_in(arguments) if name in _OLD_TEXTS)
-    new = "\n".join(texts)
     if verbs & {"write", "create"}:
         deed = "written"
     elif "delete" in verbs:
         deed = "deleted"
     else:
         deed = "edited"
-    return FileChange(path, deed, _describe_edit(old, new, path), old, new)
+    return FileChange(path, deed, _first_new_line(old, "\n".join(texts), path))
 
 
-def _describe_edit(old: str, new: str, path: str) -> str:
-    added = _without(new, old)
-    line = _first_significant_line(added, path)
-    removed = clip_line(_first_significant_line(_without(old, new), path), _LINE_MAX // 2)
-    if not line:
-        return removed and f"removed {removed}"
-    if not old.strip():
-        return clip_line(line, _LINE_MAX)
-    became = one_line(added[added.index(line) :], _LINE_MAX * 3 // 2)
-    return f"{removed} -> {became}" if removed else became
-
-
-def _first_significant_line(text: str, path: str) -> str:
-    code = "\n".join(
-        line for line in text.splitlines() if path.endswith(".md") or not _COMMENT.match(line)
-    )
-    return first_line(code) or first_line(text)
-
-
-def _without(text: str, other: str) -> str:
-    other_lines = set(map(str.strip, other.splitlines()))
-    return "\n".join(line for line in text.splitlines() if line.strip() not in other_lines)
+def _first_new_line(old: str, new: str, path: str) -> str:
+    """Return the first line that is only in ``new``. If the change only removed lines, return the
+    first removed line. Comments are skipped if there is code.
+    """
+    for before, after, what in ((old, new, ""), (new, old, "removed ")):
+        kept = set(map(str.strip, before.splitlines()))
+        lines = [line for line in after.splitlines() if line.strip() not in kept]
+        code = [line for line in lines if path.endswith(".md") or not _COMMENT.match(line)]
+        if line := first_line("\n".join([*code, *lines])):
+            return what + clip_line(line, _LINE_MAX)
+    return ""
 
 
 def _patch_changes(text: str) -> Iterator[FileChange]:
@@ -243,7 +220,7 @@ def _patch_changes(text: str) -> Iterator[FileChange]:
         part = text[heading.end() : after.start() if after else len(text)]
         old, new = ("\n".join(lines.findall(part)) for lines in (_REMOVED, _ADDED))
         moved = _MOVED.search(part)
-        line = _describe_edit(old, new, heading[2])
+        line = _first_new_line(old, new, heading[2])
         if moved:
             yield FileChange(heading[2], f"moved to {moved[1]}")
             yield FileChange(moved[1], f"moved from {heading[2]}", line)
@@ -251,54 +228,33 @@ def _patch_changes(text: str) -> Iterator[FileChange]:
             yield FileChange(heading[2], _DEEDS[heading[1]], line)
 
 
-def outcome_of(
-    observation: Observation,
-    command: str = "",
-    is_in_all: Callable[[str], bool] = lambda line: False,
-    is_edit: bool = False,
-) -> CallOutcome:
-    # A line for which ``is_in_all`` is true is part of most results and is not read as an error.
+def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
     text, code = unwrap(words_of(observation.content))
     if _RUNNING.search(text[:_HEADER_MAX]):
         return CallOutcome(is_proven=False)
-    repeated = first_line(command)
-    if len(repeated) >= _ECHO_LEAST and text.lstrip().startswith(repeated):
-        ending = command.strip().splitlines()[-1]
-        text = text.rpartition(ending)[2] if ending in text else ""
-        if not last_line(text):
-            return CallOutcome(is_proven=False)
-    if (is_edit or _UPDATED.search(text)) and is_applied(text):
-        changes = tuple(_changes_in(text, command))
-        return CallOutcome(last=last_line(text), changes=changes, is_applied=True)
-    refusal = refusal_of_edit(text) if is_edit else ""
     exit_code = _exit_code(observation.extras, text) if code is None else code
-    says_error = exit_code is None and text.lstrip().startswith(_ERRORS)
-    conflicts = "" if only_reads(bare(command)) else conflicts_in(text)
+    refusal = _ERROR.search(text) if exit_code is None else None
     failed = (
         observation.is_error
         or bool(observation.extras.get("error"))
         or exit_code not in (None, 0)
-        or says_error
-        or bool(refusal or conflicts)
+        or refusal is not None
     )
-    own_text = without_lines(text, is_in_all)
-    cause = refusal or error_line(own_text)
+    cause = error_line(text[refusal.start() :] if refusal else text)
     is_vain = exit_code == 1 and not cause and searches(command)
     failed = failed and not is_vain
-    error = one_line(cause or error_line(text)) if failed else ""
-    error = one_line(conflicts, _CONFLICTS_MAX) or error
+    error = one_line(cause) if failed else ""
     is_check = bool(kinds_of_check(command))
-    last = "no match" if is_vain else error or last_line(text, is_check)
-    links = _LINK.findall(text) or _LINK_IN_JSON.findall(text if text.startswith("{") else "")
     commit = _COMMIT.search(text)
+    edited = _UPDATED.search(text)
+    line = clip_line(first_line(text_of_edit(command)), _LINE_MAX)
     return CallOutcome(
         failed=failed,
         exit_code=exit_code,
         error=error,
-        last=last,
-        listing="" if is_vain or is_check else listing_of(own_text),
-        link=links[-1] if links else "",
-        changes=tuple(_changes_in(text, command)),
+        last="no match" if is_vain else error or last_line(text, is_check),
+        listing="" if is_vain or is_check else listing_of(text),
+        changes=(FileChange(edited[1] or edited[2], "edited", line),) if edited else (),
         commit=f"{commit[3]} ({commit[2]} on {commit[1]})" if commit else "",
     )
 
@@ -307,16 +263,6 @@ def listing_of(text: str) -> str:
     lines = lines_that_count(text)
     is_short = 0 < len(lines) <= _LISTED_LINES and max(map(len, lines)) <= _LINE_MAX
     return " | ".join(lines) if is_short else ""
-
-
-def _changes_in(text: str, command: str) -> Iterator[FileChange]:
-    if edited := _UPDATED.search(text):
-        line = clip_line(first_line(text_of_edit(command)), _LINE_MAX)
-        yield FileChange(edited[1] or edited[2], "edited", line)
-    elif command and not only_reads(bare(command)):
-        program = one_line(_command(command), _PROGRAM_MAX)
-        for path in files_written(text):
-            yield FileChange(path, f"written by `{program}`")
 
 
 def words_in_refusal(observation: Observation) -> str | None:
