@@ -19,4 +19,4 @@ def request_in(text: str) -> tuple[str, str]:
     from foldlog.condensers.strategies.user_words import of_user
 
     text = text[:READ_MAX]
-    return " ".join(of_user(text).asked.split()), " ".join(_TAG.sub(" ", text).split())
+    return " ".join(of_user(text).split()), " ".join(_TAG.sub(" ", text).split())

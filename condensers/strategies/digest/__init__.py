@@ -151,7 +151,7 @@ def default_condenser(
 def _is_context(event: Event) -> bool:
     if not isinstance(event, Message) or event.source == "agent":
         return False
-    return event.source == "environment" or not of_user(words_of(event.content)).asked
+    return event.source == "environment" or not of_user(words_of(event.content))
 
 
 @dataclass(frozen=True, slots=True)

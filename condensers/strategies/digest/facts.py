@@ -52,7 +52,6 @@ class Section(StrEnum):
     CALLED = "Other calls"
     SAID = "Said by the agent"
     READ = "Read, searched and printed"
-    SHOWN = "Shown by the environment"
     EARLIER = "Earlier summary"
     NAMES = "Lines with names"
 

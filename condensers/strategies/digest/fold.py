@@ -34,11 +34,10 @@ from foldlog.condensers.strategies.digest.facts import (
     words_in_call,
     words_in_refusal,
 )
-from foldlog.condensers.strategies.digest.names import definitions_in, is_file, names_in
+from foldlog.condensers.strategies.digest.names import is_file, names_in
 from foldlog.condensers.strategies.user_words import (
     answers_in,
     command_in,
-    gist_of_output,
     is_frame,
     of_user,
     question_in,
@@ -187,10 +186,6 @@ class Digest:
                 self._take_answer(event)
             case Message():
                 self._say(words_of(event.content), event.id)
-            case Annotation(origin=None):
-                self._add_line(
-                    Section.SHOWN, f"{event.name}: {readable(event.data)}", event.id, _SHOWN_MAX
-                )
             case Action(source="user" | "environment", thought=""):
                 return  # This event was not sent to a model.
             case Action():
@@ -227,19 +222,17 @@ class Digest:
             text = event.data.get("content")
         else:
             text = None
-        request = one_line(of_user(text).asked) if isinstance(text, str) else ""
+        request = one_line(of_user(text)) if isinstance(text, str) else ""
         if request:
             self._put(Section.ASKED, request, DigestLine(request + _QUEUED, event.id))
 
     def _take_request(self, event: Message) -> None:
-        words = of_user(words_of(event.content))
-        if self.opening and words.asked.startswith(self.opening):
+        asked = of_user(words_of(event.content))
+        if self.opening and asked.startswith(self.opening):
             self._forget_example()
-        self._note_request(words.asked, event.id)
+        self._note_request(asked, event.id)
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
             self._keep_last_text(Section.REPORTED)
-        for shown in words.shown:
-            self._add_line(Section.SHOWN, shown, event.id, _SHOWN_MAX)
 
     def _take_answer(self, event: Message) -> None:
         # If the agent's last text ended with a command, the message is the result of this command.
@@ -250,11 +243,9 @@ class Digest:
             self._take_deed(deed_of("run", {"command": command}), call_id)
             self._take_result(Observation(id=event.id, content=event.content, cause=call_id))
             return
-        words = of_user(words_of(event.content))
-        if not self.calls and not self.opening and len(words.asked) >= _OPENING:
-            self.opening = words.asked[:_OPENING]
-        for shown in (gist_of_output(words.asked), *words.shown):
-            self._add_line(Section.SHOWN, shown, event.id, _SHOWN_MAX)
+        text = of_user(words_of(event.content))
+        if not self.calls and not self.opening and len(text) >= _OPENING:
+            self.opening = text[:_OPENING]
 
     def _forget_example(self) -> None:
         # The names of files in the example stay.
@@ -443,9 +434,12 @@ class Digest:
             case Action():
                 for text in (words_of(event.thought), *texts_in(arguments_of(event))):
                     self._remember(names_in(text), event.id)
+            case Annotation():
+                self._remember(names_in(readable(event.data)), event.id, is_used=False)
+            case Message(source="environment"):
+                self._remember(names_in(words_of(event.content)), event.id, is_used=False)
             case Message():
-                is_used = event.source != "environment"
-                self._remember(names_in(words_of(event.content)), event.id, is_used=is_used)
+                self._remember(names_in(of_user(words_of(event.content))), event.id)
             case Observation():
                 self._remember_names_in_result(event)
         for name in list(islice(self.names, max(0, len(self.names) - _NAMES_MAX))):
@@ -465,9 +459,6 @@ class Digest:
 
         names = ((name, listing or line) for name, line in names_in(text, is_wanted))
         self._remember(names, event.id, is_used=False)
-        if is_read:
-            last_statement = " ".join([*self.lines[Section.SAID]][-1:])
-            self._remember(definitions_in(text, last_statement), event.id)
 
     def _remember(
         self, names: Iterable[tuple[str, str]], event_id: int, *, is_used: bool = True

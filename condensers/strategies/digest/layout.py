@@ -37,7 +37,6 @@ SHARES: Mapping[Section, float] = {
     Section.EARLIER: 0.2,
     Section.CALLED: 0.03,
     Section.READ: 0.02,
-    Section.SHOWN: 0.02,
 }
 """The share of a digest that each section may use, with the most important section first."""
 _NAMES_SHARE = 0.28

@@ -8,9 +8,6 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import repeat
 
-from foldlog.condensers.prompts.rendering import clip_line
-from foldlog.condensers.strategies.user_words import SENTENCE_END, is_prose
-
 _WINDOWS = r"[A-Za-z]:[\\/][^\s\"'<>|*?:,;()`]+"
 _ESCAPED = re.compile(rf"(?<!\w)({_WINDOWS})|\\[nrt\"]")
 _NAME = re.compile(rf"(?<![<\w])(?:{_WINDOWS}|\w+://[\w./:?=&%-]+|~?/?\w(?:[\w./-]|::)+)")
@@ -21,21 +18,13 @@ _NO_NAME = re.compile(
     r"|(?:Math|JSON|Object|Array|Promise|Module|console)\.\w+"
     r"|.*\w{65}.*"
 )
-_WORD = re.compile(r"\w+")
 _NUMBERED = re.compile(r"\A\s*\d+(?:→|\t|: )")
 _FRAME = re.compile(r"\s*at .*:\d+|.*(?:node:internal|node_modules/|site-packages/|/lib/python3)")
-_DEFINITION = re.compile(
-    r"^[ \t]*(?:(?:export|default|abstract|public|pub|async)[ ]+)*"
-    r"((?:class|interface|struct|enum|model|type|def|func|fn|function)[ ]+(\w+))"
-    r"[^\n]*(?:\n(?![ \t]*[})<]|[ \t]*$)[^\n]*){0,8}",
-    re.MULTILINE,
-)
-_DEFINITION_MAX = 400
 _LEAST = 6
 _MOST = 160
 CUT = "…"
-_SENTENCE_MAX = 120
-_BESIDE = 14
+_BESIDE = 20
+"""How many characters on each side of a name stand with the name, up to whole words."""
 
 
 def names_in(
@@ -52,14 +41,6 @@ def names_in(
                     and is_wanted(name)
                 ):
                     yield name, _around(line, match.start(), match.start() + len(name))
-
-
-def definitions_in(text: str, statement: str) -> Iterator[tuple[str, str]]:
-    names = {word for word in _WORD.findall(statement) if not word.islower()}
-    code = "\n".join(map(_NUMBERED.sub, repeat(""), text.splitlines()))
-    for match in _DEFINITION.finditer(code):
-        if match[2] in names:
-            yield match[1], clip_line(" ".join(match[0].split()), _DEFINITION_MAX)
 
 
 def unescape(text: str) -> str:
@@ -79,13 +60,11 @@ def is_file(name: str) -> bool:
 
 
 def _around(line: str, start: int, end: int) -> str:
-    # A part of a short sentence may have another meaning, so a short sentence stays whole.
-    begin = start - len(SENTENCE_END.split(line[:start])[-1])
-    stop = end + len(SENTENCE_END.split(line[end:], 1)[0])
-    if stop - begin > _SENTENCE_MAX or not is_prose(line[begin:stop]):
-        if start - begin > _BESIDE:
-            begin = line.find(" ", start - _BESIDE, start) + 1 or start
-        if stop - end > _BESIDE:
-            stop = max(line.rfind(" ", end, end + _BESIDE), end)
+    begin = 0
+    stop = len(line)
+    if start > _BESIDE:
+        begin = line.find(" ", start - _BESIDE, start) + 1 or start
+    if stop - end > _BESIDE:
+        stop = max(line.rfind(" ", end, end + _BESIDE), end)
     words = " ".join(line[begin:stop].split())
     return CUT * bool(line[:begin].strip()) + words + CUT * bool(line[stop:].strip())
