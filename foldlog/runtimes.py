@@ -15,6 +15,7 @@ REDACTED                           the value that replaces redacted content
 usage_meta                         the usage of a reply, for ``meta`` of an event
 format_named                       a format by its name
 dicts_in, text_or_none, values_in, within, parse, parse_stored    read values of JSON
+Fields                             the type of a JSON object
 json_text, json_of                 write values of JSON
 COMPACTED_BY_PROVIDER              the reason of a condensation that a provider's server made
 JsonLines, record_in               read records from files
@@ -44,6 +45,7 @@ from foldlog._formats.openhands_v1.contents import blocks_of as blocks_of
 from foldlog._formats.places import is_of as is_of, place_of as place_of
 from foldlog._formats.prompt_changes import change_of_prompt as change_of_prompt, staying as staying
 from foldlog._formats.record import (
+    Fields as Fields,
     dicts_in as dicts_in,
     text_or_none as text_or_none,
     usage_meta as usage_meta,

@@ -20,6 +20,10 @@ _BLOCKS: Final = 8
 """The number of blocks that are read at once, about a megabyte."""
 
 
+def source_of(database: Database, conversation: str) -> Source | None:
+    return query_sources(database, lambda sources: sources.of(conversation))
+
+
 def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Block]:
     return _by_pages(database, source, start, lambda sources, first: sources.blocks(source, first))
 

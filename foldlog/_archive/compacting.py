@@ -18,10 +18,10 @@ from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog.eventstore import Store
-from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.sources.blocks import Block, each_hash
-from foldlog.eventstore.sources.reading import about
-from foldlog.eventstore.sources.tables import Sources, SourcesToWrite
+from foldlog.eventstore.sources.reading import about, source_of
+from foldlog.eventstore.sources.tables import SourcesToWrite
 
 _KEY = "compacting"
 _SHOWN = ("user", "agent", "action", "observation", "error", "environment")
@@ -84,12 +84,9 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
 
 def compacting(store: Store, conversation: str) -> Compacting | None:
 
-    def read(reader: Reader) -> Compacting | None:
-        source = Sources(store.database, reader).of(conversation)
-        note = _Note() if source is None else _note_in(about(source))
-        return Compacting(note.at, note.shown - note.since) if note.at else None
-
-    return store.database.recorder.query(read)
+    source = source_of(store.database, conversation)
+    note = _Note() if source is None else _note_in(about(source))
+    return Compacting(note.at, note.shown - note.since) if note.at else None
 
 
 def still_compacting(

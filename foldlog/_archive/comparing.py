@@ -74,7 +74,7 @@ class SourceImport(SourceWriter):
         first. Raises ``SourceRefused`` for an erased source, or if the import would bring back a
         redacted record. Raises ``NotAHistory`` if the source has no records.
         """
-        places: list[Place] = self.query(lambda sources: sources.places(self.place))
+        places = self.query(lambda sources: sources.places(self.place))
         if self._is_refused(self.place):
             raise SourceRefused(
                 "the source imported from this path was erased; to import it again, use --again"
@@ -103,7 +103,7 @@ class SourceImport(SourceWriter):
             self.blank_records(block, self.secret)
             for block in self.reading.blocks(self.counting_function())
         ]
-        if not blocks or (isinstance(skeleton, Skeleton) and skeleton.follows is not None):
+        if not blocks or skeleton.follows is not None:
             return None
         name = self.named(skeleton.conversation)
         size = sum(len(block.raw) for block in blocks)
@@ -111,7 +111,7 @@ class SourceImport(SourceWriter):
 
         def begin_new(transaction: Transaction) -> Source | None:
             sources = Sources(self.database, transaction)
-            is_here = sources.database.find(transaction, name, pending=True) is not None
+            is_here = sources.find(name) is not None
             is_known = is_here or sources.places(self.place)
             if is_known or sources.refused_among([self.place, fingerprint(skeleton, blocks)]):
                 return None
@@ -288,7 +288,7 @@ class SourceImport(SourceWriter):
         # source at the redacted record or before it, or each record of the format repeats all
         # earlier records.
         for source in sources:
-            redacted_numbers: set[int] = self.query(partial(Sources.all_redacted, source=source))
+            redacted_numbers = self.query(partial(Sources.all_redacted, source=source))
             if redacted_numbers and self.found_history.format.repeats:
                 problem = "its records repeat the texts of earlier records"
             elif any(number >= shared_count for number in redacted_numbers):
@@ -369,7 +369,7 @@ class SourceImport(SourceWriter):
         self.skeleton = new_counter(self.found_history.format)
 
     def _family(self, source: Source) -> list[Source]:
-        return [*self.query(lambda sources: [*sources.family(source.root)])]
+        return self.query(lambda sources: sources.family(source.root))
 
     def _source_named(self, name: str) -> Source | None:
         conversation = self._find(name)
@@ -378,10 +378,7 @@ class SourceImport(SourceWriter):
         return self.source(conversation.key)
 
     def _find(self, name: str) -> Conversation | None:
-        conversation: Conversation | None = self.query(
-            lambda sources: sources.database.find(sources.reader, name, pending=True)
-        )
-        return conversation
+        return self.query(lambda sources: sources.find(name))
 
     def _is_refused(self, fingerprint: bytes) -> bool:
         return not self.options.again and self.query(

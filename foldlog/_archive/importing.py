@@ -36,7 +36,7 @@ from foldlog._formats.registry import AUTO, format_named
 from foldlog.eventstore import EventStoreError, InvalidArgument, Store, VersionConflict
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import utf8
-from foldlog.eventstore.sources.tables import Place, Sources, SourcesToWrite
+from foldlog.eventstore.sources.tables import Place, Sources, SourcesToWrite, query_sources
 
 T = TypeVar("T")
 
@@ -263,7 +263,7 @@ class Import:
             if is_whole:
                 sources.allow(self._place(path))
             for name, _, records, *_ in imported:
-                row = self._store.database.find(transaction, name, pending=True)
+                row = sources.find(name)
                 if row is not None:
                     place = Place(row.key, next(times), records, 0, state, b"")
                     sources.put_place(self._place(path), place)
@@ -272,8 +272,7 @@ class Import:
         return self._query(partial(Sources.places, place=place))
 
     def _query(self, read: Callable[[Sources], T]) -> T:
-        database = self._store.database
-        return database.recorder.query(lambda reader: read(Sources(database, reader)))
+        return query_sources(self._store.database, read)
 
     def _place(self, path: Path, own_name: str = "") -> bytes:
         text = "\0".join((os_path.abspath(path), own_name or _WHOLE_FILE, *self._place_options))

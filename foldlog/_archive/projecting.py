@@ -34,7 +34,7 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
-from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
+from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
 
 SECRET: Final = "secret"
 """The name of the field that holds a source's secret. The salts of the source's events are computed
@@ -152,16 +152,14 @@ class _Making:
     def __init__(self, store: Store, conversation: str) -> None:
         self.store = store
         self.conversation = conversation
-        database = store.database
 
-        def read(reader: Any) -> tuple[Source | None, int, dict[int, tuple[int, int]]]:
-            sources = Sources(database, reader)
+        def read(sources: Sources) -> tuple[Source | None, int, dict[int, tuple[int, int]]]:
             source = sources.of(conversation)
-            conversation_row = database.find(reader, conversation, pending=True)
+            conversation_row = sources.find(conversation)
             event_spans = {} if source is None else sources.made(source)
             return source, 0 if conversation_row is None else conversation_row.version, event_spans
 
-        self.source, self.version, self.events_of_records = database.recorder.query(read)
+        self.source, self.version, self.events_of_records = query_sources(store.database, read)
         self.made = 0 if self.source is None else self.source.made
         facts = {} if self.source is None else about(self.source)
         self._recorded_at: int | None = facts.get(IMPORTED_AT)
@@ -172,9 +170,7 @@ class _Making:
         source = self.source
         if source is None or source.made == source.records:
             return True
-        redacted = self.store.database.recorder.query(
-            lambda reader: Sources(self.store.database, reader).all_redacted(source)
-        )
+        redacted = query_sources(self.store.database, lambda sources: sources.all_redacted(source))
         start = source.made
         findings = list[str]()
         # A redacted record is blank, and may have fewer events than before. Later records depend on

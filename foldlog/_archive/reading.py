@@ -10,7 +10,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -38,8 +38,8 @@ Add = Callable[[bytes, bytes], None]
 """
 
 
-class Reading(Protocol):
-    """A pass over a source.
+class _Findings:
+    """The state of a pass over a source.
 
     ``records``   the number of records that were read
     ``taken``     the number of bytes that were read; ``digest`` is their hash
@@ -50,28 +50,6 @@ class Reading(Protocol):
     ``is_done``   whether the source was read to its end
     ``frame``     the text between the records of a document; set at the end
     """
-
-    path: Path
-    records: int
-    taken: int
-    findings: list[ImportFinding]
-    findings_count: int
-    unread: list[int]
-    waits: bool
-    is_done: bool
-    frame: Frame | None
-
-    @property
-    def digest(self) -> bytes: ...
-
-    @property
-    def place(self) -> str: ...
-
-    def blocks(self, add: Add) -> Iterator[Block]: ...
-
-
-class _Findings:
-    """The state that ``LineReading`` and ``WholeReading`` share."""
 
     def __init__(self, path: Path, records: int = 0) -> None:
         self.path = path

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
 
 import msgspec
 
@@ -20,12 +19,10 @@ from foldlog._formats.files.frames import without_words
 from foldlog._formats.registry import format_named
 from foldlog.eventstore import Store
 from foldlog.eventstore.log.row import from_microseconds
-from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.sources.blocks import GENESIS, Block, chain_head, each_hash, fingerprint_of
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about
-from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
-
-T = TypeVar("T")
+from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
 
 
 def events_of_records(
@@ -51,7 +48,7 @@ def events_of_records(
                     if record_hash in hashes and first >= conversation.begins:
                         ids.update(range(first, first + count))
 
-    store.database.recorder.query(lambda reader: read(Sources(store.database, reader)))
+    query_sources(store.database, read)
     return {name: ids for name, ids in result.items() if ids}
 
 
@@ -110,7 +107,7 @@ def _hashes_of_events(
     by_root: dict[int, set[bytes]] = {}
     for name, ids in ids_by_name.items():
         event_ids = set(ids)
-        conversation = sources.database.find(sources.reader, name, pending=True)
+        conversation = sources.find(name)
         if conversation is None or conversation.erasure is not None:
             continue
         source = sources.find_by_key(conversation.key)
@@ -209,7 +206,7 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
         paths_by_name = {}
         for name in names:
-            conversation = sources.database.find(sources.reader, name, pending=True)
+            conversation = sources.find(name)
             if conversation is None or conversation.erasure is not None:
                 continue
             source = sources.of(name)
@@ -217,7 +214,7 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
                 paths_by_name[name] = tuple(about(source).get("paths", ()))
         return {name: paths for name, paths in paths_by_name.items() if paths}
 
-    return store.database.recorder.query(lambda reader: read(Sources(store.database, reader)))
+    return query_sources(store.database, read)
 
 
 def imported_at(store: Store) -> dict[str, datetime]:
@@ -225,11 +222,12 @@ def imported_at(store: Store) -> dict[str, datetime]:
     left out. Cost: the function reads a row of each conversation.
     """
 
-    def read(reader: Reader) -> dict[str, datetime]:
-        abouts = Sources(store.database, reader).abouts()
+    def read(sources: Sources) -> dict[str, datetime]:
         # A source that a runtime recorded has no stored facts.
         facts_by_name = (
-            (name, msgspec.json.decode(about_text)) for name, _, about_text in abouts if about_text
+            (name, msgspec.json.decode(about_text))
+            for name, _, about_text in sources.abouts()
+            if about_text
         )
         return {
             name: from_microseconds(facts[IMPORTED_AT])
@@ -237,4 +235,4 @@ def imported_at(store: Store) -> dict[str, datetime]:
             if IMPORTED_AT in facts
         }
 
-    return store.database.recorder.query(read)
+    return query_sources(store.database, read)

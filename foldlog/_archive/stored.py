@@ -24,8 +24,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import Moment, query_all
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.sources.blocks import Block
-from foldlog.eventstore.sources.reading import about, blocks_of
-from foldlog.eventstore.sources.tables import Made, Source, Sources
+from foldlog.eventstore.sources.reading import about, blocks_of, source_of
+from foldlog.eventstore.sources.tables import Made, Source, Sources, query_sources
 
 _TOGETHER: Final = 8
 """The number of blocks that are read together, because a runtime appends small blocks."""
@@ -330,8 +330,7 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
     """
     row = store.conversation(conversation, pending=True)
 
-    def read(reader: Reader) -> tuple[Source | None, int, int]:
-        sources = Sources(store.database, reader)
+    def read(sources: Sources) -> tuple[Source | None, int, int]:
         source = sources.of(conversation)
         if source is None:
             return None, 0, 0
@@ -342,7 +341,7 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
         )
         return source, max(ends, default=0), len(sources.all_redacted(source))
 
-    source, end, redacted = store.database.recorder.query(read)
+    source, end, redacted = query_sources(store.database, read)
     if source is None or format not in (None, source.format):
         return None
     appended = [] if row.pending else [*store.events(conversation, end)]
@@ -357,16 +356,8 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
 
 
 def unread_in(store: Store, conversation: str) -> list[int]:
-    database = store.database
-    source = database.recorder.query(lambda reader: Sources(database, reader).of(conversation))
+    source = source_of(store.database, conversation)
     return [] if source is None else [*about(source).get("unread", ())]
-
-
-def stored_records(store: Store, conversation: str) -> Iterator[Any]:
-    database = store.database
-    source = database.recorder.query(lambda reader: Sources(database, reader).of(conversation))
-    for block in () if source is None else blocks_of(database, source):
-        yield from map(parse, block.records())
 
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
@@ -374,8 +365,7 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
     event.
     """
 
-    def read(reader: Reader) -> tuple[str, list[Any]]:
-        sources = Sources(store.database, reader)
+    def read(sources: Sources) -> tuple[str, list[Any]]:
         source = sources.of(conversation)
         if source is None:
             return conversation, []
@@ -391,12 +381,11 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
             texts += map(parse, map(block.record, without))
         return sources.name_of(source.conversation), texts
 
-    return store.database.recorder.query(read)
+    return query_sources(store.database, read)
 
 
 def raw(store: Store, conversation: str) -> Iterator[bytes]:
-    database = store.database
-    source = database.recorder.query(lambda reader: Sources(database, reader).of(conversation))
+    source = source_of(store.database, conversation)
     if source is None:
         return
     blocks = blocks_of(store.database, source)

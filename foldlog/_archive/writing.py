@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import path as os_path
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -46,8 +46,9 @@ from foldlog.eventstore.sources.blocks import (
     fingerprint_of,
 )
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
-from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
+from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite, query_sources
 
+T = TypeVar("T")
 _TRANSACTION_BYTES: Final = 2**19
 _FIRST: Final = 4
 """A document is recognized by its first records, up to this number."""
@@ -302,8 +303,9 @@ class SourceWriter:
         first: Callable[[SourcesToWrite], None] | None = None,
     ) -> Source:
         def append(transaction: Transaction) -> Source:
-            name = Sources(self.database, transaction).name_of(source.conversation)
-            conversation = self.database.find(transaction, name, pending=True)
+            stored_sources = Sources(self.database, transaction)
+            name = stored_sources.name_of(source.conversation)
+            conversation = stored_sources.find(name)
             if conversation is None or conversation.key != source.conversation:
                 raise VersionConflict(name, source.records, source.records)
             writing = WriteTransaction(transaction, conversation, self.database)
@@ -339,11 +341,7 @@ class SourceWriter:
             "unread": reading.unread,
             IMPORTED_AT: self.database.now(),
         }
-        if isinstance(skeleton, DecodedRecords):
-            place_of_records = skeleton.where
-        else:
-            place_of_records = skeleton.state.where
-        if place := {**self.options.where, **about(source).get(WHERE, {}), **place_of_records}:
+        if place := {**self.options.where, **about(source).get(WHERE, {}), **skeleton.where}:
             fields[WHERE] = place
         if REDACTED in about(source):
             fields[REDACTED] = True
@@ -433,25 +431,16 @@ class SourceWriter:
     def counting_function(self) -> Callable[[bytes, bytes], None]:
         # The returned function also notes which records are secret, and the problems that a decoder
         # finds.
-        skeleton = self.skeleton
-        if isinstance(skeleton, Skeleton):
-            skeleton.on_another_shape = self._check_shape
-            add = skeleton.add
-            if self.options.is_secret is None:
-                return add
-            return lambda record, record_hash: add(
-                self._blank_if_secret(record, record_hash), record_hash
-            )
-        decoded_records = skeleton
-
-        def add_decoded(record: bytes, record_hash: bytes) -> None:
-            record = self._blank_if_secret(record, record_hash)
-            findings_before = len(decoded_records.findings)
-            decoded_records.add(record, record_hash)
-            for problem in decoded_records.findings[findings_before:]:
-                self._add_finding(problem)
-
-        return add_decoded
+        counter = self.skeleton
+        if isinstance(counter, Skeleton):
+            counter.on_another_shape = self._check_shape
+        else:
+            counter.on_finding = self._add_finding
+        if self.options.is_secret is None:
+            return counter.add
+        return lambda record, record_hash: counter.add(
+            self._blank_if_secret(record, record_hash), record_hash
+        )
 
     def _check_shape(self, record: bytes) -> None:
         format = self.found_history.format
@@ -544,19 +533,17 @@ class SourceWriter:
             raise VersionConflict(name, source.records, source.records)
         return stored
 
-    def query(self, work: Callable[[Sources], Any]) -> Any:
-        return self.database.recorder.query(lambda reader: work(Sources(self.database, reader)))
+    def query(self, read: Callable[[Sources], T]) -> T:
+        return query_sources(self.database, read)
 
     def source(self, key: int) -> Source | None:
-        source: Source | None = self.query(lambda sources: sources.find_by_key(key))
-        return source
+        return self.query(lambda sources: sources.find_by_key(key))
 
     def hashes_of(self, source: Source) -> bytes:
-        hashes: bytes = self.query(lambda sources: sources.hashes(source))
-        return hashes
+        return self.query(lambda sources: sources.hashes(source))
 
     def name_of(self, key: int) -> str:
-        return str(self.query(lambda sources: sources.name_of(key)))
+        return self.query(lambda sources: sources.name_of(key))
 
     def outcome(self, added: int, conversation: str = "") -> Imported:
         reading = self.reading

@@ -63,6 +63,8 @@ from foldlog._formats.record import (
     dict_or_empty,
     dicts_in,
     member,
+    omit,
+    pick,
     text_or_empty,
     text_or_none,
     time_at,
@@ -142,7 +144,7 @@ def _marks(path: Path) -> dict[int, list[Located]]:
             ):
                 index = rest.get("conversationHistoryIndex")
                 before = deleted
-                mark = {key: located.value[key] for key in _MARK if key in located.value}
+                mark = pick(located.value, _MARK)
                 number = max(last, index) if type(index) is int else last
                 marks.setdefault(number, []).append(at(located.place, mark))
     return marks
@@ -170,7 +172,7 @@ class AnthropicDecoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: Fields) -> None:
         read.tag = (self._count, text_or_none(record, "truncationParent"))
         if record.get("type") == _THOUGHT:
-            data = {key: value for key, value in record.items() if key not in ("type", "id", "ts")}
+            data = omit(record, "type", "id", "ts")
             read.add(
                 Annotation,
                 name=_THOUGHT,
@@ -204,7 +206,7 @@ class AnthropicDecoder(FollowingDecoder):
                 read.condense(lambda known: known[1] != marker, summary)
             case {"conversationHistoryDeletedRange": [int(), int(last)]}:
                 deleted = {
-                    member for _, member in self.shown.all() if _ALWAYS_SENT <= member[0] <= last
+                    member for member in self.shown.tags() if _ALWAYS_SENT <= member[0] <= last
                 }
                 if deleted:
                     read.condense(lambda known: known not in deleted)
@@ -339,14 +341,14 @@ FORMAT = Format(
     encoder=_Encoder,
     lacks=frozenset(
         (
-            *(
-                "role of a system prompt",
-                "file",
-                "detail of an image",
-                "item of reasoning",
-                "count of tokens",
-            ),
-            *("form of a custom tool's call", "field of a chat message", "field of a chat call"),
+            "role of a system prompt",
+            "file",
+            "detail of an image",
+            "item of reasoning",
+            "count of tokens",
+            "form of a custom tool's call",
+            "field of a chat message",
+            "field of a chat call",
         )
     ),
     beside=beside,

@@ -58,6 +58,7 @@ from foldlog._formats.record import (
     dicts_in,
     joined_text,
     member,
+    omit,
     text_or_empty,
     text_or_none,
     within,
@@ -227,7 +228,7 @@ class _Decoder(FollowingDecoder):
                 read.call(
                     call.get("function_name"), call.get("arguments"), call.get("tool_call_id")
                 )
-            read.say(_SOURCES[source], as_text=True)
+            read.say(_SOURCES[source])
         if source != "system" or not replaces:
             _read_results(read, record)
         if replaces:
@@ -241,12 +242,8 @@ class _Decoder(FollowingDecoder):
                 {"reason": "the source compacted its context"},
             )
         elif within(record, *_BOUNDARY) == "truncate":
-            self.options.findings.append(_TRIMMED)
-        data = {
-            key: value
-            for key, value in record.items()
-            if key not in ("source", "step_id", "timestamp")
-        }
+            self.report(_TRIMMED)
+        data = omit(record, "source", "step_id", "timestamp")
         read.close(source or "trajectory", data)
 
 
@@ -265,7 +262,7 @@ def _read_results(read: RecordEvents, record: Fields) -> None:
             )
         else:
             read.parts = shown_blocks(content)
-            read.say("environment", as_text=True)
+            read.say("environment")
 
 
 # -- events to records
@@ -388,8 +385,6 @@ def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
             about = dict_or_empty(event.data, "agent")
             if about:
                 model = model_named({"model": about.get("model_name")})
-            else:
-                model = model
     usage = usage_of({name: final.get(f"total_{name}") for name in _TOTALS})
     cost = cost_of(final.get("total_cost_usd")) or None
     if usage or cost:
@@ -415,21 +410,18 @@ FORMAT = Format(
     encoder=_Encoder,
     lacks=frozenset(
         (
-            *(
-                "error mark",
-                "image",
-                "file",
-                "call of a server's tool",
-                "part of another type",
-                "mark of a cache",
-            ),
-            *(
-                "signature of thinking",
-                "item of reasoning",
-                "form of a custom tool's call",
-                "count of tokens",
-            ),
-            *("field of a chat message", "field of a chat call"),
+            "error mark",
+            "image",
+            "file",
+            "call of a server's tool",
+            "part of another type",
+            "mark of a cache",
+            "signature of thinking",
+            "item of reasoning",
+            "form of a custom tool's call",
+            "count of tokens",
+            "field of a chat message",
+            "field of a chat call",
         )
     ),
     files=_Trajectories(),

@@ -16,6 +16,7 @@ from foldlog._formats.event_fields import (
     file_in,
     image_at,
     parts_in,
+    text_part,
 )
 from foldlog._formats.json_text import json_of
 from foldlog._formats.record import Fields, dict_or_empty, dicts_in, text_or_empty
@@ -60,10 +61,8 @@ def _part_of(block: Any) -> Fields | None:
     # OpenAI's threads hold the text in an object
     if type(text) is dict:
         text = text.get("value")
-    else:
-        text = text
     if type(text) is str:
-        return {"type": "text", "text": text}
+        return text_part(text)
     if kind in _IMAGES:
         return image_at(block["image_url"]) if type(block.get("image_url")) is str else None
     if kind != "image" and kind not in _FILES:
@@ -76,8 +75,6 @@ def _part_of(block: Any) -> Fields | None:
         url = data_url(media_type, data)
     elif data:
         url = ""
-    else:
-        url = url
     name = text_or_empty(held, "filename")
     if not url:
         return None
@@ -90,7 +87,7 @@ def shown_of(block: Any) -> Fields | None:
     """Return a block as a part. A text, an image or a file becomes a part. A block of another kind
     stays unchanged or becomes a text with its JSON. Return None for an empty text.
     """
-    part = {"type": "text", "text": block} if type(block) is str else part_of(block)
+    part = text_part(block) if type(block) is str else part_of(block)
     if part is not None:
         return part if part.get("text", True) else None
     if kind_of(block) in _TEXTS and not any(block[key] for key in block if key != "type"):
@@ -99,7 +96,7 @@ def shown_of(block: Any) -> Fields | None:
         case {"type": "image", "source": {"path": str(path)}}:
             return {"type": "text", "text": f"[image: {path}]"}
     is_part = kind_of(block) is not None and type(block.get("text", "")) is str
-    return block if is_part else {"type": "text", "text": json_of(block).decode()}
+    return block if is_part else text_part(json_of(block).decode())
 
 
 def is_of_anthropic(block: Fields) -> bool:

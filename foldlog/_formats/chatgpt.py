@@ -18,19 +18,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from foldlog._formats.format import Options, first_named
+from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.json_text import json_of
 from foldlog._formats.record import (
     Fields,
     dict_or_empty,
+    has,
     member,
+    omit,
     text_or_empty,
     text_or_none,
     time_at,
     within,
 )
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.trees import Exports, TreeDecoder, TreeFormat, in_order
+from foldlog._formats.trees import Exports, TreeDecoder, in_order
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
 
 NAME = "chatgpt"
@@ -50,13 +52,24 @@ _TEXTS = ("text", "result", "summary", "content", "name")
 # --------------------------------------------------------------------------------------------------
 
 
+_has_mapping = has(mapping=dict)
+
+
 class _Files(Exports):
     begins = (frozenset((b"mapping",)), frozenset((b"conversation_id", b"current_node")))
     named = ("conversation_id", "id")
     id = "id"
+    parent = "parent"
     title = "title"
     newest = "current_node"
     about: Mapping[str, Any] = {"mapping": {}}
+
+    def is_about(self, record: Any) -> bool:
+        return (
+            type(record) is dict
+            and "current_node" in record
+            and type(record.get("mapping")) is dict
+        )
 
     def has(self, value: Any) -> bool:
         if type(value) is not dict or "mapping" not in value:
@@ -89,10 +102,7 @@ class _Files(Exports):
             return []
         times = {name: time_at(within(nodes[name], "message", "create_time")) for name in parents}
         ordered = in_order(parents, times)
-        alone = {
-            name: {key: node[key] for key in node if key != "children"}
-            for name, node in nodes.items()
-        }
+        alone = {name: omit(node, "children") for name, node in nodes.items()}
         return [alone[name] or mapping[name] for name in ordered]
 
 
@@ -104,10 +114,6 @@ _NONE = object()
 # ------------------------------------------------------------------------------------------------
 
 
-def _is_about(record: Any) -> bool:
-    return type(record) is dict and "current_node" in record and type(record.get("mapping")) is dict
-
-
 def _is_node(record: Any) -> bool:
     message = dict_or_empty(record).get("message", _NONE)
     is_message = type(message) is dict and type(message.get("author", {})) is dict
@@ -115,6 +121,7 @@ def _is_node(record: Any) -> bool:
 
 
 class _Decoder(TreeDecoder):
+    exports = _FILES
     repeated = ("message.content.content", "message.content.thoughts")
     """The thinking goes into the event of a later record. A recap of it is for people."""
 
@@ -220,7 +227,7 @@ def _part(part: Any) -> str:
 
 
 def _matches(record: Any) -> bool:
-    if _is_about(record):
+    if _FILES.is_about(record):
         return True
     if (
         type(record) is not dict
@@ -234,23 +241,16 @@ def _matches(record: Any) -> bool:
     )
 
 
-FORMAT = TreeFormat(
+FORMAT = Format(
     name=NAME,
     matches=_matches,
-    accepts=lambda record: _is_about(record) or _is_node(record),
+    accepts=lambda record: _FILES.is_about(record) or _is_node(record),
     expected=(
         "a node of a conversation of ChatGPT with a text under 'id', and a 'message' with an"
         " 'author'"
     ),
     decoder=_Decoder,
-    conversation=first_named(
-        lambda record: _FILES.name_of(record) or "" if _is_about(record) else None
-    ),
+    conversation=first_named(_FILES.name_in),
     files=_FILES,
     source_id=member("id"),
-    is_about=_is_about,
-    id="id",
-    parent="parent",
-    title="title",
-    newest="current_node",
 )

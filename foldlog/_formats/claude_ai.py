@@ -20,15 +20,23 @@ from typing import Any
 
 from foldlog._formats.anthropic_messages import read_blocks
 from foldlog._formats.blocks import kind_of
-from foldlog._formats.format import first_named
-from foldlog._formats.record import Fields, dicts_in, member, read_time, text_or_empty, text_or_none
+from foldlog._formats.event_fields import text_part
+from foldlog._formats.format import Format, first_named
+from foldlog._formats.record import (
+    Fields,
+    dicts_in,
+    member,
+    pick,
+    read_time,
+    text_or_empty,
+    text_or_none,
+)
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.trees import Exports, TreeDecoder, TreeFormat, in_order
+from foldlog._formats.trees import Exports, TreeDecoder, in_order
 from foldlog.eventstore import Origin
 
 NAME = "claude-ai"
 
-_NEWEST = "current_leaf_message_uuid"
 _SENDERS = {"human": "user", "assistant": "assistant"}
 
 
@@ -41,9 +49,13 @@ class _Files(Exports):
     named = ("uuid",)
     held = "chat_messages"
     id = "uuid"
+    parent = "parent_message_uuid"
     title = "name"
-    newest = _NEWEST
+    newest = "current_leaf_message_uuid"
     about: Mapping[str, Any] = {"name": ""}
+
+    def is_about(self, record: Any) -> bool:
+        return type(record) is dict and "sender" not in record and {"uuid", "name"} <= record.keys()
 
     def has(self, value: Any) -> bool:
         if type(value) is not dict or type(value.get("uuid")) is not str:
@@ -74,15 +86,13 @@ _FILES = _Files()
 # ------------------------------------------------------------------------------------------------
 
 
-def _is_about(record: Any) -> bool:
-    return type(record) is dict and "sender" not in record and {"uuid", "name"} <= record.keys()
-
-
 def _is_message(record: Any) -> bool:
     return type(member("uuid")(record)) is str and text_or_none(record, "sender") in _SENDERS
 
 
 class _Decoder(TreeDecoder):
+    exports = _FILES
+
     def repeated_fields(self, record: Fields) -> Collection[str]:
         return ("text",) if record.get("content") else ()
 
@@ -99,14 +109,14 @@ class _Decoder(TreeDecoder):
 def _message_blocks(record: Fields) -> list[Fields]:
     content = record.get("content")
     blocks = [block for block in content if kind_of(block)] if type(content) is list else []
-    blocks = blocks or [{"type": "text", "text": text_or_empty(record, "text")}]
+    blocks = blocks or [text_part(text_or_empty(record, "text"))]
     attached: list[str] = []
     for each in dicts_in(record, "attachments"):
         text = text_or_empty(each, "extracted_content")
         name = text_or_empty(each, "file_name")
         attached.append(f"{name}\n{text}" if name and text else text or f"[file {name}]")
     attached += (f"[file {text_or_empty(each, 'file_name')}]" for each in dicts_in(record, "files"))
-    return [*({"type": "text", "text": text} for text in attached), *blocks]
+    return [*map(text_part, attached), *blocks]
 
 
 def _responses(blocks: list[Fields], name: str) -> list[list[Fields]]:
@@ -133,11 +143,9 @@ def _responses(blocks: list[Fields], name: str) -> list[list[Fields]]:
                     "content": result,
                 }
             case "thinking":
-                block = {
-                    key: block[key] for key in ("type", "thinking", "signature") if key in block
-                }
+                block = pick(block, ("type", "thinking", "signature"))
             case "text":
-                block = {"type": "text", "text": text_or_empty(block, "text")}
+                block = text_part(text_or_empty(block, "text"))
             case "voice_note":
                 block = _sayable(block)
             case "token_budget" | "flag":
@@ -163,7 +171,7 @@ def _sayable(part: Fields) -> Fields:
     )
     text = "\n".join(part[key] for key in keys if type(part.get(key)) is str and part[key])
     if text or kind_of(part) == "text":
-        return {"type": "text", "text": text}
+        return text_part(text)
     return part
 
 
@@ -172,25 +180,18 @@ def _sayable(part: Fields) -> Fields:
 
 
 def _matches(record: Any) -> bool:
-    if _is_about(record):
+    if _FILES.is_about(record):
         return "updated_at" in record and "account" in record
     return _is_message(record) and ("content" in record or "text" in record)
 
 
-FORMAT = TreeFormat(
+FORMAT = Format(
     name=NAME,
     matches=_matches,
-    accepts=lambda record: _is_about(record) or _is_message(record),
+    accepts=lambda record: _FILES.is_about(record) or _is_message(record),
     expected="a message of Claude.ai with a text under 'uuid', and the 'sender' human or assistant",
     decoder=_Decoder,
-    conversation=first_named(
-        lambda record: _FILES.name_of(record) or "" if _is_about(record) else None
-    ),
+    conversation=first_named(_FILES.name_in),
     files=_FILES,
     source_id=member("uuid"),
-    is_about=_is_about,
-    id="uuid",
-    parent="parent_message_uuid",
-    title="name",
-    newest=_NEWEST,
 )

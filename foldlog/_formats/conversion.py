@@ -185,7 +185,7 @@ def encode_standing(
     first = next((event for event in standing if not isinstance(event, DocumentChanges)), None)
     if first is not None:
         check_origin(first, format)
-        if first.origin is None or first.origin.format != format:
+        if not is_of(first, format):
             check_written(format)
     del look_ahead, standing
     return _records(events, format_named(format), notes, kept_intervals, stored)

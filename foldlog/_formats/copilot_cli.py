@@ -36,10 +36,7 @@ from typing import Any
 
 from foldlog._base.usage import usage_of
 from foldlog._formats.blocks import shown_blocks, thinking_of
-from foldlog._formats.event_fields import (
-    data_url,
-    file_at,
-)
+from foldlog._formats.event_fields import data_url, file_at, text_part
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.prompt_changes import change_of_prompt
 from foldlog._formats.record import (
@@ -188,7 +185,7 @@ class CopilotDecoder(FollowingDecoder):
         read.answer(data.get("toolCallId"), content, is_error=failed)
 
     def _shown_records(self) -> list[str]:
-        return [record_id for _, record_id in self.shown.all() if record_id != _SYSTEM]
+        return [record_id for record_id in self.shown.tags() if record_id != _SYSTEM]
 
     def _condense(self, read: RecordEvents, kind: str, data: Fields) -> None:
         records = self._shown_records()
@@ -224,7 +221,7 @@ class CopilotDecoder(FollowingDecoder):
         """
         if not forgotten:
             return
-        record_ids = [record_id for _, record_id in self.shown.all()]
+        record_ids = self.shown.tags()
         offset = next(
             (index for index, record_id in enumerate(record_ids) if record_id != _SYSTEM),
             len(record_ids),
@@ -242,13 +239,13 @@ def _read_response(read: RecordEvents, data: Fields, content: str) -> None:
     calls = dicts_in(data, "toolRequests")
     ids = (data.get("apiCallId"), data.get("messageId"))
     read.response = next((value for value in ids if type(value) is str), f"response-{read.version}")
-    read.parts = [{"type": "text", "text": content}] if content else []
+    read.parts = [text_part(content)] if content else []
     if text := text_or_empty(data, "reasoningText"):
         read.thinking = [thinking_of(text)]
     read.meta = usage_meta({"completion_tokens": data.get("outputTokens")}, model=data.get("model"))
     for call in calls:
         read.call(call.get("name"), call.get("arguments"), call.get("toolCallId"))
-    read.say("agent", as_text=True)
+    read.say("agent")
 
 
 def _with_files(text: str, attachments: Any) -> Content:

@@ -30,7 +30,7 @@ from typing import Any
 
 from foldlog._files.open_files import SQLITE
 from foldlog._formats.blocks import content_of_parts as content_of_parts, shown_blocks, thinking_of
-from foldlog._formats.files.readers import Placed, open_read_only, parse_line, rows_in
+from foldlog._formats.files.readers import Placed, open_read_only, parse_line, rows_in, unread_log
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import json_text, parse_text as parsed_text
 from foldlog._formats.messages import spoken
@@ -41,6 +41,7 @@ from foldlog._formats.record import (
     dict_or_empty,
     dicts_in,
     has,
+    pick,
     text_or_empty,
     text_or_none,
     time_under,
@@ -79,10 +80,6 @@ _is_line = has(role=str, message=dict)
 _CONVERSATIONS = """SELECT key, value FROM cursorDiskKV
 WHERE key >= 'composerData:' AND key < 'composerData;' AND value IS NOT NULL"""
 _BUBBLE = "SELECT value FROM cursorDiskKV WHERE key = ?"
-_UNREAD = (
-    "holds changes that Cursor has not yet moved into its database, so they are not read; quit"
-    " Cursor and import again"
-)
 
 
 class _Databases(FileReader):
@@ -92,10 +89,7 @@ class _Databases(FileReader):
         return _is_of_command_line(path) or rows_in(path, f"EXPLAIN {_CONVERSATIONS}") != []
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        log = path.with_name(f"{path.name}-wal")
-        unread = []
-        if log.is_file() and log.stat().st_size:
-            unread.append(at(str(log), None, _UNREAD))
+        unread = unread_log(path, "Cursor")
         if _is_of_command_line(path):
             return _conversation_of_store(path, unread)
         return _conversations_of_editor(path, unread)
@@ -141,7 +135,7 @@ def _bubbles(
                 continue
             located = parse_line(_text_of(row[0]).encode(), 0, 0, place)
             bubble = dict_or_empty(located.value)
-            yield located._replace(value={key: bubble[key] for key in _KEPT if key in bubble})
+            yield located._replace(value=pick(bubble, _KEPT))
 
 
 def _text_of(value: Any) -> str:
@@ -290,7 +284,7 @@ class _Decoder(FollowingDecoder):
         read.tell(within(bubble, "modelInfo", "modelName"), None, counts, **names)
         if type(tool) is dict:
             self._read_call(read, tool)
-        read.say("agent", as_text=True)
+        read.say("agent")
 
     def _read_call(self, read: RecordEvents, tool: Fields) -> None:
         call_id = text_or_none(tool, "toolCallId") or str(read.origin.id)
@@ -326,7 +320,7 @@ class _Decoder(FollowingDecoder):
             if parts:
                 read.take(spoken(role, content_of_parts(parts)))
         else:
-            read.say("agent", as_text=True)
+            read.say("agent")
 
     def _read_result(self, read: RecordEvents, block: Fields) -> None:
         call_id = text_or_none(block.get("toolCallId", block.get("tool_use_id")))

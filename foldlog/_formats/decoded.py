@@ -7,7 +7,7 @@ ids, its time and its kind stay.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec.structs import force_setattr
@@ -88,6 +88,10 @@ class DecodedRecords:
         self._decoder = decoder_of(format, findings=self.findings)
         self._first = list[Any]()
         self.where = dict[str, str]()
+        self.follows: tuple[str, int] | None = None
+        """No format without a skeleton continues another conversation: see ``Skeleton``."""
+        self.on_finding: Callable[[str], None] = lambda problem: None
+        """A function that is called with each problem in a record that could be read."""
         """The folder, the branch and the model of the source: see ``SourceState.where``."""
 
     def add(self, record: bytes, record_hash: bytes) -> None:
@@ -102,10 +106,13 @@ class DecodedRecords:
         if len(self._first) < 50:
             self._first.append(record)
         self.where = with_place(self.where, **self.format.where(record))
+        findings_before = len(self.findings)
         try:
             self.events += events_of(self._decoder, self.format, record)
         except NotAnEvent as error:
             self.findings.append(str(error))
+        for problem in self.findings[findings_before:]:
+            self.on_finding(problem)
 
     @property
     def conversation(self) -> str | None:

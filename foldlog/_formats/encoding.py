@@ -11,6 +11,7 @@ from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
 from foldlog._base.values import replace_texts, values_in
+from foldlog._formats.event_fields import text_part
 from foldlog._formats.export_notes import ExportNotes
 from foldlog._formats.format import Format
 from foldlog._formats.places import is_of, is_step_aside, place_of
@@ -307,7 +308,7 @@ def _as_message(event: Event, source: Source, content: Content) -> Message | Non
 def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
     """Return the parts that a record has at ``path``. A text becomes a single part."""
     value = within(record, *path)
-    return [{"type": "text", "text": value}] if isinstance(value, str) else value
+    return [text_part(value)] if isinstance(value, str) else value
 
 
 def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:

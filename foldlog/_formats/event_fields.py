@@ -76,7 +76,7 @@ def id_of_source(event: Event) -> Any:
 def parts_in(content: Content) -> Iterable[Fields]:
     """Return content as parts. A text becomes a single part. An empty text is left out."""
     if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else ()
+        return [text_part(content)] if content else ()
     return content
 
 
@@ -89,6 +89,10 @@ def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str, st
         else text(part.get("text", ""))
         for part in content
     ]
+
+
+def text_part(text: Any) -> Fields:
+    return {"type": "text", "text": text}
 
 
 def image_at(url: str) -> Fields:

@@ -39,10 +39,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import force_setattr
 
 from foldlog._formats.blocks import content_of_parts, shown_of, thinking_of
-from foldlog._formats.event_fields import (
-    data_url,
-    file_at,
-)
+from foldlog._formats.event_fields import data_url, file_at, text_part
 from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.prompt_changes import change_of_prompt
@@ -121,7 +118,7 @@ def held_in(parts: list[Fields], key: str) -> list[Fields]:
 
 def _shown(part: Fields) -> Fields | None:
     if type(part.get("text")) is str and part["text"]:
-        return {"type": "text", "text": part["text"]}
+        return text_part(part["text"])
     held: Any = next(
         (part[key] for key in ("inlineData", "fileData") if type(part.get(key)) is dict), {}
     )
@@ -375,7 +372,7 @@ class GeminiDecoder(FollowingDecoder):
 
     def _show_context(self, read: RecordEvents) -> None:
         text = joined_text(content_of(self._messages[0].record.get("content")))
-        before = [event_id for event_id, _ in self.shown.all()]
+        before = self.shown.ids()
         self._context_at = read.version
         read.put(
             change_of_prompt(
@@ -450,7 +447,7 @@ class GeminiDecoder(FollowingDecoder):
         )
         self._take_back(read, max(same_count, *lost_numbers, 0), following)
         version = self._messages[same_count - 1].end if same_count else 0
-        shown_ids = [event_id for event_id, _ in self.shown.all()]
+        shown_ids = self.shown.ids()
         context = None
         if same_count and self._context_at >= 0:
             context = summary_id(self._context_at)
@@ -563,7 +560,7 @@ class GeminiDecoder(FollowingDecoder):
         read.response = str(record.get("id"))
         for call in calls:
             read.call(call.get("name"), call.get("args"), call.get("id"))
-        read.say("agent", as_text=True)
+        read.say("agent")
         read.thinking = []
         for call in calls:
             call_id = call.get("id")

@@ -45,6 +45,7 @@ from foldlog._formats.record import (
     dict_or_empty,
     dicts_in,
     member,
+    omit,
     read_time,
     text_or_empty,
     within,
@@ -160,7 +161,7 @@ def _records(sample: Fields, problem: str | None, place: str) -> Iterator[Locate
     instead = {f"{begin}{key}": text for key, text in attachments.items() for begin in _REFERENCES}
     for message in messages if type(messages) is list else [messages]:
         yield at(place, replace_texts(message, instead))
-    yield at(place, {key: value for key, value in sample.items() if key not in _NOT_KEPT}, problem)
+    yield at(place, omit(sample, *_NOT_KEPT), problem)
 
 
 def _accepts(record: Any) -> bool:
@@ -221,7 +222,7 @@ class _Decoder(FollowingDecoder):
             case "assistant":
                 for call in dicts_in(record, "tool_calls"):
                     read.call(call.get("function"), call.get("arguments"), call.get("id"))
-                read.say("agent", as_text=True)
+                read.say("agent")
             case _:
                 read.say("user", as_text=type(content) is str)
         read.close(text_or_empty(role) or "sample", {"content": content})

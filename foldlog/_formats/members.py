@@ -49,6 +49,12 @@ class Members(Generic[T]):
     def all(self) -> list[tuple[int, T]]:
         return list(self.newest_first())[::-1]
 
+    def ids(self) -> list[int]:
+        return [event_id for event_id, _ in self.all()]
+
+    def tags(self) -> list[T]:
+        return [tag for _, tag in self.all()]
+
     def follow(self, event: Event, tag: T) -> None:
         """Add a shown event, or apply a condensation or a retraction. ``tag`` is the tag of the
         event, or of the summary that a condensation adds.

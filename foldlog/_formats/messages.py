@@ -24,13 +24,14 @@ from foldlog._formats.blocks import (
     with_results,
     wrap_server_block,
 )
-from foldlog._formats.event_fields import parts_in
+from foldlog._formats.event_fields import parts_in, text_part
 from foldlog._formats.json_text import json_text
 from foldlog._formats.record import (
     Fields,
     NotAnEvent,
     dict_or_empty,
     dicts_in,
+    omit,
     text_or_empty,
     text_or_none,
     within,
@@ -328,9 +329,7 @@ class MessageReader:
         if (kind not in CALLS and kind not in OUTPUTS) or item.get("execution") == "server":
             return None
         id_key = next((key for key in IDS if item.get(key) is not None), "call_id")
-        other_fields = {
-            key: value for key, value in item.items() if key not in (*_OF_ITEMS, id_key)
-        }
+        other_fields = omit(item, *_OF_ITEMS, id_key)
         call_id = text_or_none(item.get(id_key))
         if kind in CALLS:
             arguments_key = next(
@@ -457,10 +456,7 @@ class MessageReader:
                     f"part {index} of {description} is {short(part)}; a part is a map:"
                     " {'type': 'text', 'text': 'hi'}"
                 )
-        return [
-            part if isinstance(part, dict) else {"type": "text", "text": json_text(part)}
-            for part in parts
-        ]
+        return [part if isinstance(part, dict) else text_part(json_text(part)) for part in parts]
 
 
 READER: Final = MessageReader()
@@ -495,16 +491,14 @@ def _content(parts: Sequence[Fields]) -> Content:
 
 def _part(part: Fields) -> Fields:
     if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
-        return {"type": "text", "text": part["refusal"]}
+        return text_part(part["refusal"])
     converted = part_of(part)
     if converted is None or converted == part:
         return part
     image = converted.get("image_url")
     if not image:
         return converted
-    other_fields = {
-        key: value for key, value in drop_empty(part).items() if key not in (*HELD, "detail")
-    }
+    other_fields = omit(drop_empty(part), *HELD, "detail")
     if part.get("detail") != "auto":  # "auto" is the default
         image = image | {"detail": part.get("detail")}
     return {**other_fields, "type": "image_url", "image_url": drop_empty(image)}

@@ -217,7 +217,7 @@ class OpenAIChatDecoder(FollowingDecoder):
 
     def read(self, read: RecordEvents, record: Fields) -> None:
         if kinds := parts_of_others(record):
-            self.options.findings.append(
+            self.report(
                 f"has parts of the type {' and '.join(map(repr, kinds))}, which no chat message"
                 " has; the message is stored, but calls and results in it are not shown"
             )

@@ -69,15 +69,17 @@ NAME = "openai-responses"
 
 _OTHERS = frozenset(
     (
-        *(
-            "reasoning",
-            "item_reference",
-            "compaction",
-            "web_search_call",
-            "file_search_call",
-            "image_generation_call",
-        ),
-        *("code_interpreter_call", "mcp_call", "mcp_list_tools", "program", "program_output"),
+        "reasoning",
+        "item_reference",
+        "compaction",
+        "web_search_call",
+        "file_search_call",
+        "image_generation_call",
+        "code_interpreter_call",
+        "mcp_call",
+        "mcp_list_tools",
+        "program",
+        "program_output",
     )
 )
 _PARTS = frozenset(("input_text", "output_text", "input_image", "input_file", "refusal"))

@@ -139,7 +139,7 @@ class _Decoder(FollowingDecoder):
             synthetic = {
                 part.get("synthetic") is True for part in parts if part.get("type") == "text"
             }
-            read.say("environment" if synthetic == {True} else "user", as_text=True)
+            read.say("environment" if synthetic == {True} else "user")
         read.close(str(role), None)
 
     def _condense(self, read: RecordEvents, info: Fields, parts: list[Fields]) -> bool:
@@ -151,7 +151,7 @@ class _Decoder(FollowingDecoder):
         )
         if not is_complete or compaction is None or not summary:
             return False
-        names = [*dict.fromkeys(name for _, name in self.shown.all()), parent]
+        names = [*dict.fromkeys(self.shown.tags()), parent]
         end = names.index(parent)
         tail = compaction.get("tail_start_id")
         tail_names = names[names.index(tail) : end] if tail in names else []
@@ -178,7 +178,7 @@ def _read_response(read: RecordEvents, parts: list[Fields]) -> None:
             continue
         for part in some:
             if part.get("type") == "step-start":
-                read.say("agent", as_text=True)
+                read.say("agent")
             elif part.get("type") == "reasoning":
                 signed = dict_or_empty(part, "metadata", "anthropic")
                 text = text_or_empty(part, "text")
@@ -187,7 +187,7 @@ def _read_response(read: RecordEvents, parts: list[Fields]) -> None:
                 )
             else:
                 read.parts += _told([part])
-    read.say("agent", as_text=True)
+    read.say("agent")
 
 
 def _told(parts: list[Fields]) -> list[Fields]:

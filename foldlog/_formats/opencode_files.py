@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._files.open_files import SQLITE
+from foldlog._formats.event_fields import text_part
 from foldlog._formats.files.documents import document_of
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.files.readers import (
@@ -38,15 +39,17 @@ from foldlog._formats.files.readers import (
     parse_line,
     record_in,
     rows_in,
+    unread_log,
 )
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import parse_text as parsed_text
 from foldlog._formats.record import (
     Fields,
     Located,
-    at,
     dict_or_empty,
     dicts_in,
+    omit,
+    pick,
     text_or_empty,
     within,
 )
@@ -74,10 +77,6 @@ WHERE session_id = ? AND session_id IN (SELECT id FROM session_v2) ORDER BY seq"
     ),
 }
 _JSON = frozenset(("revert", "permission", "model", "metadata", "summary_diffs", "fork_boundary"))
-_UNREAD = (
-    "holds changes that OpenCode has not yet moved into its database, so they are not read; quit"
-    " OpenCode and import again"
-)
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
 """The id of a copied message in OpenCode begins with this many characters of the original id."""
@@ -153,11 +152,7 @@ def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[Locate
 
 
 def _in_database(path: Path) -> Iterator[Contained]:
-    log = path.with_name(f"{path.name}-wal")
-    if log.is_file() and log.stat().st_size:
-        unread = [at(str(log), None, _UNREAD)]
-    else:
-        unread = []
+    unread = unread_log(path, "OpenCode")
     with open_read_only(path) as database:
         read = _reading(path, database)
         for session, size in database.execute(_sessions_in(path)).fetchall():
@@ -235,7 +230,7 @@ _STABLE = ("id", "projectID", "parentID")
 
 def session_record(info: Any) -> Fields:
     fields = dict_or_empty(info)
-    stable = {key: fields[key] for key in _STABLE if key in fields}
+    stable = pick(fields, _STABLE)
     created = within(fields, "time", "created")
     return {"info": {**stable, **({} if created is None else {"time": {"created": created}})}}
 
@@ -244,7 +239,7 @@ def revert_record(info: Any) -> Fields | None:
     fields = dict_or_empty(info)
     if type(fields.get("revert")) is not dict:
         return None
-    return {"info": {key: fields[key] for key in ("id", "projectID", "revert") if key in fields}}
+    return {"info": pick(fields, ("id", "projectID", "revert"))}
 
 
 def _without_summary(info: Any) -> Fields:
@@ -253,7 +248,7 @@ def _without_summary(info: Any) -> Fields:
     """
     fields = dict_or_empty(info)
     is_sum = fields.get("role") == "user" and type(fields.get("summary")) is dict
-    return {key: value for key, value in fields.items() if not (is_sum and key == "summary")}
+    return omit(fields, "summary") if is_sum else fields
 
 
 # -- OpenCode 2
@@ -275,7 +270,7 @@ def _message(info: Fields) -> Fields:
         case {"type": "user"}:
             texts = [each.get("text") for each in dicts_in(info, "skills")]
             parts = [
-                *map(_text, (*texts, info.pop("text", ""))),
+                *map(text_part, (*texts, info.pop("text", ""))),
                 *map(_file, _take_objects(info, "files")),
             ]
         case {"type": "assistant"}:
@@ -286,7 +281,7 @@ def _message(info: Fields) -> Fields:
                 else {}
             )
         case {"type": "compaction", "status": "completed"}:
-            parts = [_text(info.pop(key, "")) for key in ("summary", "recent")]
+            parts = [text_part(info.pop(key, "")) for key in ("summary", "recent")]
             parts.append({"type": "compaction", "auto": info.get("reason") == "auto"})
             role = "assistant"
             info = {**info, "parentID": info.get("id"), "summary": True, "finish": "stop"}
@@ -302,7 +297,7 @@ def _message(info: Fields) -> Fields:
         info["modelID"] = within(info, "model", "id")
     if words is not None:
         role = "user"
-        parts = [{**_text(words), "synthetic": True}]
+        parts = [{**text_part(words), "synthetic": True}]
     return {"info": {**info, "role": role}, "parts": parts}
 
 
@@ -314,10 +309,6 @@ def _take_objects(holder: Fields, key: str) -> list[Fields]:
     if holder.get(key) == objects:
         del holder[key]
     return objects
-
-
-def _text(text: Any) -> Fields:
-    return {"type": "text", "text": text}
 
 
 def _answer(part: Fields) -> Fields:
@@ -340,12 +331,12 @@ def _file(file: Fields) -> Fields:
     if kind in IN_WORDS and data:
         with suppress(ValueError):
             return {
-                **_text(f"{name}\n\n{b64decode(data).decode('utf-8', 'replace')}"),
+                **text_part(f"{name}\n\n{b64decode(data).decode('utf-8', 'replace')}"),
                 "file": file,
             }
     url = text_or_empty(file, "uri") or f"data:{kind};base64,{data}"
     return {
-        **{key: file[key] for key in file if key != "data"},
+        **omit(file, "data"),
         "type": "file",
         "filename": name,
         "url": url,

@@ -37,6 +37,7 @@ from foldlog._formats.record import (
     dicts_in,
     has,
     member,
+    omit,
     text_or_empty,
     text_or_none,
     within,
@@ -123,9 +124,7 @@ class PiDecoder(FollowingDecoder):
         if above is not self._newest:
             read.add(Retraction, version=0 if above is None else above.version)
         message = record.get("message")
-        if kind == "message" and type(message) is dict:
-            message = message
-        else:
+        if kind != "message" or type(message) is not dict:
             message = record
         read.shown = message.get("stopReason") not in _NOT_SENT and not message.get(
             "excludeFromContext"
@@ -146,7 +145,7 @@ class PiDecoder(FollowingDecoder):
         if kind == "session_info" and (named := text_or_none(message, "name")):
             read.meta["title"] = named
         self._read_message(read, kind, message, above)
-        read.close(kind, {key: value for key, value in record.items() if key not in _ENVELOPE})
+        read.close(kind, omit(record, *_ENVELOPE))
         if kind != "session":
             self._newest = _Place(self._count, read.version, above)
             if type(record.get("id")) is str:
@@ -185,7 +184,7 @@ class PiDecoder(FollowingDecoder):
             case "context_edit" if edited := self._places.get(str(message.get("targetId"))):
                 words = content_of_parts(shown_blocks(within(message, "replacement", "content")))
                 read.tag = edited.number
-                if read.tag in (numbers := [number for _, number in self.shown.all()]):
+                if read.tag in (numbers := self.shown.tags()):
                     place = numbers.index(read.tag)
                     read.condense(read.tag.__ne__, "\n".join(texts_of(words)), offset=place)
             case "compaction" if type(summary) is str:
@@ -238,7 +237,7 @@ class PiDecoder(FollowingDecoder):
             tokens = {"tokens_before": tokens}
         else:
             tokens = {}
-        numbers = [number for _, number in self.shown.all() if number >= first]
+        numbers = [number for number in self.shown.tags() if number >= first]
         prompts = next((n for n, each in enumerate(numbers) if each != _PROMPT), len(numbers))
         read.tag = -1
         read.condense(first.__le__, _SUMMED_UP.format(record["summary"]), tokens, offset=prompts)

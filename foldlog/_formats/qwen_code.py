@@ -171,7 +171,7 @@ class _Decoder(FollowingDecoder):
         """Add events for the contents that stay, and forget all earlier events of the View. The
         first content of ``history`` is the summary.
         """
-        former_ids = {event_id for event_id, _ in self.shown.all()}
+        former_ids = set(self.shown.ids())
         self.calls = OpenCalls()
         if history and history[0].get("role") == "user":
             first = history[0]
@@ -183,7 +183,7 @@ class _Decoder(FollowingDecoder):
         for content in history[1:] if summary else history:
             self._read_content(read, content, "user")
         read.timestamp = time
-        new_ids = [event_id for event_id, _ in self.shown.all() if event_id not in former_ids]
+        new_ids = [event_id for event_id in self.shown.ids() if event_id not in former_ids]
         read.change([*([summary] if summary else ()), *new_ids], "compaction", {"reason": "tokens"})
 
     def _read_content(
@@ -213,7 +213,7 @@ def _read_reply(read: RecordEvents, parts: list[Fields]) -> None:
     read.parts = visible_parts(parts)
     for call in held_in(parts, "functionCall"):
         read.call(call.get("name"), call.get("args"), call.get("id"))
-    read.say("agent", as_text=True)
+    read.say("agent")
 
 
 def _is_local(payload: Fields, last_command: tuple[int, str] | None) -> bool:

@@ -4,7 +4,7 @@ and errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import nan
 from typing import Any, NamedTuple, Protocol
@@ -149,6 +149,16 @@ def within(record: Any, *names: str) -> Any:
     for name in names:
         record = record.get(name) if type(record) is dict else None
     return record
+
+
+def pick(fields: Mapping[str, Any], names: Iterable[str]) -> Fields:
+    """Return the fields that have one of the names, in the order of ``names``."""
+    return {name: fields[name] for name in names if name in fields}
+
+
+def omit(fields: Mapping[str, Any], *names: str) -> Fields:
+    """Return the fields that have none of the names."""
+    return {name: value for name, value in fields.items() if name not in names}
 
 
 def strings_in(value: Any, *names: str) -> list[str]:

@@ -152,7 +152,10 @@ class FollowingDecoder(RecordDecoder):
         for field in unread_fields(record, read.events, self.repeated_fields(record)):
             if field not in self._reported_fields:
                 self._reported_fields.add(field)
-                self.options.findings.append(_UNREAD.format(field))
+                self.report(_UNREAD.format(field))
+
+    def report(self, problem: str) -> None:
+        self.options.findings.append(problem)
 
     def repeated_fields(self, record: Any) -> Collection[str]:
         """Return the paths of the fields whose texts need not be in the events of ``record``: the
@@ -169,7 +172,7 @@ class FollowingDecoder(RecordDecoder):
         if self._repeats.add(
             key, time_if_without_id(time_and_id), is_own=is_own, is_timed=is_timed
         ):
-            self.options.findings.append(_AGAIN)
+            self.report(_AGAIN)
 
     def end_record(self, read: RecordEvents) -> None:
         """Handle the end of a record. A subclass may override ``end_record``."""
@@ -315,7 +318,7 @@ class RecordEvents:
         names = {"tool": called_tool or text_or_empty(tool), "call_id": result_id, "cause": cause}
         return self.add(Observation, content=content, is_error=is_error, **names, **fields)
 
-    def say(self, source: Source, *, as_text: bool = False, **fields: Any) -> None:
+    def say(self, source: Source, *, as_text: bool = True, **fields: Any) -> None:
         """Add a message with the collected ``parts``. If a call took the parts as its thought, add
         nothing. If ``as_text`` is true, a single text part becomes a text.
         """
@@ -354,7 +357,7 @@ class RecordEvents:
         event, and a text is a new summary.
         """
         shown = self._decoder.shown
-        before = [event_id for event_id, _ in shown.all()]
+        before = shown.ids()
         self.put(
             change_of_prompt(
                 before, after, because, condensed_at=shown.condensed_at, metadata=metadata

@@ -260,6 +260,10 @@ class Skeleton(ABC):
         return self.state.conversation
 
     @property
+    def where(self) -> dict[str, str]:
+        return self.state.where
+
+    @property
     def follows(self) -> tuple[str, int] | None:
         """The conversation that this source continues, and how many records of that conversation
         come before this source. None if the source continues no conversation.

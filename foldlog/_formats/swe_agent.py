@@ -20,7 +20,7 @@ from typing import Any
 
 from foldlog._formats.format import Format
 from foldlog._formats.openai_chat import EXPECTED, OpenAIChatDecoder, accepts, beside
-from foldlog._formats.record import Fields, member
+from foldlog._formats.record import Fields, member, pick
 from foldlog._formats.record_events import RecordEvents
 
 NAME = "swe-agent"
@@ -34,7 +34,7 @@ class _Decoder(OpenAIChatDecoder):
     def read(self, read: RecordEvents, record: Fields) -> None:
         read.is_copy = bool(record.get("is_demo"))
         super().read(read, record)
-        self._last = {key: record[key] for key in _KEPT if key in record}
+        self._last = pick(record, _KEPT)
 
     def to_openai(self, message: Fields) -> list[Fields]:
         if message["role"] == "user":

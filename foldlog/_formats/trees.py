@@ -12,8 +12,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -22,7 +21,7 @@ from typing import Any
 
 from foldlog._formats.files.documents import document_in, document_of, elements, text_of
 from foldlog._formats.files.readers import JsonLines, Placed, on_lines
-from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options
+from foldlog._formats.format import LOOK_AT, Contained, FileReader, Options
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.record import (
     Fields,
@@ -30,6 +29,7 @@ from foldlog._formats.record import (
     at,
     describe_type,
     member,
+    pick,
     text_or_empty,
     text_or_none,
 )
@@ -51,6 +51,7 @@ class Exports(FileReader):
                 first text is the name.
     ``held``    the key of the array with the messages.
     ``id``      the key of a message's id.
+    ``parent``  the key of the id of a message's parent.
     ``title``   the key of the title.
     ``newest``  the key with the id of the newest shown message.
     ``about``   further fields of the record that describes the conversation.
@@ -60,6 +61,7 @@ class Exports(FileReader):
     named: Sequence[str]
     held: str = ""
     id: str
+    parent: str
     title: str
     newest: str
     about: Mapping[str, Any]
@@ -74,6 +76,10 @@ class Exports(FileReader):
         empty list if the conversation has no message.
         """
 
+    @abstractmethod
+    def is_about(self, record: Any) -> bool:
+        """Return whether a record describes the conversation, and is not a message."""
+
     def records(self, conversation: Fields) -> list[Any]:
         """Return the records of a conversation. If the site shows a branch that does not end in the
         last message, an additional last record names the branch.
@@ -82,13 +88,16 @@ class Exports(FileReader):
         newest = text_or_none(conversation.get(self.newest))
         if not messages or newest in (None, member(self.id)(messages[-1])):
             return messages
-        named = {key: conversation[key] for key in self.named if key in conversation}
+        named = pick(conversation, self.named)
         return [*messages, {**named, **self.about, self.newest: newest}]
 
     def name_of(self, conversation: Fields) -> str | None:
         return next(
             (name for key in self.named if type(name := conversation.get(key)) is str), None
         )
+
+    def name_in(self, record: Any) -> str | None:
+        return self.name_of(record) or "" if self.is_about(record) else None
 
     def holds(self, path: Path, begin: bytes) -> bool:
         is_begun = any(map(set(_KEY.findall(begin)).issuperset, self.begins))
@@ -168,7 +177,7 @@ class TreeDecoder(FollowingDecoder):
     """
 
     keeps_shown = False
-    rules: TreeFormat
+    exports: Exports
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -177,14 +186,13 @@ class TreeDecoder(FollowingDecoder):
         self._root: Any = None
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
-        name = None if self.rules.is_about(record) else record[self.rules.id]
+        name = None if self.exports.is_about(record) else record[self.exports.id]
         return RecordEvents(self, Origin(format=self.rules.name, id=name), None)
 
     def read(self, read: RecordEvents, record: Fields) -> None:
-        rules = self.rules
-        is_about = self.rules.is_about(record)
-        title = record.get(self.rules.title)
-        after = record.get(rules.newest if is_about else rules.parent, _NO_PARENT)
+        exports = self.exports
+        is_about = exports.is_about(record)
+        after = record.get(exports.newest if is_about else exports.parent, _NO_PARENT)
         if self._tip is None and not is_about:
             self._root = text_or_none(after)
         if type(after) is not str or after not in self._ends:
@@ -194,36 +202,17 @@ class TreeDecoder(FollowingDecoder):
                 after = self._tip
         if after != self._tip:
             read.add(Retraction, version=0 if after is None else self._ends[after])
+        self._tip = after
         if is_about:
-            if type(title) is str and title.strip():
-                read.meta = {"title": title}
-            else:
-                read.meta = {}
+            title = text_or_empty(record, exports.title)
+            read.meta = {"title": title} if title.strip() else {}
+            read.close("conversation", read.meta.get("title"))
         else:
             self.say(read, record)
-        read.close("conversation" if is_about else "message", read.meta.get("title"))
-        self._tip = after if is_about else record[rules.id]
-        if not is_about:
-            self._ends[record[rules.id]] = read.version
+            read.close("message", read.meta.get("title"))
+            self._tip = record[exports.id]
+            self._ends[record[exports.id]] = read.version
 
     @abstractmethod
     def say(self, read: RecordEvents, record: Fields) -> None:
         """Add the events of a message. If no model gets the message, add nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeFormat(Format):
-    """A format of exports of chats.
-
-    ``is_about``   whether a record describes the conversation, and is not a message.
-    ``id``         the key with the id of a message.
-    ``parent``     the key with the id of a message's parent.
-    ``title``      the key with the title of a conversation.
-    ``newest``     the key with the id of the newest shown message of a conversation.
-    """
-
-    is_about: Callable[[Any], bool]
-    id: str
-    parent: str
-    title: str
-    newest: str

@@ -52,7 +52,6 @@ from foldlog.adapters._shared import (
     value_in,
 )
 from foldlog.eventstore import (
-    NOT_RECORDED,
     Action,
     Annotation,
     ConversationErased,
@@ -63,7 +62,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import NothingRedacted
 from foldlog.projections import View, well_formed
-from foldlog.runtimes import change_of_prompt, place_of, usage_meta
+from foldlog.runtimes import Fields, change_of_prompt, place_of, usage_meta
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"
@@ -135,7 +134,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         Only the returned messages are read. Raises ``NoCondensationAvailable`` if a required
         condensation is impossible.
         """
-        history = self.histories.sync[self.conversation(session_id)]
+        history = self._sync[self.conversation(session_id)]
         run = (state or {}).get(_RUN)
         try:
             whole = None if self._condense else self._unchanged_messages(history, run)
@@ -183,7 +182,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         conversation = self.conversation(session_id)
         run = (state or {}).get(_RUN)
         records = [to_plain(message.to_dict()) for message in messages]
-        history = self.histories.sync[conversation]
+        history = self._sync[conversation]
         if records:
             history._asked_at = self._asked.pop(conversation, None)
         else:
@@ -193,13 +192,11 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
                 self._append_or_begin(history, lambda given: _append_new(given, records, run))
                 return
 
-    async def before_run(
-        self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
-    ) -> None:
+    async def before_run(self, *, agent: Any, session: Any, context: Any, state: Fields) -> None:
         """Load the messages of a session. The open calls of a killed run are left out, because
         models refuse calls without results.
         """
-        history = self.histories.sync[self.conversation(context.session_id)]
+        history = self._sync[self.conversation(context.session_id)]
         unredacted = await self.histories.pool.run(partial(_guard_of, history), finish=False)
         await super().before_run(
             agent=agent, session=session, context=context, state={**state, _RUN: context}
@@ -207,9 +204,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         loaded = map(_ids_of, context.context_messages.get(self.source_id, ()))
         context.metadata[self.source_id] = list(loaded), unredacted
 
-    async def after_run(
-        self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
-    ) -> None:
+    async def after_run(self, *, agent: Any, session: Any, context: Any, state: Fields) -> None:
         """Save the messages and the usage of a run, and forget the messages that a compaction left
         out.
         """
@@ -241,7 +236,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         return _Approvals(self)
 
     async def copy_from(
-        self, other: HistoryProvider, session_id: str | None, *, state: dict[str, Any] | None = None
+        self, other: HistoryProvider, session_id: str | None, *, state: Fields | None = None
     ) -> int:
         """Copy a session from another provider, such as a ``FileHistoryProvider``. Return the
         number of added messages.
@@ -342,9 +337,7 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
     # the loaded messages belong to an erased conversation with the same id.
     is_current = run is None or run.unredacted in (None, unredacted)
     view = history.view()
-    recorder = history._recorder(_FORMAT)
-    if recorder.version != view.version:
-        raise VersionConflict(history.id, view.version, recorder.version)
+    recorder = history._recorder(_FORMAT, view.version)
     events = list[Event]()
     if run is not None and is_current:
         events += _condensations_of_run(run, view)
@@ -355,7 +348,7 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
         first = len(events)
         if not is_current:  # the summary that replaces the message is not stored
             record["additional_properties"].pop(EXCLUDED_KEY, None)
-        events += (replace(event, id=NOT_RECORDED) for event in recorder.decode(record))
+        events += recorder.decode(record)
         if record["additional_properties"].get(EXCLUDED_KEY):
             excluded += range(view.version + first, view.version + len(events))
         if record["role"] == "assistant":

@@ -47,7 +47,7 @@ from foldlog.adapters._shared import (
     with_those_below,
 )
 from foldlog.eventstore import ConversationErased, ConversationRow
-from foldlog.runtimes import JsonLines, note_left_behind, record_in, text_or_none
+from foldlog.runtimes import Fields, JsonLines, note_left_behind, record_in, text_or_none
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
@@ -84,7 +84,7 @@ class FoldlogSessionStore(OpenHistories):
         super().__init__(histories, attributes)
         self._prefix = prefix
         self._written: dict[str, History] = {}
-        self._calls: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {}
+        self._calls: dict[str, list[tuple[str, str, str, Fields]]] = {}
         """Maps the name of a tool to the calls that the hook has announced and that have not begun
         yet.
         """
@@ -99,7 +99,7 @@ class FoldlogSessionStore(OpenHistories):
         begins again.
         """
         if entries:
-            self._append(key, entries, self.histories.sync[self.conversation(key)])
+            self._append(key, entries, self._sync[self.conversation(key)])
 
     @to_its_end
     def import_folder(self, folder: str | os.PathLike[str]) -> ImportedSessions:
@@ -115,7 +115,7 @@ class FoldlogSessionStore(OpenHistories):
         for key, path in _transcripts(Path(folder).expanduser()):
             entries = list(_entries_of_transcript(path, findings))
             # If the session is deleted after it was read, the append fails, and stores no part.
-            history = self.histories.sync[self.conversation(key)]
+            history = self._sync[self.conversation(key)]
             stored = _entries(history) or []
             new = entries[len(stored) :]
             # The SDK mirrored this session, and a mirror leaves out lines without a uuid.
@@ -135,15 +135,15 @@ class FoldlogSessionStore(OpenHistories):
         """
         conversation = self.conversation(key)
         # Claude Code itself closes open calls as interrupted.
-        note_left_behind(self.histories.sync, conversation)
-        return _entries(self.histories.sync[conversation])
+        note_left_behind(self._sync, conversation)
+        return _entries(self._sync[conversation])
 
     @in_thread
     def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the sessions of a project. ``mtime`` is the time when the last entry of a session
         was stored.
         """
-        rows = below(self.histories.sync, self._below(project_key))
+        rows = below(self._sync, self._below(project_key))
         return [
             {"session_id": self._session(row.id), "mtime": _mtime(row)}
             for row in rows
@@ -164,7 +164,7 @@ class FoldlogSessionStore(OpenHistories):
                 "data": summary["data"],
             }
             for conversation, summary in cached_values(
-                self.histories.sync, _SUMMARY, start, summarize, self._is_main
+                self._sync, _SUMMARY, start, summarize, self._is_main
             )
         ]
 
@@ -174,16 +174,16 @@ class FoldlogSessionStore(OpenHistories):
         removes the erased bytes from a SQLite file.
         """
         conversation = self.conversation(key)
-        rows = with_those_below(self.histories.sync, conversation)
+        rows = with_those_below(self._sync, conversation)
         for name in (conversation, *(row.id for row in rows)):
             self._written.pop(name, None)
-        erase_all(self.histories.sync, rows, "the session was deleted")
+        erase_all(self._sync, rows, "the session was deleted")
 
     @in_thread
     def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session's sub-agents."""
         start = f"{self.conversation({**key})}/"
-        return [unquote_id(row.id.removeprefix(start)) for row in below(self.histories.sync, start)]
+        return [unquote_id(row.id.removeprefix(start)) for row in below(self._sync, start)]
 
     def conversation(self, key: SessionKey) -> str:
         """Return the id of a transcript's conversation. ``histories[store.conversation(key)]`` is
@@ -209,7 +209,7 @@ class FoldlogSessionStore(OpenHistories):
         handler of the tool, each call runs at most once.
         """
 
-        async def handler(args: Any) -> dict[str, Any]:
+        async def handler(args: Any) -> Fields:
             announced = self._calls[tool.name]
             with effect_of(
                 self, *announced.pop(next(n for n, call in enumerate(announced) if call[3] == args))
@@ -222,9 +222,7 @@ class FoldlogSessionStore(OpenHistories):
         self._calls[tool.name] = []
         return replace(tool, handler=handler)
 
-    async def _before_tool(
-        self, hook_input: Any, tool_use_id: str | None, context: Any
-    ) -> dict[str, Any]:
+    async def _before_tool(self, hook_input: Any, tool_use_id: str | None, context: Any) -> Fields:
         key: SessionKey = {
             "project_key": project_key_for_directory(hook_input["cwd"]),
             "session_id": hook_input["session_id"],
@@ -267,7 +265,7 @@ class FoldlogSessionStore(OpenHistories):
         ``before`` is an earlier summary, or None. Only later entries are read.
         """
         key: SessionKey = {"project_key": project_key, "session_id": self._session(row.id)}
-        history = self.histories.sync[row.id]
+        history = self._sync[row.id]
         try:
             version = history.version()
             entries = list(

@@ -70,9 +70,8 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import Appending, NothingRedacted
 from foldlog.projections import View, contains
-from foldlog.runtimes import companion, dicts_in, parse, within
+from foldlog.runtimes import Fields, companion, dicts_in, parse, within
 
-_Values = dict[str, Any]
 _Names = tuple[str, str, str]
 
 _FORMAT = "google-adk"
@@ -92,8 +91,8 @@ class _Stored(NamedTuple):
 
     history: History
     version: int
-    state: _Values
-    about: _Values
+    state: Fields
+    about: Fields
     unredacted: NothingRedacted | None
 
 
@@ -144,7 +143,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         *,
         app_name: str,
         user_id: str,
-        state: _Values | None = None,
+        state: Fields | None = None,
         session_id: str | None = None,
     ) -> Session:
         """Begin a session. Raises ``AlreadyExistsError`` if the session exists."""
@@ -181,10 +180,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         start = self._below(app_name)
         below = start if user_id is None else self._below(app_name, user_id)
         app = _with_prefix(State.APP_PREFIX, self._shared_state(app_name))
-        users: dict[str, _Values] = {}
-        sessions: list[tuple[_Names, _Values]] = []
+        users: dict[str, Fields] = {}
+        sessions: list[tuple[_Names, Fields]] = []
         listing = partial(self._list_entry, app_name, len(start))
-        for conversation, values in cached_values(self.histories.sync, _FORMAT, below, listing):
+        for conversation, values in cached_values(self._sync, _FORMAT, below, listing):
             user, *session = map(
                 unquote_id, conversation[len(start) :].removesuffix(_STATE).split("/")
             )
@@ -206,12 +205,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Erase a session, but not the states of its user and its app."""
         conversation = self.conversation(*self._session_names(app_name, user_id, session_id))
         with suppress(ConversationNotFound, ConversationErased):
-            self.histories.sync.erase(
-                conversation, reason="the session was deleted", detach_forks=True
-            )
+            self._sync.erase(conversation, reason="the session was deleted", detach_forks=True)
 
     @in_thread
-    def get_user_state(self, *, app_name: str, user_id: str) -> _Values:
+    def get_user_state(self, *, app_name: str, user_id: str) -> Fields:
         """Return the state of a user."""
         return self._shared_state(app_name, user_id)
 
@@ -265,9 +262,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 session.events[:] = [_sent(each, prepared, waiting) for each in session.events]
         return appended
 
-    async def before_tool_callback(
-        self, tool: Any, args: dict[str, Any], tool_context: Any
-    ) -> None:
+    async def before_tool_callback(self, tool: Any, args: Fields, tool_context: Any) -> None:
         """Let each tool that ``foldlog.effect`` marks run at most once for each call. Use the
         method as ``LlmAgent(before_tool_callback=…)``.
         """
@@ -301,7 +296,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Return a session at its newest version, or None if the session does not exist or is
         incomplete.
         """
-        history = self.histories.sync[self.conversation(*names)]
+        history = self._sync[self.conversation(*names)]
         try:
             version, unredacted = history._version_and_guard()
             if version:
@@ -330,7 +325,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         newest = next(newest_records(stored.history, stored.version, _FORMAT), None)
         return float(stored.about["created"] if newest is None else newest["timestamp"])
 
-    def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[_Values]:
+    def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[Fields]:
         count = None if config is None else config.num_recent_events
         after = None if config is None else config.after_timestamp
         if stored.about.get("unordered") or (count is None and not after):
@@ -338,7 +333,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             newest = iter(sorted(records, key=lambda record: float(record["timestamp"]))[::-1])
         else:
             newest = newest_records(stored.history, stored.version, _FORMAT)
-        newest_first: list[_Values] = []
+        newest_first: list[Fields] = []
         for record in islice(newest, count):
             if after and record["timestamp"] < after:
                 break
@@ -351,22 +346,22 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         shared = {**_with_prefix(State.APP_PREFIX, app), **_with_prefix(State.USER_PREFIX, user)}
         return _session(names, stored.state, self._updated_at(stored), shared, events)
 
-    def _shared_state(self, app_name: str, *user: str) -> _Values:
+    def _shared_state(self, app_name: str, *user: str) -> Fields:
         return _values(self._load_shared(self.conversation(app_name, *user))[2])
 
     def _load_shared(
         self, conversation: str
-    ) -> tuple[History, int, _Values, NothingRedacted | None]:
+    ) -> tuple[History, int, Fields, NothingRedacted | None]:
         """Return the state of a user or an app as JSON, with its history, its version, and the
         guard for an append that stores the state again.
 
         If the history was erased, the version is 0, and an append begins it again.
         """
-        history = self.histories.sync[conversation]
+        history = self._sync[conversation]
         history._generation.replaces_erased = True
         version = 0
         unredacted = None
-        state = dict[str, Any]()
+        state = Fields()
         with suppress(ConversationErased):
             version, unredacted = history._version_and_guard()
             state = document(history, "state", {}, version) if version else {}
@@ -374,7 +369,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     def _list_entry(
         self, app_name: str, start: int, row: ConversationRow, before: object
-    ) -> _Values | None:
+    ) -> Fields | None:
         """Return the state of a session and the time of its last update, or the state of a user."""
         user, *session = map(unquote_id, row.id[start:].split("/"))
         if row.id.endswith(_STATE):
@@ -391,15 +386,15 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     @in_thread
     def _make_compaction(
         self, names: _Names
-    ) -> tuple[EventActions | _Values, NothingRedacted | None]:
+    ) -> tuple[EventActions | Fields, NothingRedacted | None]:
         """Return the compaction that the condenser makes now, and a guard for its append. The
         summary may quote events, so the append must fail if an event was redacted in between.
 
         If no compaction is due, return the changes that masks make: a map from the id of a record
         to its masked form. The map has None for a record that is hidden.
         """
-        handler = self.histories.sync._handler
-        history = self.histories.sync[self.conversation(*names)]
+        handler = self._sync._handler
+        history = self._sync[self.conversation(*names)]
         while True:
             _, unredacted = history._version_and_guard()
             view = history.view()
@@ -433,21 +428,19 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     # ------------------------------------------------------------------------------------------
 
     def _begin(
-        self, created: float, events: list[AdkEvent], names: _Names, state: _Values
+        self, created: float, events: list[AdkEvent], names: _Names, state: Fields
     ) -> _Stored:
         own, shared = self._split_by_scope(names, state)
-        about: _Values = {"created": created}
+        about: Fields = {"created": created}
         attributes = {**self._attributes, "runtime": _FORMAT, "app": names[0], "user": names[1]}
         records = [_record_of(each) for each in events]
         while self._stored(names) is None:
-            history = self.histories.sync[self.conversation(*names)]
+            history = self._sync[self.conversation(*names)]
             with suppress(VersionConflict, ConversationErased):
                 try:
                     version = history.version()
                 except ConversationErased:
-                    history = self.histories.sync.create(
-                        history.id, attributes, replace_erased=True
-                    )
+                    history = self._sync.create(history.id, attributes, replace_erased=True)
                     version = 1
                 documents = {"attributes": attributes, "session": about, "state": own}
                 self._write(history, version, records, documents, shared)
@@ -486,7 +479,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                     )
                 is_late = event.timestamp < updated
                 about = {**stored.about, **({"unordered": True} if is_late else {})}
-                documents: _Values = {"session": about} if about != stored.about else {}
+                documents: Fields = {"session": about} if about != stored.about else {}
                 documents |= {"state": {**stored.state, **own}} if own else {}
                 self._write(
                     stored.history, stored.version, [record], documents, shared, stored.unredacted
@@ -498,9 +491,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self,
         history: History,
         version: int,
-        records: list[_Values],
-        documents: _Values,
-        shared: Mapping[str, _Values],
+        records: list[Fields],
+        documents: Fields,
+        shared: Mapping[str, Fields],
         unredacted: NothingRedacted | None = None,
     ) -> None:
         """Append records and documents to a session at a version, in one transaction.
@@ -512,7 +505,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         together = list[Appending]()
         for conversation, change in shared.items():
             other, other_version, state, other_unredacted = self._load_shared(conversation)
-            values: _Values = {"state": {**state, **change}}
+            values: Fields = {"state": {**state, **change}}
             if self._attributes and not other_version:
                 values[ATTRIBUTES] = self._attributes
             work = Documents(store).prepare(
@@ -520,9 +513,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             )
             if work is not None:
                 together.append(work)
-        recorder = history._recorder(_FORMAT)
-        if recorder.version != version:
-            raise VersionConflict(history.id, version, recorder.version)
+        recorder = history._recorder(_FORMAT, version)
         Documents(store).append(
             history.id,
             recorder.decode_all(records),
@@ -533,13 +524,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             together=together,
             also=partial(recorder.write, conversation=history.id),
         )
-        self.histories.sync._recording.keep(history, recorder)
+        self._sync._recording.keep(history, recorder)
 
-    def _split_by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
+    def _split_by_scope(self, names: _Names, state: Fields) -> tuple[Fields, dict[str, Fields]]:
         """Return the values of the session, and a map from the conversations of the app and the
         user to their values. Temporary values are left out.
         """
-        scopes: dict[str, _Values] = {
+        scopes: dict[str, Fields] = {
             State.APP_PREFIX: {},
             State.USER_PREFIX: {},
             State.TEMP_PREFIX: {},
@@ -633,7 +624,7 @@ def _as_compaction(history: History, view: View, action: CondensationAction) -> 
 
 def _records_of(
     shown: Iterable[tuple[Sequence[Event], Sequence[Any]]],
-) -> Iterator[tuple[str, _Values]]:
+) -> Iterator[tuple[str, Fields]]:
     records = (record for events, records in shown if events[0].id >= 0 for record in records)
     return ((record["id"], record) for record in records if "id" in record)
 
@@ -644,7 +635,7 @@ class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where ty
     _whole: AdkEvent = PrivateAttr()
 
 
-def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
+def _sent(event: AdkEvent, changed: Mapping[str, Fields | None], waiting: set[str]) -> AdkEvent:
     """Return an event in the form in which it is sent to a model. ``changed`` is the map that
     ``_make_compaction`` returns. An event is not changed if ``waiting`` has the id of one of its
     calls or results, because the SDK still waits for the result or confirmation of this call.
@@ -662,28 +653,28 @@ def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[s
 
 
 def _session(
-    names: _Names, state: _Values, updated: float, shared: _Values, events: list[Any]
+    names: _Names, state: Fields, updated: float, shared: Fields, events: list[Any]
 ) -> Session:
     about = {"app_name": names[0], "user_id": names[1], "id": names[2], "last_update_time": updated}
     return Session(state={**_values(state), **shared}, events=events, **about)
 
 
-def _with_prefix(prefix: str, state: _Values) -> _Values:
+def _with_prefix(prefix: str, state: Fields) -> Fields:
     return {prefix + key: value for key, value in state.items()}
 
 
-def _values(plain: _Values) -> _Values:
+def _values(plain: Fields) -> Fields:
     return {key: from_plain(value) for key, value in plain.items()}
 
 
-def _record_of(event: AdkEvent) -> _Values:
+def _record_of(event: AdkEvent) -> Fields:
     dumped = event.model_dump(mode="python", exclude_none=True)
     # Remove temporary values before ``to_plain``, because the number of keys in a map decides how
     # ``to_plain`` marks the map.
     delta = dumped.get("actions", {}).get("state_delta", {})
     for key in [key for key in delta if key.startswith(State.TEMP_PREFIX)]:
         del delta[key]
-    record: _Values = to_plain(dumped, unknown=True)
+    record: Fields = to_plain(dumped, unknown=True)
     for content in (
         record.get("content"),
         within(record, "actions", "compaction", "compacted_content"),
@@ -695,5 +686,5 @@ def _record_of(event: AdkEvent) -> _Values:
     return record
 
 
-def _event_of(record: _Values) -> AdkEvent:
+def _event_of(record: Fields) -> AdkEvent:
     return AdkEvent.model_validate(from_plain(record))

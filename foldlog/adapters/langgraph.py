@@ -70,7 +70,7 @@ from foldlog.adapters.langgraph_deltas import DeltaSnapshot, after_writes, messa
 from foldlog.eventstore import ConversationErased
 from foldlog.formats import Options
 from foldlog.projections import View, well_formed
-from foldlog.runtimes import Recent, companion_of, format_named
+from foldlog.runtimes import Fields, Recent, companion_of, format_named
 
 _Names = tuple[str, str, str]
 """A namespace: the thread's id, the namespace's name, and the id of its first conversation."""
@@ -176,7 +176,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,
+        filter: Fields | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[base.CheckpointTuple]:
@@ -216,7 +216,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         codec = self._values
         values = dict(checkpoint["channel_values"])
         rest = {key: value for key, value in checkpoint.items() if key != "channel_values"}
-        body: dict[str, Any] = {
+        body: Fields = {
             "rest": codec.packed(rest),
             "metadata": codec.packed(base.get_checkpoint_metadata(config, metadata)),
         }
@@ -409,7 +409,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         walked = self._walk_on(thread, target, cached)
         self._deltas[thread] = walked
         seeds = {of.checkpoint.id: self._value(of) for of in walked.seeds.values()}
-        history = dict[str, Any]()
+        history = Fields()
         for name in channels:
             unpacked = self._values.fresh
             history[name] = {
@@ -459,8 +459,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             written,
         )
 
-    def _value(self, whole: WholeCheckpoint) -> dict[str, Any]:
-        values: dict[str, Any] = self._tuple(None, "", whole).checkpoint["channel_values"]
+    def _value(self, whole: WholeCheckpoint) -> Fields:
+        values: Fields = self._tuple(None, "", whole).checkpoint["channel_values"]
         return values
 
     def _has_value(self, checkpoint: Checkpoint, channel: str) -> bool:
@@ -506,7 +506,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         checkpoint = self._checkpoints.find(thread := self._thread(conf), conf.get("checkpoint_id"))
         return self._sync[thread if checkpoint is None else checkpoint.branch]
 
-    def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
+    def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> Fields:
         """Return the messages of ``history.sent`` as ``{"llm_input_messages": […]}``. The graph's
         state still has all messages.
 
@@ -759,7 +759,7 @@ class _Values(ChannelValues):
             list(map(self.key, messages)), ids, lambda place: self.record(messages[place])
         )
 
-    def record(self, message: BaseMessage) -> dict[str, Any]:
+    def record(self, message: BaseMessage) -> Fields:
         """Return the record of a message. If the message cannot be restored from JSON alone, the
         record also has the serializer's bytes.
         """
@@ -796,7 +796,7 @@ def _is_message(value: Any) -> bool:
     )
 
 
-def _config_of(thread_id: Any, namespace: str, checkpoint_id: str | None) -> dict[str, Any]:
+def _config_of(thread_id: Any, namespace: str, checkpoint_id: str | None) -> Fields:
     return {
         "configurable": {
             "thread_id": thread_id,

@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
 from llama_index.core.storage.chat_store.base import BaseChatStore
-from msgspec.structs import replace
 
 from foldlog import History
 from foldlog.adapters._records.llama_index import NAME
@@ -38,10 +37,10 @@ from foldlog.adapters._shared import (
     to_its_end,
     unquote_id,
 )
-from foldlog.eventstore import NOT_RECORDED, ConversationErased, Event, VersionConflict
+from foldlog.eventstore import ConversationErased, Event, VersionConflict
 from foldlog.eventstore.inside import NothingRedacted
 from foldlog.projections import View
-from foldlog.runtimes import Recent, change_of_prompt, json_of, staying
+from foldlog.runtimes import Fields, Recent, change_of_prompt, json_of, staying
 
 _REASON = "the runtime took these messages out of its list"
 _LISTS_IN_MEMORY = 256
@@ -275,7 +274,7 @@ def _change(
     while True:
         _, unredacted = history._version_and_guard()
         view = history.view()
-        recorder = history._recorder(NAME)
+        recorder = history._recorder(NAME, view.version)
         shown = list(_shown(history, view))
         places, records = decide(shown)
         stay = [event_id for place in places for event_id in shown[place].ids]
@@ -286,14 +285,12 @@ def _change(
         )
         events: list[Event] = [] if change is None else [change]
         recorder.skip(len(events))
-        for record in records:
-            events += (replace(event, id=NOT_RECORDED) for event in recorder.decode(record))
+        events += recorder.decode_all(records)
         if not events:
             return
         with suppress(VersionConflict):  # another writer appended
-            if recorder.version == view.version:
-                history._append_recorded(events, recorder, view.version, guard=unredacted)
-                return
+            history._append_recorded(events, recorder, view.version, guard=unredacted)
+            return
 
 
 def _shown(history: History, view: View) -> Iterator[_Shown]:
@@ -319,8 +316,8 @@ def _hash(record: Any) -> bytes:
     return blake2b(json_of(record), digest_size=16).digest()
 
 
-def _record(message: ChatMessage) -> dict[str, Any]:
-    record: dict[str, Any] = message.model_dump(mode="json")
+def _record(message: ChatMessage) -> Fields:
+    record: Fields = message.model_dump(mode="json")
     return record
 
 

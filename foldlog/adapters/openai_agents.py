@@ -31,7 +31,6 @@ from agents import (
     TResponseInputItem,
 )
 from agents.run import CallModelData, ModelInputData
-from msgspec import structs
 
 from foldlog import History
 from foldlog.adapters._shared import (
@@ -52,7 +51,6 @@ from foldlog.adapters._shared import (
     to_its_end,
 )
 from foldlog.eventstore import (
-    NOT_RECORDED,
     Action,
     Annotation,
     CondensationSummary,
@@ -67,6 +65,7 @@ from foldlog.eventstore.inside import NothingRedacted
 from foldlog.projections import well_formed
 from foldlog.runtimes import (
     COMPACTED_BY_PROVIDER,
+    Fields,
     change_of_prompt,
     staying,
     taken_back,
@@ -238,7 +237,7 @@ class FoldlogSession(OpenHistories):
         if self._clear == "erase":
             self._erased = self._items_if_outdated()
             self._unredacted = None
-        empty_session(self.histories.sync, self.history.id, self._clear)
+        empty_session(self._sync, self.history.id, self._clear)
         self._was_cleared = True
         if self._clear == "erase":
             self.history = self.histories[self.history.id]
@@ -348,7 +347,7 @@ class FoldlogSession(OpenHistories):
         self.history.sync._asked_at = asked_at
         return None
 
-    def run_options(self, config: RunConfig | None = None) -> dict[str, Any]:
+    def run_options(self, config: RunConfig | None = None) -> Fields:
         """Return arguments for ``Runner.run``: this session, its filter and its hooks.
 
             await Runner.run(agent, "hello", **session.run_options())
@@ -385,7 +384,7 @@ class FoldlogSession(OpenHistories):
         """
         used = response.usage
         model = _model_name(agent.model)
-        reported: dict[str, Any] = {
+        reported: Fields = {
             "input_tokens": used.input_tokens,
             "output_tokens": used.output_tokens,
         }
@@ -468,12 +467,9 @@ def _compact(
     reason = {"reason": COMPACTED_BY_PROVIDER}
     change = change_of_prompt([event.id for event in before], after, "compaction", metadata=reason)
     events: list[Event] = [restored, *([] if change is None else [change])]
-    recorder = history._recorder(_FORMAT)
-    if recorder.version != version:
-        raise VersionConflict(history.id, version, recorder.version)
+    recorder = history._recorder(_FORMAT, version)
     recorder.skip(len(events))
-    for item in items[len(places) :]:
-        events += (structs.replace(event, id=NOT_RECORDED) for event in recorder.decode(item))
+    events += recorder.decode_all(items[len(places) :])
     return history._append_recorded(events, recorder, version, guard=now)
 
 
@@ -497,9 +493,7 @@ def _restore(
     if cleared is None:
         return None
     items = _items_in(history, history.at(cleared.id))
-    recorder = history._recorder(_FORMAT)
-    if recorder.version != version:
-        raise VersionConflict(history.id, version, recorder.version)
+    recorder = history._recorder(_FORMAT, version)
     return history._append_recorded(recorder.decode_all(items), recorder, version, guard=unredacted)
 
 

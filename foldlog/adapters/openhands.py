@@ -69,7 +69,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import count
 from foldlog.formats import decode
 from foldlog.projections import View
-from foldlog.runtimes import REDACTED, blocks_of, json_text, values_in
+from foldlog.runtimes import REDACTED, Fields, blocks_of, json_text, values_in
 
 _EVENTS = "events"
 _STATE = "base_state.json"
@@ -99,7 +99,7 @@ class FoldlogFileStore(WithHistories, FileStore):
         attributes: Attributes = None,
     ) -> None:
         super().__init__(histories, attributes)
-        self.history = self.histories.sync[f"{prefix}/{quote_id(str(conversation_id))}"]
+        self.history = self._sync[f"{prefix}/{quote_id(str(conversation_id))}"]
         self._files = EventFiles(self.history)
         self._listed_files: int | None = None
         """How many event files there were when the SDK last looked. The SDK gives this number to
@@ -329,11 +329,11 @@ class FoldlogCondenser(CondenserBase):
     model.
     """
 
-    config: dict[str, Any] = Field(default_factory=dict)
+    config: Fields = Field(default_factory=dict)
 
     @field_validator("config")
     @classmethod
-    def _without_keys(cls, config: dict[str, Any]) -> dict[str, Any]:
+    def _without_keys(cls, config: Fields) -> Fields:
         if any(isinstance(each, dict) and "api_key" in each for _, each in values_in(config)):
             raise ValueError(
                 "config holds an api_key, which the SDK would store; set the key in the environment"
@@ -435,5 +435,5 @@ def _apply_mask(event: Any, mask: Event | None) -> Any:
     return MessageEvent(id=event.id, source=event.source, llm_message=message)
 
 
-def _made(config: dict[str, Any]) -> Condenser:
+def _made(config: Fields) -> Condenser:
     return condenser_from_config(config) if config else default_condenser()

@@ -75,7 +75,7 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import decode
 from foldlog.projections import well_formed
-from foldlog.runtimes import REDACTED, Recent, parse, within
+from foldlog.runtimes import REDACTED, Fields, Recent, is_of, parse, within
 
 _T = TypeVar("_T")
 
@@ -111,7 +111,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     ) -> None:
         super().__init__(histories, attributes)
         self._prefix = prefix
-        self._entries = LinkedEntries(self.histories.sync, _FORMAT)
+        self._entries = LinkedEntries(self._sync, _FORMAT)
         self._written = Recent[str, tuple[History, Any, int]](_RECORDS_IN_MEMORY)
         """Maps a conversation to its history, the record that this object last wrote, and the
         version after this write.
@@ -139,7 +139,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             return self._all(scope)
         attributes = {"runtime": _FORMAT, **({} if scope is None else {"scope": scope})}
         records: list[ConversationRecord] = []
-        for row in recent(self.histories.sync, attributes) if limit else ():
+        for row in recent(self._sync, attributes) if limit else ():
             if len(records) >= limit and row.updated_at < records[limit - 1].updated_at:
                 break  # a conversation is never saved after its last activity
             record = self._record_in(self._stored_value_of(row.id))
@@ -170,15 +170,13 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         """Erase a conversation. Forks of the conversation get copies of the messages that they
         share with it.
         """
-        erase = partial(
-            self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True
-        )
+        erase = partial(self._sync.erase, reason="the conversation was deleted", detach_forks=True)
         while True:
             with suppress(ConversationNotFound, VersionConflict, ConversationHasForks):
                 _, stored, version = self._stored_record(conversation_id)
                 if stored is None or stored.revision != expected_revision:
                     raise ConversationConflict(conversation_id)
-                row = self.histories.sync.store.conversation(self.conversation(conversation_id))
+                row = self._sync.store.conversation(self.conversation(conversation_id))
                 if version == row.version:
                     erase(row.id, expected=row)
                     return
@@ -237,7 +235,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             written = self._written.get(conversation)
             if written is not None and written[0].version() == written[2]:
                 return written
-        history = self.histories.sync[conversation]
+        history = self._sync[conversation]
         try:
             version, value = newest_document(history, _RECORD)
         except ConversationErased:
@@ -267,7 +265,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         records = [
             (record.updated_at, listed["active"], record)
             for _, listed in cached_values(
-                self.histories.sync, _FORMAT, f"{self._prefix}/", self._listed_record
+                self._sync, _FORMAT, f"{self._prefix}/", self._listed_record
             )
             if (record := self._record_in(listed["record"])) is not None
             and (scope is None or record.scope == scope)
@@ -318,7 +316,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             documents["attributes"] = attributes
         tip = _tip_of(stored, version)
         if version is None:  # the conversation was deleted, and begins again
-            history = self.histories.sync.create(history.id, attributes, replace_erased=True)
+            history = self._sync.create(history.id, attributes, replace_erased=True)
             version = 1
         elif version == 0 and start is not None:
             version = self._entries.fork(start, history.id)
@@ -326,9 +324,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         guard = None
         if start != tip:
             guard = self._guard_of_branch(record, history, stored, entries)
-        recorder = history._recorder(_FORMAT)
-        if recorder.version != version:
-            raise VersionConflict(history.id, version, recorder.version)
+        recorder = history._recorder(_FORMAT, version)
         compacts = any(
             part.part_kind == "compaction" for entry in entries[:1] for part in entry.message.parts
         )
@@ -387,13 +383,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         """Return whether one of the entries still has the text of a part that is redacted in the
         store.
         """
-        if not self.histories.sync.store.conversation(history.id).redactions:
+        if not self._sync.store.conversation(history.id).redactions:
             return False
-        ours = (
-            event
-            for event in history.events()
-            if event.origin is not None and event.origin.format == _FORMAT
-        )
+        ours = (event for event in history.events() if is_of(event, _FORMAT))
         redacted = [
             (event.timestamp or events[0].timestamp, part)
             for events, records in shown_records(ours, _FORMAT, history)
@@ -450,7 +442,7 @@ def _tip_of(stored: ConversationRecord | None, version: int | None) -> str | Non
     return UNKNOWN if version else None
 
 
-def _entry(entry: ConversationEntry) -> dict[str, Any]:
+def _entry(entry: ConversationEntry) -> Fields:
     return {"entry_id": entry.id, "parent_id": entry.parent_id, **_plain(entry.message)}
 
 
@@ -468,7 +460,7 @@ def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
     return messages
 
 
-def _messages(records: Iterable[dict[str, Any]]) -> list[ModelMessage]:
+def _messages(records: Iterable[Fields]) -> list[ModelMessage]:
     values: list[Any] = []
     for record in records:
         value = from_plain(

@@ -42,7 +42,14 @@ from foldlog.adapters._shared import (
 )
 from foldlog.eventstore import ConversationErased, Event, Redaction, VersionConflict
 from foldlog.eventstore.inside import NothingRedacted
-from foldlog.runtimes import REDACTED, change_of_prompt, companion, companion_of, note_left_behind
+from foldlog.runtimes import (
+    REDACTED,
+    Fields,
+    change_of_prompt,
+    companion,
+    companion_of,
+    note_left_behind,
+)
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase
@@ -72,7 +79,7 @@ class _Held:
 
     version = 0
     redactions = 0
-    state: dict[str, Any] | None = None
+    state: Fields | None = None
     state_at = 0
 
     def __init__(self, history: History) -> None:
@@ -298,10 +305,10 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def read_multi_agent(
         self, session_id: str, multi_agent_id: str, **kwargs: Any
-    ) -> dict[str, Any] | None:
+    ) -> Fields | None:
         """Return the state of agents that work together, or None if no state was written."""
         held = self._holding(self.conversation(session_id), begins=True)
-        state: dict[str, Any] | None = from_plain(
+        state: Fields | None = from_plain(
             _read_document(held.history, f"multi-agent/{multi_agent_id}")
         )
         return state

@@ -15,7 +15,10 @@ The title of a session comes from the user, from a model, or from a summary of t
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from array import array
+from collections import deque
+from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 from foldlog._formats.blocks import content_of, content_of_parts
 from foldlog._formats.event_fields import parts_in
@@ -158,6 +161,10 @@ def prompt_of(record: Fields) -> tuple[str, tuple[Fields, ...]] | None:
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 """Maps the type of a line to the field with the title. The weakest title comes first."""
+_LINES_MAX: Final = 4_096
+"""A summary finds its line among this many of the newest lines, so that the state of a long log
+stays small.
+"""
 _RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
 
 
@@ -171,31 +178,36 @@ class Titles:
     complete log get equal titles.
     """
 
-    def __init__(self) -> None:
-        self._rank = 0
-        self._lines: set[str] = set()
-        self._awaiting: dict[str, str] = {}
+    def __init__(
+        self, rank: int = 0, lines: bytes = b"", awaiting: dict[str, str] | None = None
+    ) -> None:
+        """Continue from a stored state. ``lines`` has hashes of the newest lines, and ``awaiting``
+        maps lines that have not come yet to their titles.
+        """
+        self.rank = rank
+        self.lines = deque(array("I", lines), _LINES_MAX)
+        self.awaiting = {} if awaiting is None else awaiting
 
-    def of(self, record: Fields) -> str | None:
-        kind = record.get("type")
-        uuid = record.get("uuid")
+    def of(self, kind: str, uuid: Any, title: Any, leaf: Any) -> str | None:
+        """Return the title that a line sets, or None."""
         awaited = None
         if type(uuid) is str:
-            self._lines.add(uuid)
-            awaited = self._awaiting.pop(uuid, None)
-        rank = _RANKS.get(kind, -1) if type(kind) is str else -1
-        title = record.get(TITLES[str(kind)]) if rank >= self._rank else None
-        if type(title) is not str or not title.strip():
-            return awaited if self._rank == 0 else None
-        if rank == 0:
-            return self._summary(title, record.get("leafUuid"))
-        self._rank = rank
-        return title
-
-    def _summary(self, title: str, leaf: Any) -> str | None:
+            self.lines.append(_hash_of(uuid))
+            awaited = self.awaiting.pop(uuid, None)
+        rank = _RANKS.get(kind, -1)
+        if rank < self.rank or type(title) is not str or not title.strip():
+            return awaited
+        if rank > 0:
+            self.rank = rank
+            self.awaiting.clear()
+            return title
         if type(leaf) is not str:
             return None
-        if leaf in self._lines:
+        if _hash_of(leaf) in self.lines:
             return title
-        self._awaiting[leaf] = title
+        self.awaiting[leaf] = title
         return None
+
+
+def _hash_of(uuid: str) -> int:
+    return crc32(uuid.encode(errors="surrogatepass"))

@@ -18,6 +18,7 @@ from foldlog._formats.calls import Recent
 from foldlog._formats.claude_code.branches import SAID, Switches, is_side
 from foldlog._formats.claude_code.lines import (
     ENVELOPE,
+    TITLES,
     Kept,
     Titles,
     cleared_by,
@@ -27,8 +28,9 @@ from foldlog._formats.claude_code.lines import (
     prompt_of,
     words_of,
 )
+from foldlog._formats.event_fields import text_part
 from foldlog._formats.format import Options
-from foldlog._formats.record import Fields, text_or_none, usage_meta
+from foldlog._formats.record import Fields, omit, text_or_none, usage_meta
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
 
@@ -92,9 +94,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if read.shown and kind == "system" and is_boundary(record):
             self._boundary = record
         if read.shown and kind == "system" and (cleared := cleared_by(record)):
-            self.options.findings.append(
-                _CLEARED.format(len(cleared), ", ".join(cleared[:_NAMED_MAX]))
-            )
+            self.report(_CLEARED.format(len(cleared), ", ".join(cleared[:_NAMED_MAX])))
         self._tell(read, record)
         content = message.get("content") if type(message) is dict else None
         if (
@@ -108,7 +108,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         elif kind in SAID:
             self._read_message(read, record, content)
         if read.is_empty:
-            fields = {key: value for key, value in record.items() if key not in _TAKEN}
+            fields = omit(record, *_TAKEN)
             read.close(kind, content if kind in SAID and type(content) is list else fields)
         self._switches.grow(read.version)
         if read.shown and kind in SAID:
@@ -119,7 +119,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         reports the second session to the user, as a finding.
         """
         if begins and session != self._session:
-            self.options.findings.append(
+            self.report(
                 f"begins the session {session!r}, so the View no longer shows the lines of"
                 f" {self._session!r}; import each session from its own file"
             )
@@ -153,10 +153,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if is_agent and type(content) is list:
             self._begin_response(read, record["message"])
         thinks = False
-        for block in content if type(content) is list else [{"type": "text", "text": content}]:
+        for block in content if type(content) is list else [text_part(content)]:
             kind = kind_of(block)
             if kind == "tool_result" and not is_agent:
-                read.say(user, **flags)
+                read.say(user, as_text=False, **flags)
                 failed = block.get("is_error") is True
                 read.answer(
                     block.get("tool_use_id"), content_of(block.get("content")), is_error=failed
@@ -186,7 +186,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def _tell(self, read: RecordEvents, record: Fields) -> None:
         # the first event of a sub-agent also names the session that started the sub-agent
-        title = self._titles.of(record)
+        kind = record["type"]
+        title = self._titles.of(
+            kind, record.get("uuid"), record.get(TITLES.get(kind, "")), record.get("leafUuid")
+        )
         read.meta = self._usage_in(record.get("message"), record.get("requestId"))
         if title is not None:
             read.meta["title"] = title
@@ -208,7 +211,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._boundary = {}
         segment = Kept.by(boundary)
         comes_last = segment.anchor is not None and segment.anchor == boundary.get("uuid")
-        shown = [each for _, each in self.shown.all()]
+        shown = self.shown.tags()
         names = segment.among([uuid for uuid, _ in shown])
         are_prompts = [is_prompt for uuid, is_prompt in shown if uuid in names]
         offset = None if comes_last else [*are_prompts, False].index(False)

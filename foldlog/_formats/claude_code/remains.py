@@ -12,7 +12,7 @@ from foldlog._formats.claude_code.branches import is_side
 from foldlog._formats.claude_code.lines import ENVELOPE
 from foldlog._formats.event_fields import REDACTED, id_of_source, stamp_of
 from foldlog._formats.format import RecordEncoder
-from foldlog._formats.record import Fields
+from foldlog._formats.record import Fields, pick
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
 
 
@@ -47,7 +47,7 @@ class RemainsEncoder(RecordEncoder):
     def _remember(self, line: Fields) -> None:
         if line.get("uuid") is not None:
             self._last_line = line["uuid"]
-            self._envelope = {key: line[key] for key in ENVELOPE if key in line}
+            self._envelope = pick(line, ENVELOPE)
 
 
 def _line_fields(event: Event) -> Fields:

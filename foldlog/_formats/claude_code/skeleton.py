@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Collection
 from typing import Any, ClassVar, Final
-from zlib import crc32
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from foldlog._base.usage import OF_NO_MODEL, usage_of
 from foldlog._formats.blocks import content_of
-from foldlog._formats.claude_code.lines import TITLES
+from foldlog._formats.claude_code.lines import TITLES, Titles
 from foldlog._formats.record import Fields
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import UNNAMED
@@ -94,10 +92,6 @@ def _is_answer(message: _Message) -> bool:
     return not answers.isdisjoint([block.type for block in message.content])
 
 
-_LINES_MAX: Final = 4_096
-_RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
-
-
 class ClaudeCodeSkeleton(Skeleton):
     record: ClassVar[type[Struct]] = _Line
 
@@ -106,12 +100,12 @@ class ClaudeCodeSkeleton(Skeleton):
     ) -> None:
         super().__init__(state, hashes, left_out)
         extra = self.state.extra
-        self._lines = deque(array("I", extra.get("lines", b"")), _LINES_MAX)
+        self._titles = Titles(
+            extra.get("rank", 0), extra.get("lines", b""), extra.setdefault("awaiting", {})
+        )
         """Checksums of the ids of the newest lines, because a summary usually names a line that was
         read shortly before.
         """
-        self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
-        """Maps the id of a line that has not been read yet to the title that a summary gives it."""
         self._told: Fields | None = None
         """The ``usage`` of the last line of a reply. ``_usage`` caches the counts, because most
         lines of a reply repeat the usage.
@@ -119,7 +113,8 @@ class ClaudeCodeSkeleton(Skeleton):
         self._usage: dict[str, int] = {}
 
     def encode(self) -> bytes:
-        self.state.extra["lines"] = array("I", self._lines).tobytes()
+        self.state.extra["lines"] = array("I", self._titles.lines).tobytes()
+        self.state.extra["rank"] = self._titles.rank
         return super().encode()
 
     def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
@@ -135,12 +130,8 @@ class ClaudeCodeSkeleton(Skeleton):
         )
         if state.conversation is None and skeleton.sessionId:
             self._store_session(skeleton)
-        if skeleton.uuid:
-            self._lines.append(crc32(skeleton.uuid.encode()))
-            if self._awaiting:
-                state.title = self._awaiting.pop(skeleton.uuid, None) or state.title
-        if kind in TITLES:
-            self._store_title(skeleton)
+        named = getattr(skeleton, TITLES[kind]) if kind in TITLES else None
+        state.title = self._titles.of(kind, skeleton.uuid, named, skeleton.leafUuid) or state.title
         if skeleton.cwd:
             if message is None or message.model == OF_NO_MODEL:
                 model = None
@@ -183,25 +174,6 @@ class ClaudeCodeSkeleton(Skeleton):
             self.state.parent = session if line.agentId else None
         else:
             self.state.conversation = session
-
-    def _store_title(self, line: _Line) -> None:
-        """Store the title of a line, unless an earlier title has a higher rank. A title from a
-        summary is used as soon as the line that the summary names has been read.
-        """
-        extra = self.state.extra
-        rank = _RANKS[line.type]
-        title = getattr(line, TITLES[line.type])
-        if rank < extra.get("rank", 0) or not title or not title.strip():
-            return
-        if rank == 0:
-            is_here = line.leafUuid is not None and crc32(line.leafUuid.encode()) in self._lines
-            if line.leafUuid is not None and not is_here:
-                self._awaiting[line.leafUuid] = title
-            self.state.title = title if is_here else self.state.title
-            return
-        extra["rank"] = rank
-        self._awaiting.clear()
-        self.state.title = title
 
     def _count_user(self, line: _Line, message: _Message) -> None:
         content = message.content

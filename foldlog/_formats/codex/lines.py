@@ -16,16 +16,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foldlog._formats.event_fields import input_at, parts_as
 from foldlog._formats.record import (
     Fields,
     dicts_in,
     strings_in,
-    text_or_empty,
     text_or_none,
     within,
 )
-from foldlog.eventstore import Content
 
 ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
 
@@ -83,10 +80,6 @@ def ordinal_of(record: Any) -> int:
     return ordinal if type(ordinal) is int else -1
 
 
-def place_of(record: Any) -> tuple[str, int]:
-    return text_or_empty(record, "timestamp"), ordinal_of(record)
-
-
 def base_end(session: Any) -> int | None:
     """Return how many records of an earlier rollout a session continues. Later records of the
     earlier rollout do not belong to the session. ``session`` is the payload of the session's first
@@ -94,10 +87,6 @@ def base_end(session: Any) -> int | None:
     """
     end = within(session, "history_base", "end_ordinal_exclusive")
     return end if type(end) is int else None
-
-
-def parts_of(content: Content, text_type: str) -> list[Fields]:
-    return parts_as(content, lambda text: {"type": text_type, "text": text}, input_at)
 
 
 def texts_in(parts: Any) -> list[str]:

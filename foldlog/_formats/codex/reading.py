@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import texts_of
+from foldlog._formats.blocks import content_of_parts, texts_of
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.codex.compaction import NO_SUMMARY, is_marked_summary, newest_messages
 from foldlog._formats.codex.lines import (
@@ -25,9 +25,10 @@ from foldlog._formats.codex.lines import (
     texts_in,
     unmark,
 )
+from foldlog._formats.event_fields import text_part
 from foldlog._formats.format import Options
 from foldlog._formats.messages import READER
-from foldlog._formats.record import Fields, NotAnEvent, text_or_empty, within
+from foldlog._formats.record import Fields, NotAnEvent, omit, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import (
     Annotation,
@@ -136,7 +137,7 @@ class CodexDecoder(FollowingDecoder):
         read.response = None
         own = read.timestamp
         if read.version == 0 and line != "session_meta":
-            self.options.findings.append(_NO_SESSION)
+            self.report(_NO_SESSION)
         if line == "compacted" and type(payload) is dict:
             history = payload.get("replacement_history")
             message = text_or_empty(payload, "message")
@@ -170,9 +171,7 @@ class CodexDecoder(FollowingDecoder):
         newest = next(records, (-1, 0))
         last, version = next((each for each in chain((newest,), records) if each[0] < end), (-1, 0))
         if last != end - 1:
-            self.options.findings.append(
-                _NOT_HERE.format(within(session, "history_base", "thread_id"))
-            )
+            self.report(_NOT_HERE.format(within(session, "history_base", "thread_id")))
         if newest[0] >= end:
             self.calls.forget(range(version, read.version))
             read.add(Retraction, version=version)
@@ -191,11 +190,7 @@ class CodexDecoder(FollowingDecoder):
             else:
                 model = {}
             read.meta = model | (_IS_BASE if line == "session_meta" else {}) | read.meta
-            content = (
-                texts[0]
-                if len(texts) == 1
-                else tuple({"type": "text", "text": text} for text in texts)
-            )
+            content = content_of_parts([*map(text_part, texts)])
             read.add(SystemMessage, content=content)
         elif (
             line == "event_msg"
@@ -211,7 +206,7 @@ class CodexDecoder(FollowingDecoder):
             read.add(
                 Annotation,
                 name=name,
-                data={key: payload[key] for key in payload if key not in own_keys},
+                data=omit(payload, *own_keys),
             )
 
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
@@ -277,13 +272,11 @@ class CodexDecoder(FollowingDecoder):
             try:
                 self._read_payload(read, "response_item", item)
             except NotAnEvent as error:
-                self.options.findings.append(
-                    f"is a compaction, and its item {number} is not shown: {error}"
-                )
+                self.report(f"is a compaction, and its item {number} is not shown: {error}")
                 read.add(Annotation, name="message", data=item)
             offset += read.events[-1].shown and number < (place or 0)
         read.timestamp = own
-        after = [event_id for event_id, _ in self.shown.all() if event_id not in forgotten]
+        after = [event_id for event_id in self.shown.ids() if event_id not in forgotten]
         if place is not None and (summary := texts_in(history[place]["content"])[0]):
             after.insert(offset, summary)
         read.change(after, "compaction")
@@ -313,7 +306,7 @@ class CodexDecoder(FollowingDecoder):
             read.add(Message, source="user", content=text)
         read.timestamp = own
         after: list[int | str] = [
-            event_id for event_id, _ in self.shown.all() if event_id not in forgotten
+            event_id for event_id in self.shown.ids() if event_id not in forgotten
         ]
         read.change([*after, message or NO_SUMMARY], "compaction")
 
@@ -339,7 +332,7 @@ def _read_item(read: RecordEvents, payload: Fields) -> bool:
     output = payload.get("output")
     extras = {}
     if type(output) is dict and type(output.get("content")) is str:
-        extras = {key: value for key, value in output.items() if key != "content"}
+        extras = omit(output, "content")
         payload = {**payload, "output": output["content"]}
     elif output is not None:
         payload = {**payload, "output": unmark(output)}

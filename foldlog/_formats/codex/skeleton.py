@@ -50,25 +50,16 @@ class _Payload(Struct, omit_defaults=True):
     git: Fields | None = None
 
 
-class _Line(Struct, omit_defaults=True):
+class _Line(_Payload, omit_defaults=True):
     """A line of a rollout. In the first releases a line was a payload, so the class also has the
     fields of a payload.
     """
 
-    type: str = ""
     timestamp: str | None = None
     ordinal: int | None = None
     record_type: str | None = None
     payload: _Payload | None = None
-    id: str | None = None
-    call_id: str | None = None
-    name: str | None = None
-    role: str | None = None
-    output: Any = None
-    content: Any = None
     instructions: Any = UNSET
-    model: str | None = None
-    forked_from_id: str | None = None
 
 
 class CodexSkeleton(Skeleton):
@@ -113,12 +104,11 @@ class CodexSkeleton(Skeleton):
             if base is not None and self.state.conversation is None:
                 extra["follows"] = base
             self.state.conversation = self.state.conversation or payload.id
-            if isinstance(payload, _Payload):
-                self.located(payload.cwd, within(payload.git, "branch"))
+            self.located(payload.cwd, within(payload.git, "branch"))
             extra["ancestor"] = payload.forked_from_id or payload.id or extra.get("ancestor")
         elif kind == "turn_context":
             extra["model"] = payload.model or extra.get("model")
-            self.located(getattr(payload, "cwd", None), model=payload.model)
+            self.located(payload.cwd, model=payload.model)
         elif kind == "event_msg" and payload.type == "turn_aborted":
             for call_id in [*self.state.waiting]:
                 self.answered(call_id, failed=True)
@@ -144,17 +134,16 @@ class CodexSkeleton(Skeleton):
         return _decode_number(record).ordinal == number
 
     def blank(self, skeleton: _Line) -> None:
-        for part in (skeleton, skeleton.payload):
-            if part is not None:
-                # a failed call has no mark except the text of its output
-                part.output = part.output and (FAILED_HEADER if has_failed(part.output) else "")
-                part.content = part.content and []
         skeleton.instructions = UNSET if skeleton.instructions is UNSET else ""
-        if skeleton.payload is not None:
-            skeleton.payload.source = skeleton.payload.cwd = skeleton.payload.git = None
-            for name in ("author", "recipient"):
-                if getattr(skeleton.payload, name) is not UNSET:
-                    setattr(skeleton.payload, name, None)
+        for part in (skeleton, skeleton.payload):
+            if part is None:
+                continue
+            # a failed call has no mark except the text of its output
+            part.output = part.output and (FAILED_HEADER if has_failed(part.output) else "")
+            part.content = part.content and []
+            part.source = part.cwd = part.git = None
+            part.author = UNSET if part.author is UNSET else None
+            part.recipient = UNSET if part.recipient is UNSET else None
 
     def error_in(self, record: bytes) -> str:
         line: Any = self._decode(record)
@@ -164,7 +153,7 @@ class CodexSkeleton(Skeleton):
         text = unmark(dict_or_empty(output).get("content", output))
         return text if isinstance(text, str) else "\n".join(texts_in(text))
 
-    def _count_item(self, item: _Payload | _Line) -> None:
+    def _count_item(self, item: _Payload) -> None:
         if item.type in _CALLS:
             self.called(
                 item.call_id or item.id, item.name or (_SHELL if "shell" in item.type else None)
@@ -212,25 +201,25 @@ def _base_of(session: _Payload) -> tuple[str, int] | None:
     return (session.forked_from_id or thread if is_fork else thread), end
 
 
-def _turns_rolled_back(kind: str, payload: _Payload | _Line) -> int:
+def _turns_rolled_back(kind: str, payload: _Payload) -> int:
     is_rolled_back = kind == "event_msg" and payload.type == "thread_rolled_back"
     if is_rolled_back:
-        return max(getattr(payload, "num_turns", None) or 0, 0)
+        return max(payload.num_turns or 0, 0)
     return 0
 
 
-def _begins_turn(kind: str, payload: _Payload | _Line) -> bool:
+def _begins_turn(kind: str, payload: _Payload) -> bool:
     # a message of another agent begins a turn, like a message of the user
     if kind == "response_item" and payload.type == "message":
         return payload.role == "user" and not _is_context(payload)
-    is_told = isinstance(payload, _Payload) and UNSET not in (payload.author, payload.recipient)
+    is_told = UNSET not in (payload.author, payload.recipient)
     says = kind == "inter_agent_communication" or (
         kind == "response_item" and payload.type == "agent_message"
     )
     return is_told and says
 
 
-def _is_context(payload: _Payload | _Line) -> bool:
+def _is_context(payload: _Payload) -> bool:
     texts = texts_in(payload.content)
     return bool(texts) and all(map(CONTEXT.match, texts))
 

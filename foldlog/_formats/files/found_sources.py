@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
@@ -42,19 +41,6 @@ class LeftOut(NamedTuple):
 
     path: Path
     is_read: bool = True
-
-
-def state_of(path: str) -> tuple[int, ...]:
-    """Return the inode, size and mtime of a file. If a SQLite log stands next to the file, the
-    inode, size and mtime of the log follow. The result changes with each change of the file or the
-    log. The result is empty if neither the file nor the log exists.
-    """
-    state: tuple[int, ...] = ()
-    for name in (path, f"{path}-wal"):
-        with suppress(OSError):
-            status = os.stat(name)
-            state += status.st_ino, status.st_size, status.st_mtime_ns
-    return state
 
 
 def leads_on(root: str | PathLike[str], folder: str | PathLike[str], visited: set[str]) -> bool:

@@ -21,7 +21,7 @@ from foldlog._formats.files.documents import document_of, read_document
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.format import Contained
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
-from foldlog._formats.record import Located, at, describe_type
+from foldlog._formats.record import Located, at, describe_type, omit
 
 
 class JsonLines:
@@ -101,6 +101,18 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         raise OSError(EIO, str(error)) from error
 
 
+def unread_log(path: Path, program: str) -> list[Located]:
+    """Return a problem if SQLite's log beside a database has changes, which are not read."""
+    log = path.with_name(f"{path.name}-wal")
+    if not log.is_file() or not log.stat().st_size:
+        return []
+    problem = (
+        f"holds changes that {program} has not yet moved into its database, so they are not read;"
+        f" quit {program} and import again"
+    )
+    return [at(str(log), None, problem)]
+
+
 def rows_in(path: Path, query: str) -> list[Any]:
     """Return the rows of a query, or no rows if the query fails."""
     try:
@@ -161,7 +173,7 @@ def in_object(
 ) -> Contained:
     if type(document.value.get(key)) is not list:
         raise NotAHistory(path, f"holds no array under {key!r}, where a history would be")
-    other_fields = {field: value for field, value in document.value.items() if field != key}
+    other_fields = omit(document.value, key)
     first = {field: other_fields.pop(field) for field in before if field in other_fields}
     last = []
     if after:

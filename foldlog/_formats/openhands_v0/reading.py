@@ -7,7 +7,7 @@ from typing import Any
 
 from foldlog._base.usage import usage_of
 from foldlog._formats.calls import Recent
-from foldlog._formats.event_fields import image_at
+from foldlog._formats.event_fields import image_at, text_part
 from foldlog._formats.format import Options
 from foldlog._formats.openhands_v0.memory import (
     Recollection,
@@ -20,6 +20,7 @@ from foldlog._formats.record import (
     Fields,
     NotAnEvent,
     dict_or_empty,
+    omit,
     read_time,
     refuse,
     text_or_empty,
@@ -58,18 +59,18 @@ _CAUSES_MAX = 10_000
 
 _ENVELOPE = frozenset(
     (
-        *(
-            "id",
-            "timestamp",
-            "source",
-            "cause",
-            "message",
-            "action",
-            "observation",
-            "args",
-            "extras",
-        ),
-        *("tool_call_metadata", "llm_metrics", "timeout"),
+        "id",
+        "timestamp",
+        "source",
+        "cause",
+        "message",
+        "action",
+        "observation",
+        "args",
+        "extras",
+        "tool_call_metadata",
+        "llm_metrics",
+        "timeout",
     )
 )
 """Keys of a record that belong to every event. In a record without ``args`` or ``extras``, all
@@ -217,7 +218,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
             images = extras.get("image_urls") if name == "run_ipython" else None
             if images and _is_texts(images):
                 result_text = _with_images(result_text, images)
-                extras = {key: value for key, value in extras.items() if key != "image_urls"}
+                extras = omit(extras, "image_urls")
         answer = {
             "tool": name,
             "content": result_text,
@@ -244,7 +245,7 @@ def _done(name: str, args: Fields, record: Fields, fields: Fields) -> Fields:
         return {"tool": name, "arguments": arguments, "thought": user_text, **fields}
     thought = text_or_empty(args, "thought")
     if thought:
-        arguments = {key: value for key, value in args.items() if key != "thought"}
+        arguments = omit(args, "thought")
     tool = text_or_empty(metadata, "function_name") or name
     return {"tool": tool, "arguments": arguments, "thought": thought, **fields}
 
@@ -267,11 +268,11 @@ def _usage_in(record: Fields) -> Fields:
 def _payload(record: Fields, key: str, envelope: frozenset[str]) -> Fields:
     if key in record:
         return dict_or_empty(record[key])
-    return {name: value for name, value in record.items() if name not in envelope}
+    return omit(record, *envelope)
 
 
 def _with_images(text: str, urls: list[str]) -> Content:
-    return ({"type": "text", "text": text}, *map(image_at, urls))
+    return (text_part(text), *map(image_at, urls))
 
 
 def _message(args: Fields, fields: Fields) -> Fields:
@@ -294,7 +295,7 @@ def _kept(naming: str, record: Fields) -> Fields:
     own_keys = ("id", "timestamp", "source", "cause", naming)
     return {
         "name": record[naming],
-        "data": {key: value for key, value in record.items() if key not in own_keys},
+        "data": omit(record, *own_keys),
     }
 
 

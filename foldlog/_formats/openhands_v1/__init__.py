@@ -75,14 +75,15 @@ FORMAT = Format(
     encoder=OpenHandsV1Encoder,
     lacks=frozenset(
         (
-            *(
-                "detail of an image",
-                "block of thinking of a message",
-                "item of reasoning",
-                "count of tokens",
-            ),
-            *("form of a custom tool's call", "field of a chat message", "field of a chat call"),
-            *("part of a failed result", "part of a system prompt"),
+            "detail of an image",
+            "block of thinking of a message",
+            "item of reasoning",
+            "count of tokens",
+            "form of a custom tool's call",
+            "field of a chat message",
+            "field of a chat call",
+            "part of a failed result",
+            "part of a system prompt",
         )
     ),
     beside=_beside,

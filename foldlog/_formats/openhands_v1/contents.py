@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from foldlog._formats.blocks import content_of_parts, kind_of, shown_blocks
-from foldlog._formats.event_fields import image_at, parts_in, url_in
+from foldlog._formats.event_fields import image_at, parts_in, text_part, url_in
 from foldlog._formats.openhands_v0.memory import text_of_ending
-from foldlog._formats.record import Fields, dicts_in, joined_text, text_or_empty
+from foldlog._formats.record import Fields, dicts_in, joined_text, omit, text_or_empty
 from foldlog.eventstore import Content
 
 _TEXT_KEYS = ("content", "output", "stdout", "message")
@@ -73,7 +73,7 @@ def observation_content(observation: Fields) -> tuple[Content, Fields, bool]:
         # the prefix belongs to the output, so the SDK writes its error marker before the prefix
         content = f"{marker}{prefix}{output}{suffix}{text_of_ending(metadata)}"
     if is_error:
-        content = ({"type": "text", "text": _FAILED}, *parts_in(content))
+        content = (text_part(_FAILED), *parts_in(content))
     return content, rest, is_error or error is True
 
 
@@ -82,7 +82,7 @@ def _said(observation: Fields) -> tuple[Content, Fields]:
         value = observation.get(key)
         if type(value) is str or (type(value) is list and None not in map(kind_of, value)):
             content = value if type(value) is str else content_of(value)
-            return content, {name: item for name, item in observation.items() if name != key}
+            return content, omit(observation, key)
     try:
         content = msgspec.json.encode(observation).decode()
     except (ValueError, RecursionError):

@@ -22,6 +22,7 @@ from foldlog._formats.record import (
     dict_or_empty,
     dicts_in,
     has,
+    omit,
     text_or_empty,
     text_or_none,
     within,
@@ -242,7 +243,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
             case "CondensationRequest":
                 return read.add(CondensationRequest, source=source)
         own_keys = ("kind", "id", "timestamp", "source")
-        data = {key: value for key, value in record.items() if key not in own_keys}
+        data = omit(record, *own_keys)
         return read.add(Annotation, name=kind, data=data, source=source)
 
     def _said_before(self, read: RecordEvents, action: Fields) -> Fields:
@@ -304,7 +305,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         if stays and any(
             not ids and self._event_ids.get(name) is None for name, ids in named.items()
         ):
-            self.options.findings.append(_OF_NO_RECORD)
+            self.report(_OF_NO_RECORD)
         summary = record.get("summary")
         offset = record.get("summary_offset")
         is_whole = type(summary) is str and type(offset) is int
@@ -342,7 +343,7 @@ def _action(record: Fields) -> Fields:
     if type(arguments) is not str:
         action = record.get("action")
         if type(action) is dict:
-            arguments = {key: value for key, value in action.items() if key != "kind"}
+            arguments = omit(action, "kind")
         else:
             arguments = None
     return {

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.event_fields import OF_THE_STORE, call_id_of, id_of_source, stamp_of
+from foldlog._formats.event_fields import (
+    OF_THE_STORE,
+    call_id_of,
+    id_of_source,
+    stamp_of,
+    text_part,
+)
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.record import Fields, joined_text
@@ -104,7 +110,7 @@ class OpenHandsV1Encoder(RecordEncoder):
             case SystemMessage():
                 record["kind"], record["tools"] = "SystemPromptEvent", list(event.tools)
                 if prompt := joined_text(event.content):
-                    record["system_prompt"] = {"type": "text", "text": prompt}
+                    record["system_prompt"] = text_part(prompt)
             case Annotation():
                 record["kind"] = event.name
                 record.update(event.data if isinstance(event.data, dict) else {"value": event.data})

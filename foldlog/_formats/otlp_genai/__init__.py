@@ -28,11 +28,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.blocks import content_of_parts as content_of_parts, kind_of, shown_blocks
-from foldlog._formats.event_fields import data_url, image_at, session_of
+from foldlog._formats.event_fields import data_url, image_at, session_of, text_part
 from foldlog._formats.format import Format, Options
 from foldlog._formats.json_text import json_of, parse_text
 from foldlog._formats.messages import ROLES, spoken
 from foldlog._formats.openai_chat import OpenAIChatEncoder
+from foldlog._formats.otlp_genai.exports import attributes_of, nanoseconds, request_with
 from foldlog._formats.otlp_genai.sent_messages import (
     COMPACTED,
     SentMessage,
@@ -57,6 +58,7 @@ from foldlog._formats.prompt_changes import Cause, change_of_prompt, staying
 from foldlog._formats.record import (
     Fields,
     dict_or_empty,
+    pick,
     text_or_empty,
     time_at,
     usage_meta,
@@ -220,7 +222,7 @@ class _Decoder(FollowingDecoder):
             role = "environment"
             unread = ["role", *unread]
         if unread:
-            self.options.findings.append(
+            self.report(
                 f"has a message with {', '.join(map(repr, unread))}, which foldlog does not read"
             )
         read.response = f"message-{read.version}"
@@ -269,7 +271,7 @@ def _block(part: Fields) -> Fields:
     if kind in ("blob", "uri", "file") and "file" not in part:
         text = f"[{modality or 'file'} {text_or_empty(part.get('uri', part.get('file_id')))}]"
     if kind in _IN_WORDS and text:
-        return {"type": "text", "text": text}
+        return text_part(text)
     return part
 
 
@@ -325,7 +327,7 @@ class _Encoder(OpenAIChatEncoder):
         """
         spans: list[Any] = []
         for chat in super().written(events):
-            message = message_of({key: chat[key] for key in _OF_CHAT if key in chat})
+            message = message_of(pick(chat, _OF_CHAT))
             if message["role"] == "assistant":
                 self._newest = None
             else:
@@ -349,42 +351,24 @@ class _Encoder(OpenAIChatEncoder):
             self._trace = TracedSpan(record).trace or self._trace
 
     def _span(self, event: Event, reply: Sequence[Any]) -> Fields:
-        if event.timestamp is None:
-            time = "0"
-        else:
-            time = str(int(event.timestamp.timestamp() * 1e9))
-        texts = {
+        time = nanoseconds(event.timestamp)
+        attributes = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.input.messages": json.dumps(
-                [sent_message.message for sent_message in self._sent]
-            ),
+            "gen_ai.input.messages": json.dumps([sent.message for sent in self._sent]),
+            "gen_ai.output.messages": json.dumps(reply) if reply else "",
+            COMPACTED: self._is_compacted or "",
         }
-        if reply:
-            texts["gen_ai.output.messages"] = json.dumps(reply)
-        marks = []
-        if self._is_compacted:
-            marks.append({"key": COMPACTED, "value": {"boolValue": True}})
-        span = {
-            "traceId": self._trace,
-            "spanId": f"{event.id + 1:016x}",
-            "name": "chat",
-            "kind": 3,
-            "startTimeUnixNano": time,
-            "endTimeUnixNano": time,
-            "attributes": [
-                *({"key": key, "value": {"stringValue": text}} for key, text in texts.items()),
-                *marks,
-            ],
-        }
-        return {
-            "resourceSpans": [
-                {"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [span]}]}
-            ]
-        }
-
-
-# -- the format
-# --------------------------------------------------------------------------------------------------
+        return request_with(
+            {
+                "traceId": self._trace,
+                "spanId": f"{event.id + 1:016x}",
+                "name": "chat",
+                "kind": 3,
+                "startTimeUnixNano": time,
+                "endTimeUnixNano": time,
+                "attributes": attributes_of(attributes.items()),
+            }
+        )
 
 
 FORMAT = Format(

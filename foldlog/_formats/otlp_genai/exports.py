@@ -56,7 +56,7 @@ def _request_of_phoenix(fields: Fields) -> Fields:
     context = fields.pop("context")
     attributes = dict(_flat("", fields.pop("attributes", {})))
     events = [
-        {"name": event.get("name"), "attributes": _pairs(_flat("", event.get("attributes")))}
+        {"name": event.get("name"), "attributes": attributes_of(_flat("", event.get("attributes")))}
         for event in dicts_in(fields.pop("events", ()))
     ]
     ids = context["trace_id"], context.get("span_id"), fields.pop("parent_id", "")
@@ -128,25 +128,27 @@ def _request(
         "spanId": span,
         "parentSpanId": parent,
         "name": text_or_empty(name),
-        "startTimeUnixNano": _nanoseconds(began),
-        "endTimeUnixNano": _nanoseconds(ended or began),
-        "attributes": _pairs(attributes.items()),
+        "startTimeUnixNano": nanoseconds(began),
+        "endTimeUnixNano": nanoseconds(ended or began),
+        "attributes": attributes_of(attributes.items()),
         "events": list(events),
     }
-    return {
-        "resourceSpans": [
-            {"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [span_fields]}]}
-        ]
-    }
+    return request_with(span_fields)
 
 
-def _nanoseconds(at: datetime | None) -> str:
+def request_with(span: Fields) -> Fields:
+    """Return a record with one span."""
+    scopes = [{"scope": {}, "spans": [span]}]
+    return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": scopes}]}
+
+
+def nanoseconds(at: datetime | None) -> str:
     if at is None:
         return "0"
     return f"{(at - _EPOCH) // timedelta(microseconds=1)}000"
 
 
-def _pairs(attributes: Iterable[tuple[str, Any]]) -> list[Fields]:
+def attributes_of(attributes: Iterable[tuple[str, Any]]) -> list[Fields]:
     return [
         {"key": key, "value": _value(value)}
         for key, value in attributes

@@ -19,6 +19,8 @@ from foldlog._formats.record import (
     dict_or_empty,
     dicts_in,
     has,
+    omit,
+    pick,
     refuse,
     text_or_empty,
 )
@@ -159,7 +161,7 @@ def _in_event(name: str, attributes: Fields) -> list[Fields]:
         reply = body.get("message")
         return [{"role": "assistant", **(dict_or_empty(parse_text(reply)) or {"content": reply})}]
     role = name.removeprefix("gen_ai.").removesuffix(".message")
-    fields = {key: body[key] for key in ("role", "content", "tool_calls", "id") if key in body}
+    fields = pick(body, ("role", "content", "tool_calls", "id"))
     return [{"role": role} | fields] if name == f"gen_ai.{role}.message" else []
 
 
@@ -183,7 +185,7 @@ def message_of(fields: Fields) -> Fields:
 
 def _call(call: Fields) -> Fields:
     flat = call | dict_or_empty(call, "function") | {"type": "tool_call"}
-    return {key: value for key, value in flat.items() if key != "function"}
+    return omit(flat, "function")
 
 
 def _parts(content: Any) -> list[Fields]:

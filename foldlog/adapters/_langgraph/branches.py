@@ -34,7 +34,7 @@ from foldlog.eventstore.inside import (
     newest_values,
     query_all,
 )
-from foldlog.runtimes import REDACTED, Recent
+from foldlog.runtimes import REDACTED, Fields, Recent
 
 CHECKPOINT = "checkpoint"
 """The name of the document with which a branch stores a checkpoint."""
@@ -56,7 +56,7 @@ class Checkpoint(NamedTuple):
 
     branch: str
     version: int
-    value: dict[str, Any] | None
+    value: Fields | None
 
     @property
     def id(self) -> str:
@@ -104,8 +104,8 @@ class ThreadBranch(NamedTuple):
 
     tip: Checkpoint
     begins: int
-    hidden: dict[str, Any] | None
-    documents: dict[str, Any] | None = None
+    hidden: Fields | None
+    documents: Fields | None = None
 
     @property
     def has_own(self) -> bool:
@@ -294,7 +294,7 @@ def _tip_at(reading: ReadTransaction, version: int) -> Checkpoint:
     return Checkpoint(reading.conversation, version, value)
 
 
-def standing_documents(reading: ReadTransaction, version: int | None = None) -> dict[str, Any]:
+def standing_documents(reading: ReadTransaction, version: int | None = None) -> Fields:
     """Return the documents of a checkpoint. If the checkpoint is redacted, return the documents of
     the last earlier checkpoint that is not redacted.
     """
@@ -304,7 +304,7 @@ def standing_documents(reading: ReadTransaction, version: int | None = None) -> 
     return newest_values(reading, standing_version(reading, CHECKPOINT, version))
 
 
-def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
+def _before_redacted(documents: Fields) -> Fields | None:
     """Return the document of the last checkpoint before a redacted checkpoint, without its
     channels, because the channels may have had other values in the redacted checkpoint.
     """

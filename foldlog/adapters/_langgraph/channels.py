@@ -12,7 +12,7 @@ from typing import Any
 
 from foldlog.adapters._langgraph.branches import Checkpoint, copy_value
 from foldlog.eventstore import DELETED
-from foldlog.runtimes import REDACTED
+from foldlog.runtimes import REDACTED, Fields
 
 _CHANNEL = "channel:"
 _SHORT = 64
@@ -29,7 +29,7 @@ class ChannelValues:
         self.serde = serde
         self.readable = readable
 
-    def packed(self, value: Any) -> dict[str, Any]:
+    def packed(self, value: Any) -> Fields:
         """Return a value in its stored form, as the class describes."""
         if self.readable and is_json(value):
             return {"json": value}
@@ -45,12 +45,12 @@ class ChannelValues:
         """Return a copy of the value in ``packed``, so that the caller may change the value."""
         return self.unpacked(copy_value(packed) if "json" in packed else packed)
 
-    def metadata(self, checkpoint: Checkpoint) -> dict[str, Any]:
+    def metadata(self, checkpoint: Checkpoint) -> Fields:
         if checkpoint.value:
             return dict(self.unpacked(checkpoint.value["metadata"]))
         return {}
 
-    def channels(self, documents: Mapping[str, Any]) -> dict[str, Any]:
+    def channels(self, documents: Mapping[str, Any]) -> Fields:
         value = documents["checkpoint"]
         small = value["small"]
         large = {
@@ -67,7 +67,7 @@ class ChannelValues:
         versions: Mapping[str, Any],
         new: Container[str],
         before: Checkpoint,
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    ) -> tuple[Fields, Fields]:
         """Return the fields ``channels`` and ``small`` of a new checkpoint's document, and the
         documents of the changed channels.
 
@@ -79,8 +79,8 @@ class ChannelValues:
         if before.value:
             old_versions = self.unpacked(old["rest"])["channel_versions"]
         old_small = old["small"]
-        small = dict[str, Any]()
-        changed = dict[str, Any]()
+        small = Fields()
+        changed = Fields()
         for name, value in values.items():
             is_unchanged = (
                 name in old["channels"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from foldlog import Histories, History
 from foldlog.adapters._langgraph.branches import (
@@ -49,13 +49,16 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import Moment, NothingRedacted, query_all
 from foldlog.formats import Encoder
 from foldlog.runtimes import (
+    Fields,
     HistoryRecorder,
     Recent,
     companion,
+    is_of,
     parse_stored as parse,
     staying,
 )
 
+T = TypeVar("T")
 _NOTES = "writes"
 """The name of the companion that stores the notes of a thread."""
 
@@ -72,7 +75,7 @@ class WholeCheckpoint(NamedTuple):
     """
 
     checkpoint: Checkpoint
-    documents: dict[str, Any]
+    documents: Fields
     spans: list[Span]
     values: list[Any]
     notes: list[Any]
@@ -126,6 +129,9 @@ class Checkpoints:
     # -- reading
     # ----------------------------------------------------------------------------------------------
 
+    def _query(self, read: Callable[[Moment], T]) -> T:
+        return query_all(self.histories.store.database, read)
+
     def find(
         self, thread: str, checkpoint_id: str | None = None, *, hidden: bool = False
     ) -> Checkpoint | None:
@@ -174,7 +180,7 @@ class Checkpoints:
                 return branches, None
             return branches, self._whole(thread, branch.tip, moment, branch.documents)
 
-        branches, whole = query_all(self.histories.store.database, work)
+        branches, whole = self._query(work)
         walked = self._shown_events(branches, hidden)
         checkpoint = next(walked, None)
         if whole is None and checkpoint is not None:
@@ -182,14 +188,14 @@ class Checkpoints:
         return whole, walked
 
     def whole(self, thread: str, checkpoint: Checkpoint) -> WholeCheckpoint:
-        return query_all(self.histories.store.database, partial(self._whole, thread, checkpoint))
+        return self._query(partial(self._whole, thread, checkpoint))
 
     def _whole(
         self,
         thread: str,
         checkpoint: Checkpoint,
         moment: Moment,
-        documents: dict[str, Any] | None = None,
+        documents: Fields | None = None,
     ) -> WholeCheckpoint:
         if documents is None:
             documents = standing_documents(
@@ -231,7 +237,7 @@ class Checkpoints:
         values = list[Any]()
         begin = None
         for event in shown:
-            if event.origin is None or event.origin.format != self._format:
+            if not is_of(event, self._format):
                 continue
             begin = event.id if begin is None else begin
             if complete := encoder.records(event):
@@ -251,7 +257,7 @@ class Checkpoints:
                     redactions.append((reading.key, reading.redactions))
             return redactions
 
-        return query_all(self.histories.store.database, read)
+        return self._query(read)
 
     def line(self, thread: str, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
         """Yield the ancestors of a checkpoint, the nearest first. Hidden ancestors are included."""
@@ -291,10 +297,10 @@ class Checkpoints:
                         notes_by_id[note.data["checkpoint"]].append(note.data)
             return notes_by_id
 
-        return query_all(self.histories.store.database, read)
+        return self._query(read)
 
     def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
-        return query_all(self.histories.store.database, partial(_notes, thread, checkpoint_id))
+        return self._query(partial(_notes, thread, checkpoint_id))
 
     # -- the newest checkpoint in memory
     # --------------------------------------------------------------------------------------
@@ -464,7 +470,7 @@ class Checkpoints:
             return []
 
         with suppress(ConversationErased, ConversationNotFound):
-            if notes and not query_all(self.histories.store.database, others):
+            if notes and not self._query(others):
                 return notes
         return self.notes(thread, checkpoint_id)
 
@@ -508,9 +514,7 @@ class Checkpoints:
 
         def joins(start: int, stop: int) -> bool:
             query = partial(_shown_events, before.branch, [(start, stop - 1)])
-            return max(start, newest.alone) >= stop or not query_all(
-                self.histories.store.database, query
-            )
+            return max(start, newest.alone) >= stop or not self._query(query)
 
         keys = self._keys_despite_redactions(newest, new)
         events, spans = changes(
@@ -541,7 +545,7 @@ class Checkpoints:
             [(start, stop - 1) for start, stop in removed_spans],
         )
         if removed_spans:
-            events = {event.id: event for event in query_all(self.histories.store.database, query)}
+            events = {event.id: event for event in self._query(query)}
         else:
             events = {}
         for start, stop in removed_spans:
@@ -566,18 +570,14 @@ class Checkpoints:
         checkpoint = self.branches.at(checkpoint.branch, checkpoint.version)
         if cached is not None and cached.checkpoint.value == checkpoint.value:
             return _Newest(checkpoint, history, cached.records, unredacted=unredacted)
-        spans, values = query_all(
-            self.histories.store.database, partial(self._records, checkpoint, self._value)
-        )
+        spans, values = self._query(partial(self._records, checkpoint, self._value))
         listed = self._listed(values)
         records = RecordList(spans, listed.keys, listed.ids, checkpoint.ranges or ())
         return _Newest(checkpoint, history, records, unredacted=unredacted)
 
     def record(self, checkpoint: Checkpoint, place: int) -> Any:
         """Return a record by its index. All records of the checkpoint are read."""
-        return query_all(self.histories.store.database, partial(self._records, checkpoint, _same))[
-            1
-        ][place]
+        return self._query(partial(self._records, checkpoint, _same))[1][place]
 
 
 def _shown_events(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.event_fields import call_id_of, data_in, file_at, parts_as, role_of
+from foldlog._formats.event_fields import call_id_of, data_in, file_at, parts_as, role_of, text_part
 from foldlog._formats.messages import SPEAKERS, drop_empty
 from foldlog._formats.record import (
     Fields,
@@ -118,7 +118,7 @@ def _contents(event: Any) -> list[Fields]:
         content = joined_text(event.content)
     else:
         content = event.content
-    parts = parts_as(content, lambda text: {"type": "text", "text": text}, _written_file)
+    parts = parts_as(content, lambda text: text_part(text), _written_file)
     if not isinstance(event, Observation):
         return parts
     failed = {"exception": "FunctionInvocationError"} if event.is_error else {}

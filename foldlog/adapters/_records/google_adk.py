@@ -44,6 +44,7 @@ from foldlog._formats.event_fields import (
     parts_as,
     parts_in,
     role_of,
+    text_part,
 )
 from foldlog._formats.format import Options
 from foldlog._formats.messages import drop_empty
@@ -238,7 +239,7 @@ def _read(part: Fields | None, record: Fields) -> Made:
             case {"output": str(text), **others} | {"error": str(text), **others} if not others:
                 result = text  # Gemini's keys for the result alone
         files = map(_file, dicts_in(response, "parts"))
-        parts = [{"type": "text", "text": text_of(result)}, *filter(None, files)]
+        parts = [text_part(text_of(result)), *filter(None, files)]
         return result_of(
             response.get("id"), result, is_error=failed, tool=response["name"], parts=parts
         )

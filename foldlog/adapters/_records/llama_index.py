@@ -19,7 +19,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.blocks import content_of_parts, thinking_of, thought_in
-from foldlog._formats.event_fields import arguments_of, call_id_of, data_in, parts_as, role_of
+from foldlog._formats.event_fields import (
+    arguments_of,
+    call_id_of,
+    data_in,
+    parts_as,
+    role_of,
+    text_part,
+)
 from foldlog._formats.format import Format
 from foldlog._formats.record import (
     Fields,
@@ -102,7 +109,7 @@ def _part_of(block: Fields) -> Fields | None:
         case {"block_type": "thinking" | "tool_call" | "cache"}:
             return None
         case {"block_type": "text", "text": str(text)}:
-            return {"type": "text", "text": text} if text else None
+            return text_part(text) if text else None
         case {"block_type": "image", "url": str(url)}:
             return {"type": "image_url", "image_url": {"url": url}}
         case {"block_type": "image", "image": str(data)}:

@@ -185,9 +185,7 @@ class EventFiles:
                 self.append(run)
                 run = []
             run.append(record)
-            if run[1:] and record.get("kind") == _NOT_A_HEAD:
-                head = head
-            else:
+            if not run[1:] or record.get("kind") != _NOT_A_HEAD:
                 head = record["id"]
         if run:
             self.append(run)

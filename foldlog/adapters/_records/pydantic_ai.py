@@ -33,6 +33,7 @@ from foldlog._formats.event_fields import (
     parts_as,
     role_of,
     stamp_of,
+    text_part,
 )
 from foldlog._formats.record import (
     Fields,
@@ -40,6 +41,7 @@ from foldlog._formats.record import (
     has,
     joined_text,
     member,
+    omit,
     read_time,
     text_or_empty,
     usage_meta,
@@ -139,9 +141,7 @@ def _read(part: Fields | None, record: Fields) -> Made:
         ):
             failed = name == "retry-prompt" or part.get("outcome", "success") != "success"
             items = content if type(content) is list else [content]
-            result_parts = [
-                _file(item) or {"type": "text", "text": text_of(item)} for item in items
-            ]
+            result_parts = [_file(item) or text_part(text_of(item)) for item in items]
             return result_of(
                 part["tool_call_id"], content, is_error=failed, tool=tool, parts=result_parts
             )
@@ -159,7 +159,7 @@ def _read(part: Fields | None, record: Fields) -> Made:
         return thought(content, signature, is_redacted=not content)
     elif name == "tool-call" and type(tool) is str:
         return call_of(tool, part.get("args"), part.get("tool_call_id"))
-    data = {key: value for key, value in part.items() if key not in ("part_kind", "timestamp")}
+    data = omit(part, "part_kind", "timestamp")
     return annotation(name, data, shown=name != kind)
 
 
@@ -200,7 +200,7 @@ def _shown_item(item: Any) -> Fields:
             "type": "text",
             "text": f"({item['kind']} {item.get('media_type', '')})",
         }
-    return {"type": "text", "text": text_of(item)}
+    return text_part(text_of(item))
 
 
 def _file(item: Any) -> Fields | None:

@@ -21,7 +21,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.event_fields import arguments_of, call_id_of, data_in, parts_as, role_of
+from foldlog._formats.event_fields import (
+    arguments_of,
+    call_id_of,
+    data_in,
+    parts_as,
+    role_of,
+    text_part,
+)
 from foldlog._formats.messages import drop_empty
 from foldlog._formats.record import (
     Fields,
@@ -81,8 +88,7 @@ def _read(content: Fields | None, record: Fields) -> Made:
         items = dicts_in(fields, "content")
         texts = [text_of(item.get("text", item.get("json", item))) for item in items]
         result_parts = [
-            _file(item) or {"type": "text", "text": text}
-            for item, text in zip(items, texts, strict=True)
+            _file(item) or text_part(text) for item, text in zip(items, texts, strict=True)
         ]
         return result_of(
             call_id,

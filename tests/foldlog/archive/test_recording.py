@@ -3,9 +3,10 @@
 import pytest
 
 import foldlog
-from foldlog._archive.stored import stored_records
+from foldlog._formats.json_text import parse
 from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.log import origins
+from foldlog.eventstore.sources.reading import blocks_of, source_of
 from tests.foldlog.records import said
 
 
@@ -16,6 +17,13 @@ def asks(number):
 
 def answers(number, words):
     return {"role": "tool", "tool_call_id": f"c{number}", "content": words}
+
+
+def stored_records(store, conversation):
+    source = source_of(store.database, conversation)
+    return [
+        parse(record) for block in blocks_of(store.database, source) for record in block.records()
+    ]
 
 
 RECORDS = [
@@ -197,7 +205,7 @@ def test_a_redacted_record_stays_away_when_blocks_are_put_together(tmp_path, is_
         for number in range(3, 12):
             record = {"role": "user", "content": f"secret {number}"}
             history.append_records([record], format="openai-chat")
-        stored = list(stored_records(histories.store, "c"))
+        stored = stored_records(histories.store, "c")
         assert [record.get("content") for record in stored] == [
             None if number == 1 else f"secret {number}" for number in range(12)
         ]
@@ -212,7 +220,7 @@ def test_two_programs_that_append_records_in_turn_lose_none(tmp_path):
             program["c"].append_records([record], format="openai-chat")
             if number % 7 == 0:
                 first["c"].append(foldlog.Annotation(name="note"))
-        assert list(stored_records(first.store, "c")) == records
+        assert stored_records(first.store, "c") == records
         spans = [(span.number, span.stop - span.start) for span in first["c"]._all_records().spans]
         assert spans == [(number, 1) for number in range(60)]
         assert not [verdict for verdict in first.maintenance.verify() if verdict.findings]
