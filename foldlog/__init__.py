@@ -28,7 +28,7 @@ The public names:
                 ConversationErased, StoreUnavailable, LeaseTaken, NoCondensationAvailable and all
                 other errors in foldlog.errors
     More        foldlog.types and foldlog.maintenance: arguments and results that programs seldom
-                name; foldlog.aio: the same names for asyncio and trio; foldlog.formats: import
+                name; foldlog.aio: the same names for asyncio; foldlog.formats: import
                 and export; foldlog.otel: traces and metrics; foldlog.replays: replay a
                 history with another condenser; foldlog.commands: a command of your own; the
                 packages foldlog.eventstore, foldlog.projections and foldlog.condensers

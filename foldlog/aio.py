@@ -1,4 +1,4 @@
-"""The async interface: the same names as ``foldlog``, for asyncio and trio.
+"""The async interface: the same names as ``foldlog``, for asyncio.
 
     import foldlog.aio
 
@@ -21,6 +21,7 @@ has not begun, or that only reads, is cancelled at once, and the cancellation ha
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial, update_wrapper
@@ -45,7 +46,7 @@ from foldlog._history import effects, histories as sync
 from foldlog._history.history import History as SyncHistory
 from foldlog._history.once import append_once
 from foldlog._history.recall import RecallTool
-from foldlog._history.threads import ThreadPool, pause
+from foldlog._history.threads import SharingPool, ThreadPool
 from foldlog.eventstore import ANY_VERSION, Action, Event, Recorded, Store, StoreRefused
 from foldlog.eventstore.inside import Appending, Outcome, prepare_append
 from foldlog.eventstore.log import appending
@@ -141,10 +142,8 @@ def _append(
     ) -> Coroutine[Any, Any, Any]:
         arguments: Mapping[str, Any] = kwargs
         append = PendingAppend(self.sync, *args, **arguments)
-        if append.is_short:
-            pool = self._histories._appending
-        else:
-            pool = self._histories.pool
+        histories = self._histories
+        pool = histories._appending if append.is_short else histories.pool
         return pool.run(append, finish=True)
 
     return _describe(call, method)
@@ -300,7 +299,7 @@ class _Following(_Pages[Recorded]):
         while not self._is_closed:
             with suppress(StopAsyncIteration):
                 return await super().__anext__()
-            await pause(wait_s)
+            await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _POLL_MAX_S)
         raise StopAsyncIteration
 
@@ -358,12 +357,10 @@ class AsyncHistories:
         self.sync = histories
         self.pool = pool
         self._stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
-        self._first_close = Lock()
+        self._appending = pool
         store = histories.store
         if appending.can_append_all(store.database):
-            self._appending = ThreadPool("foldlog-appends", 1, partial(append_all, store))
-        else:
-            self._appending = pool
+            self._appending = SharingPool("foldlog-appends", partial(append_all, store))
         histories._async_face = self
 
     @property
@@ -432,18 +429,9 @@ class AsyncHistories:
 
     async def close(self) -> None:
         """Wait for the running calls, then close the store."""
-        # A thread of the pool waits until the other threads have ended. A separate thread would
-        # take longer to start: a tenth of the time that opening a store takes. Only the first close
-        # uses the pool, because two threads of the pool would wait for each other.
-        if self._first_close.acquire(blocking=False):
-            with suppress(StoreRefused):  # ``sync`` was closed first
-                await self._close_in(self.pool)
-                return
-        await self._close_in(ThreadPool("foldlog-close", 1))
-
-    async def _close_in(self, pool: ThreadPool) -> None:
-        await pool.run(self._close, finish=True)
-        pool.close()
+        pool = ThreadPool("foldlog-close", 1)  # no thread may wait for the end of its own pool
+        await pool.run(self._close)
+        pool.close(wait=False)
 
     def _close(self) -> None:
         self._end_threads(wait=True)
@@ -490,7 +478,7 @@ class _AsyncLeaseBlock:
     async def __aenter__(self) -> Lease:
         try:
             while (pause_s := await self._pool.run(self._block.attempt, finish=True)) is not None:
-                await pause(pause_s)
+                await asyncio.sleep(pause_s)
             await self._pool.run(self._block.close_redacted_calls, finish=True)
         except BaseException:
             await self.__aexit__()

@@ -8,7 +8,7 @@ effects.py     run the tool of a call at most once; the state of each call
 once.py        do a piece of work once, and record its result
 runtimes.py    run the tools of another agent runtime at most once
 started_calls.py  the calls that a worker began, and those that other workers left behind
-threads.py     threads that run blocking calls for asyncio and trio
+threads.py     threads that run blocking calls for asyncio
 recording.py   append records, in the format of another program
 facts.py       whether the agent knows some words
 recall.py      the tool with which an agent reads forgotten events

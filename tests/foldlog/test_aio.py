@@ -1,4 +1,4 @@
-"""The async face: the sync one's names, on asyncio and trio; a slow step delays nobody; what has
+"""The async face: the sync one's names, on asyncio; a slow step delays nobody; what has
 begun is finished.
 """
 
@@ -18,7 +18,6 @@ from msgspec.structs import replace
 import foldlog
 import foldlog.aio
 from foldlog import Action, aio as _aio
-from foldlog._history import threads
 from foldlog.aio import Outcome
 from foldlog.condensers import Condenser
 from foldlog.eventstore import InvalidEvent, StoreRefused, VersionConflict
@@ -29,9 +28,9 @@ from tests.said import ids, said
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    return str(request.param)
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
 
 
 @pytest.fixture
@@ -130,29 +129,17 @@ class Slow(Condenser):
         return view
 
 
-async def test_calls_share_the_threads_that_the_system_has(histories, monkeypatch):
-    gate, start = Gate(), threading.Thread.start
+async def test_a_call_for_which_the_system_has_no_thread_is_not_made(histories, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
 
-    def begin(thread):
-        if gate.held:
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    stepping = histories._stepping
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", begin)
-        async with gate.holding(stepping.run, gate.pass_through) as tasks:
-            for _ in range(4):
-                tasks.start_soon(stepping.run, gate.pass_through)
-            await until(lambda: stepping._idle == -4)
-    assert len(gate.held) == 5
-
-
-async def test_calls_after_one_another_share_one_thread():
-    pool = threads.ThreadPool("one", 4)
-    thread_ids = {await pool.run(threading.get_ident) for _ in range(200)}
-    pool.close()
-    assert len(thread_ids) == 1
+        patch.setattr(threading.Thread, "start", refuse)
+        for call in (histories["c1"].append(said("lost")), histories["c1"].step()):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                await call
+    await histories["c1"].append(said("hi"))
+    assert [event.content async for event in histories["c1"].events()] == ["hi"]
 
 
 async def test_slow_steps_delay_no_append_and_no_step_that_is_quick(tmp_path):
@@ -192,18 +179,15 @@ class Groups:
 
     async def wait(self, count):
         """Wait until so many calls wait for the thread, which is held."""
-        await until(lambda: self._histories._appending._calls.qsize() == count)
+        await until(lambda: len(self._histories._appending._waiting) == count)
 
 
 @pytest.fixture
 def groups(histories, monkeypatch):
-    monkeypatch.setattr(threads, "_PAUSE_S", 60)
     return Groups(histories, monkeypatch)
 
 
-async def test_appends_that_wait_at_the_same_time_are_made_together_and_so_are_the_next_ones(
-    histories, groups
-):
+async def test_appends_that_wait_at_the_same_time_are_made_together(histories, groups):
     async def work(n):
         for version in range(3):
             await histories[f"c{n}"].append(said("hi"), expected_version=version)
@@ -212,7 +196,7 @@ async def test_appends_that_wait_at_the_same_time_are_made_together_and_so_are_t
         for n in range(31):
             tasks.start_soon(work, n)
         await groups.wait(31)
-    assert groups.sizes == [31, 31, 31]
+    assert groups.sizes[0] == 31
     assert [await histories[f"c{n}"].version() for n in range(31)] == [3] * 31
 
 
@@ -442,15 +426,10 @@ async def test_closing_waits_for_the_calls_that_have_begun(tmp_path):
     assert versions == [1]
 
 
-async def test_a_face_may_be_closed_while_the_sync_one_is(tmp_path, monkeypatch):
+async def test_a_face_may_be_closed_after_the_sync_one(tmp_path):
     histories = await foldlog.aio.open(tmp_path / "history.db")
-    submit = histories.pool.submit
-
-    def submit_late(call):
-        histories.sync.close()
-        submit(call)
-
-    monkeypatch.setattr(histories.pool, "submit", submit_late)
+    await histories["c1"].append(said("hi"))
+    histories.sync.close()
     await histories.close()
 
 
