@@ -1,8 +1,9 @@
 // Checks a proof of `foldlog store checkpoint --prove` or `--since`, without foldlog and the store.
 //
-//     node verify.mjs PROOF.json KEY        KEY: the public key, a PEM file
+//     node verify.mjs PROOF.json KEY [CHECKPOINT]
 //
-// docs/PROOF.md says what a proof means. SHA-256 and Ed25519 are all that a verifier needs.
+// KEY is the public key, a PEM file. CHECKPOINT is the checkpoint that you kept: without it, compare the printed root
+// with the root that you kept. docs/PROOF.md says what a proof means. SHA-256 and Ed25519 are all that a verifier needs.
 
 import { createHash, createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -90,11 +91,14 @@ export function checkEvent(proof, key) {
   const version = proof.event + proof.links.length;
   const leaf = sha256([0], sha256(proof.conversation), [0], number(proof.generation, 4), number(version, 8), head, fromHex(proof.ledger));
   check(rootOf(leaf, proof.leaf, size, proof.path.map(fromHex)).equals(root), "the checkpoint does not cover the event");
-  const what = `event ${proof.event} of ${proof.conversation}`;
-  return proof.event_salt === null ? `${what} is redacted; its place is proved` : `${what} is proved: ${proof.body}`;
+  const recordedAt = new Date(Number(proof.links[0][0].split(" ")[4]) / 1000).toISOString();
+  const what = `event ${proof.event} of ${proof.conversation}, recorded at ${recordedAt} by the clock of the store,`;
+  const known = proof.event_salt === null ? `${what} is redacted; its place is proved` : `${what} is proved:\n${proof.body}`;
+  return `${known}\nroot: ${root.toString("base64")}`;
 }
 
-export function checkProof(proof, key) {
+export function checkProof(proof, key, kept) {
+  check(kept === undefined || kept.split("\n\n")[0] === proof.checkpoint.split("\n\n")[0], "the proof is for another checkpoint than the one that you kept");
   if (proof.earlier === undefined) return checkEvent(proof, key);
   const [earlier, later] = [proof.earlier, proof.checkpoint].map((note) => readCheckpoint(note, key));
   checkConsistency(earlier, later, proof.path.map(fromHex));
@@ -102,9 +106,10 @@ export function checkProof(proof, key) {
 }
 
 if (process.argv[2]) {
-  const [, , proofFile, keyFile] = process.argv;
+  const [, , proofFile, keyFile, keptFile] = process.argv;
   try {
-    console.log(checkProof(JSON.parse(readFileSync(proofFile, "utf8")), createPublicKey(readFileSync(keyFile))));
+    const kept = keptFile && readFileSync(keptFile, "utf8");
+    console.log(checkProof(JSON.parse(readFileSync(proofFile, "utf8")), createPublicKey(readFileSync(keyFile)), kept));
   } catch (error) {
     console.error(`not proved: ${error.message}`);
     process.exitCode = 1;

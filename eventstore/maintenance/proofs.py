@@ -72,8 +72,9 @@ def prove_event(
         ]
         if not covering:
             raise InvalidArgument(
-                f"the checkpoint does not cover event {event_id} of conversation {conversation!r};"
-                " 'foldlog store checkpoint' makes a checkpoint of the present state"
+                f"the checkpoint does not cover event {event_id} of conversation {conversation!r},"
+                f" which has {count(state.version, 'event')} now; 'foldlog store checkpoint' makes"
+                " a checkpoint of the present state"
             )
         version, number = min(covering)
         rows = reading.rows(event_id, version, version - event_id)

@@ -58,7 +58,8 @@ class CheckedDocument(Document, frozen=True, kw_only=True):
 
 class VerifiedDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog store verify``. ``database`` are the findings about the database and
-    not about a conversation.
+    not about a conversation. ``stamped_at`` is the time at which an authority signed the
+    checkpoint, if ``--ca`` has its certificates.
     """
 
     db: str
@@ -67,3 +68,4 @@ class VerifiedDocument(Document, frozen=True, kw_only=True):
     unchecked: int
     database: tuple[str, ...]
     sound: bool
+    stamped_at: str | None = None

@@ -386,10 +386,10 @@ def test_a_verifier_in_another_language_checks_proofs(path, tmp_path, node):
     public = tmp_path / "public.pem"
     make_keys(key, public)
 
-    def said_of(proof):
+    def said_of(proof, *kept):
         (tmp_path / "proof.json").write_text(json.dumps(proof))
         ran = subprocess.run(
-            [node, VERIFIER, tmp_path / "proof.json", public],
+            [node, VERIFIER, tmp_path / "proof.json", public, *kept],
             capture_output=True,
             text=True,
             check=False,
@@ -401,9 +401,12 @@ def test_a_verifier_in_another_language_checks_proofs(path, tmp_path, node):
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout)
 
-    (tmp_path / "first.txt").write_text(foldlog(path, "checkpoint", "--key", key).stdout)
-    proof = prove("--prove", "a", "1")
-    assert "event 1 of a is proved" in said_of(proof)
+    first = tmp_path / "first.txt"
+    first.write_text(foldlog(path, "checkpoint", "--key", key).stdout)
+    proof = prove("--prove", "a", "1", "--in", first)
+    proved = said_of(proof, first)
+    assert "event 1 of a, recorded at 20" in proved
+    assert f"is proved:\n{proof['body']}" in proved
     for field in ("body", "before", "salt", "ledger", "conversation"):
         assert said_of({**proof, field: "00"}).startswith("not proved")
     assert said_of({**proof, "leaf": 0 if proof["leaf"] else 1}).startswith("not proved")
@@ -413,10 +416,11 @@ def test_a_verifier_in_another_language_checks_proofs(path, tmp_path, node):
     with opened(path) as store:
         say(store, "b", "five")
         redact(store, "c", 1, reason="leaked", by="somebody")
-    continued = prove("--since", tmp_path / "first.txt")
+    continued = prove("--since", first)
+    assert "another checkpoint than the one that you kept" in said_of(continued, first)
     assert said_of(continued) == "the checkpoint with 12 leaves continues the one with 9\n"
     assert said_of({**continued, "path": continued["path"][1:]}).startswith("not proved")
-    assert "event 1 of c is redacted" in said_of(prove("--prove", "c", "1"))
+    assert "store, is redacted" in said_of(prove("--prove", "c", "1"))
 
 
 def make_keys(key, public):

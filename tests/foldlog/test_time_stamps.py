@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import threading
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -105,6 +106,9 @@ def test_a_stamp_says_when_the_checkpoint_existed(stamp, foldlog, tmp_path, fold
     assert (ran.status, "checkpoint.txt.tsr" in ran.err) == (0, True)
     verified = foldlog(VERIFY, "--ca", folder / "ca.pem")
     assert (verified.status, "The checkpoint existed at 20" in verified.out) == (0, True)
+    stamped_at = foldlog(f"{VERIFY} --json --ca", folder / "ca.pem").document["stamped_at"]
+    assert datetime.fromisoformat(stamped_at).year > 2025
+    assert foldlog(f"{VERIFY} --json").document["stamped_at"] is None
     assert "was not checked; add --ca" in foldlog(VERIFY).err
     openssl(
         folder, "ts", "-verify", "-data", tmp_path / "checkpoint.txt",

@@ -115,7 +115,12 @@ def run(
                 # so it has the present counts. After the verdicts are written, ``emit_list`` asks
                 # for the final counts.
                 streaming = stream(verdict_document(*row) for row in rows)
-                document = VerifiedDocument(db=db, conversations=streaming, **checks.summary())
+                document = VerifiedDocument(
+                    db=db,
+                    conversations=streaming,
+                    stamped_at=None if stamped_at is None else stamped_at.isoformat(),
+                    **checks.summary(),
+                )
                 terminal.emit_list(document, checks.summary)
             else:
                 for verdict, _ in rows:
