@@ -15,6 +15,7 @@ from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
 from foldlog._privacy.matching import events_with, holding, source_with
 from foldlog._privacy.redacting import redact_events
+from foldlog.adapters._shared import records_of as records_read
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.sources import moving
@@ -117,6 +118,20 @@ def test_a_redacted_record_is_refused_under_another_name_without_again(
         assert (
             conversations_with(unaware) == conversations_with(store) == conversations_with(target)
         )
+
+
+def test_an_agent_that_resumes_reads_redacted_lines_in_the_main_chain(store):
+    """Claude Code follows the links of lines, so a wrong link would hide the lines before it."""
+    side = {**line(9, "aside"), "isSidechain": True, "parentUuid": None}
+    history = Histories(store)["s1"]
+    history.append_records([*LINES[:2], side, *LINES[2:]], format="claude-code")
+    history.redact([3, 4], reason="asked for")
+    read = [*records_read(history, "claude-code")]
+    keys = ("uuid", "parentUuid", "sessionId")
+    assert [tuple(record[key] for key in keys) for record in read[3:5]] == [
+        ("u2", "u1", "s1"),
+        ("u3", "u2", "s1"),
+    ]
 
 
 def test_a_redaction_while_events_are_made_holds_for_these_events(tmp_path, monkeypatch, store):
