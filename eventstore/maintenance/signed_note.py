@@ -123,6 +123,7 @@ def sign(private_key: bytes, text: str) -> bytes:
 def _public_bytes(pem: bytes) -> bytes:
     try:
         from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ImportError as error:
         raise InvalidOption(
             f"signatures need the package 'cryptography'; {install_command('crypto')}"
@@ -131,15 +132,6 @@ def _public_bytes(pem: bytes) -> bytes:
         key = serialization.load_pem_private_key(pem, None).public_key()
     else:
         key = serialization.load_pem_public_key(pem)
-    der = key.public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    if not der.startswith(_ED25519_PREFIX):
-        raise ValueError("another kind of key")
-    return der.removeprefix(_ED25519_PREFIX)
-
-
-_ED25519_PREFIX: Final = bytes.fromhex("302a300506032b6570032100")
-"""The DER of a public Ed25519 key begins with these bytes, and ends with the 32 bytes of the key
-(RFC 8410).
-"""
+    if not isinstance(key, Ed25519PublicKey):
+        raise ValueError("another kind of key")  # noqa: TRY004 - the caller refuses any wrong key
+    return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)

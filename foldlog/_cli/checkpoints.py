@@ -44,11 +44,11 @@ ca_option = click.option(
 def read_checkpoint(path: Path, keys: Sequence[Path] = ()) -> StoreCheckpoint:
     """Read a checkpoint, and check that each key has signed it."""
     try:
-        note = read_note(_read(path))
+        note = read_note(_read_text(path))
     except InvalidArgument as error:
         raise Refused(f"{path}: {error}") from error
     for key_path in keys:
-        key = read_key(_read(key_path), note.origin)
+        key = read_key(_read_text(key_path), note.origin)
         if not key.is_signer_of(note):
             raise Refused(
                 f"{path} has no true signature of {key.name!r} with the key in {key_path}, so"
@@ -72,7 +72,7 @@ def signed(note: StoreCheckpoint, key: Path, command: str | None) -> StoreCheckp
     """Sign with the private key in a file, or with a command that has the private key of the public
     key in the file.
     """
-    pem = _read(key)
+    pem = _read_text(key)
     verifier = read_key(pem, note.origin)
     if command is None and "PRIVATE" not in pem:
         raise Refused(f"{key} has no private key, so add --sign-command")
@@ -97,7 +97,7 @@ def stamp_file(path: Path, url: str) -> Path:
     stamp_path = _stamp_of(path)
     if stamp_path.exists():
         raise Refused(f"{stamp_path} exists; move it away, because an older time stamp proves more")
-    stamp_path.write_bytes(request_time_stamp(_read_bytes(path), partial(_post, url)))
+    stamp_path.write_bytes(request_time_stamp(_read(path), partial(_post, url)))
     return stamp_path
 
 
@@ -119,7 +119,7 @@ def _read_stamp(path: Path, ca: Path | None) -> datetime | None:
     stamp_path = _stamp_of(path)
     if ca is not None:
         try:
-            return stamped_at(_read_bytes(stamp_path), _read_bytes(path), _read_bytes(ca))
+            return stamped_at(_read(stamp_path), _read(path), _read(ca))
         except InvalidArgument as error:
             raise Refused(f"{stamp_path}: {error}; nothing was compared") from error
     if stamp_path.exists():
@@ -131,15 +131,12 @@ def _stamp_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.tsr")
 
 
-def _read(path: Path) -> str:
-    try:
-        return _read_bytes(path).decode()
-    except ValueError as error:
-        raise Refused(f"{path} cannot be read: {error}") from error
-
-
-def _read_bytes(path: Path) -> bytes:
+def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error}") from error
+
+
+def _read_text(path: Path) -> str:
+    return _read(path).decode(errors="replace")
