@@ -72,6 +72,10 @@ _QUOTED_MAX = 200
 _RECORDED = "the outcome was still recorded; begin again with history.lease()"
 
 
+class NotApproved(InvalidArgument):
+    """The call needs an approval, and its last decision does not allow it now. Nothing was run."""
+
+
 @dataclass(frozen=True)
 class EffectRule:
     """How the tool of an effect may be repeated, and whether each run needs an approval: see
@@ -427,7 +431,7 @@ class Attempt:
 
 
 def approval_of(history: History, trace: CallTrace) -> dict[str, Any]:
-    """Return who approved a call and why. Raises ``InvalidArgument`` if the last decision does not
+    """Return who approved a call and why. Raises ``NotApproved`` if the last decision does not
     allow the call now.
     """
     decisions = [
@@ -439,7 +443,7 @@ def approval_of(history: History, trace: CallTrace) -> dict[str, Any]:
     now = from_microseconds(history._store.database.now()).isoformat()
     if decision.get("approved") is not True or (decision.get("until") or now) < now:
         said = "its approval has ended or was refused" if decisions else "it has no approval"
-        raise InvalidArgument(
+        raise NotApproved(
             f"conversation {history.id!r}: call {trace.call.id} of tool {trace.call.tool!r} needs"
             f" an approval, and {said}; nothing was run; history.decide(call, True, by=…) approves"
             " it"
@@ -447,10 +451,14 @@ def approval_of(history: History, trace: CallTrace) -> dict[str, Any]:
     return {"by": decision["by"], "reason": decision["reason"], "approval": event_id}
 
 
-def record_approval(history: History, call: Action, data: Mapping[str, Any]) -> Recorded:
-    if all(call.id != open_call.id for open_call in history.open_calls()):
+def record_approval(
+    history: History, call: Action, data: Mapping[str, Any], idempotency_key: str | None
+) -> Recorded:
+    is_open = any(call.id == open_call.id for open_call in history.open_calls())
+    if not is_open and not (idempotency_key and history.recorded(idempotency_key)):
         raise InvalidEvent(refuse_result(history.id, call, history.view()))
-    (recorded,) = history.append(Annotation(name=APPROVAL, data={**data}, cause=call.id))
+    approval = Annotation(name=APPROVAL, data={**data}, cause=call.id)
+    (recorded,) = history.append(approval, idempotency_key=idempotency_key)
     return recorded
 
 

@@ -846,14 +846,18 @@ class History:
         rule = effects.rule_for(tool, repeat, check, needs_approval)
         return effects.run(self, call, *rule, by, reason)
 
-    def ask_approval(self, call: Action, *, to: str, shown: Any = None) -> Recorded:
-        """Record that a person was asked to approve an open call, and what the person was shown.
+    def ask_approval(
+        self, call: Action, *, to: str, shown: Any = None, idempotency_key: str | None = None
+    ) -> Recorded:
+        """Record that a person was asked to approve an open call, and what the person was shown. A
+        call that is repeated with its ``idempotency_key`` records nothing more.
 
         Raises ``InvalidEvent`` if the call is not open, and the errors of ``append``.
         """
         from foldlog._history import effects
 
-        return effects.record_approval(self, call, {"asked": to, "shown": shown})
+        asked = {"asked": to, "shown": shown}
+        return effects.record_approval(self, call, asked, idempotency_key)
 
     def decide(
         self,
@@ -863,9 +867,11 @@ class History:
         by: str,
         reason: str = "",
         until: datetime | None = None,
+        idempotency_key: str | None = None,
     ) -> Recorded:
         """Record that a person approved or refused an open call. ``run`` with ``needs_approval``
-        obeys the last decision. An approval ends at ``until``, by the clock of the store.
+        obeys the last decision. An approval ends at ``until``, by the clock of the store. A call
+        that is repeated with its ``idempotency_key`` records nothing more.
 
         Raises ``InvalidEvent`` if the call is not open, and the errors of ``append``.
         """
@@ -873,7 +879,7 @@ class History:
 
         end = None if until is None else until.astimezone(UTC).isoformat()
         decision = {"approved": approved, "by": by, "reason": reason, "until": end}
-        return effects.record_approval(self, call, decision)
+        return effects.record_approval(self, call, decision, idempotency_key)
 
     def effects(
         self, state: Literal["intended", "begun", "done", "failed", "unknown"] | None = None
@@ -999,11 +1005,15 @@ class History:
             prepared.kept_from,
         )
 
-    def request_condensation(self, reason: str = "") -> Recorded:
+    def request_condensation(
+        self, reason: str = "", *, idempotency_key: str | None = None
+    ) -> Recorded:
         """Request a condensation. The attribute ``unhandled_condensation_request`` of the View is
-        true until the next condensation.
+        true until the next condensation. A call that is repeated with its ``idempotency_key``
+        appends nothing more.
         """
-        (recorded,) = self.append(CondensationRequest(reason=check_text("reason", reason)))
+        request = CondensationRequest(reason=check_text("reason", reason))
+        (recorded,) = self.append(request, idempotency_key=idempotency_key)
         return recorded
 
     def condense(self, reason: str = "") -> View | Condensation:
@@ -1024,7 +1034,12 @@ class History:
         return self.step()
 
     def retract(
-        self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION
+        self,
+        version: int,
+        reason: str = "",
+        *,
+        expected_version: ExpectedVersion = ANY_VERSION,
+        idempotency_key: str | None = None,
     ) -> Recorded:
         """Take back all events after ``version``. The View becomes the same as at ``version``, and
         the events stay in the log.
@@ -1032,7 +1047,8 @@ class History:
         If the events had effects, or may have had effects, a message after the retraction lists
         these effects for the model. Documents and attributes do not change. A fork at ``version``
         has the documents and attributes of that version. ``history.retract(recorded.id)`` reverses
-        a retraction. A requested condensation stays requested. Raises ``InvalidEvent`` if the
+        a retraction. A call that is repeated with its ``idempotency_key`` returns the recorded
+        retraction. A requested condensation stays requested. Raises ``InvalidEvent`` if the
         history has no events after ``version``, and the errors of ``append``. Durability: the
         retraction is on disk when the method returns. Cost: the method reads the events that are
         taken back, and copies the View in memory. If no View is in memory, or if ``version`` is
@@ -1040,16 +1056,30 @@ class History:
         """
         from foldlog._history.effects import taken_back
 
-        events: list[Event] = [Retraction(version=version, reason=check_text("reason", reason))]
+        retraction = Retraction(version=version, reason=check_text("reason", reason))
+        for first in self.recorded(idempotency_key)[:1] if idempotency_key else ():
+            # The events of this call changed what a repeated call would append.
+            before = first.event
+            if (version, reason) != (
+                getattr(before, "version", None),
+                getattr(before, "reason", 0),
+            ):
+                raise IdempotencyConflict(self.id, str(idempotency_key), first.id)
+            return first
+        events: list[Event] = [retraction]
         while True:
             stop, guard = self._version_and_guard()
             notice = taken_back(self, version) if version < stop else None
             if notice is None:
-                return self.append(events, expected_version=expected_version)[0]
+                return self.append(
+                    events, expected_version=expected_version, idempotency_key=idempotency_key
+                )[0]
             # The notice is about the events up to ``stop``, so no other event may come before it.
             expected = stop if expected_version is ANY_VERSION else expected_version
             try:
-                return self._append_guarded([*events, notice], expected, guard)[0]
+                return self._append_guarded(
+                    [*events, notice], expected, guard, idempotency_key=idempotency_key
+                )[0]
             except VersionConflict as conflict:
                 is_of_guard = conflict.expected == conflict.actual
                 if expected_version is not ANY_VERSION and not is_of_guard:

@@ -4,24 +4,25 @@ and the paths for monitoring.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from anyio import sleep, to_thread
+from anyio import create_task_group, to_thread
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from foldlog._answers.conversations import OverviewDocument, ServedPageDocument
 from foldlog._answers.document import Document
-from foldlog._answers.events import EventsDocument, FindDocument, HitsDocument, ShownDocument
+from foldlog._answers.events import HitsDocument, NotesDocument
 from foldlog._answers.page import FollowedDocument, RefusedDocument
 from foldlog._answers.runs import RunsDocument
 from foldlog._conversations.bound_store import bound_store
@@ -33,47 +34,28 @@ from foldlog._reports.runs import compared_runs
 from foldlog._reports.search import hits_document, search
 from foldlog._web.access import Access
 from foldlog._web.conversations import LIMIT, ServedConversations
+from foldlog._web.following import StoreChanges, event_stream, stream
 from foldlog._web.metrics import metrics
-from foldlog._web.notes import Notes
+from foldlog._web.notes import NoteChange, Notes
 from foldlog._web.pages import Pages
+from foldlog._web.parameters import Count, Text, convert, fields_of, parameters_of, read_body
+from foldlog._web.problems import refusal_of
 from foldlog._words.safe_text import json_text
-from foldlog.eventstore import (
-    ConversationErased,
-    ConversationNotFound,
-    CorruptEvent,
-    EventStoreError,
-    InvalidArgument,
-    ReadTransaction,
-    Store,
-    StoreRefused,
-    StoreUnavailable,
-    UnknownEventType,
-)
+from foldlog.eventstore import EventStoreError, ReadTransaction, Store, StoreRefused
 from foldlog.eventstore.recorders.sqlite.process_forks import identity
 
 if TYPE_CHECKING:
     from foldlog._programs.server import MountedTools
     from foldlog._web.service.service import Service
 
-_POLL_S = 0.3
-_BEAT_S = 15.0
 _SEARCH_S = 5.0
 """The number of seconds after which a search ends. The result says how much was read."""
 _SEARCHED_MAX = 1_000
 _NOTE_MAX = 200_000
 """The maximum number of bytes of a request with a note. The longest note needs fewer bytes."""
-
-_STATUS: dict[type[EventStoreError], int] = {
-    ConversationNotFound: 404,
-    ConversationErased: 410,
-    CorruptEvent: 500,
-    UnknownEventType: 501,
-    StoreUnavailable: 503,
-    StoreRefused: 503,
-    InvalidArgument: 400,
-}
-
 _IMPORT = "'foldlog import PATH'"
+_NAMES = {"conversation": "id", "line": "q"}
+"""Maps parameters of functions to the parameters of requests."""
 
 
 def application(
@@ -104,11 +86,25 @@ def application(
     pages = Pages(store, limit, model, prices)
     conversations = ServedConversations(store, prices)
     notes = Notes(store)
+    changes = StoreChanges(store, is_ending) if service is None else service.changes
+    import_command = completed(_IMPORT)[1:-1]
+    check = standing(store)
 
-    def searched(request: Request) -> HitsDocument:
-        words = _words(request)
-        limit = min(_number(request, "limit", 50), _SEARCHED_MAX)
-        line = request.query_params.get("q", "")
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as running:
+            if tools is not None:
+                await running.enter_async_context(tools.running())
+            tasks = await running.enter_async_context(create_task_group())
+            tasks.start_soon(changes.run)
+            yield
+            tasks.cancel_scope.cancel()
+        await to_thread.run_sync(conversations.close)
+
+    def find_everywhere(
+        request: Request, words: Text, line: str = "", limit: Count = 50
+    ) -> HitsDocument:
+        limit = min(limit, _SEARCHED_MAX)
         where = conversations.where(line)
         kinds = request.query_params.getlist("kind") or (["error"] if where.has_error else [])
         results = search(
@@ -122,69 +118,56 @@ def application(
         )
         return hits_document(words, results, limit)
 
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with AsyncExitStack() as running:
-            for part in (tools, service):
-                if part is not None:
-                    await running.enter_async_context(part.running())
-            yield
-        await to_thread.run_sync(conversations.close)
-
-    def listed(request: Request) -> ServedPageDocument:
-        sort = request.query_params.get("sort", "-recorded")
-        line = request.query_params.get("q", "")
+    def list_conversations(
+        start: Count = 0, limit: Count = LIMIT, sort: str = "-recorded", line: str = ""
+    ) -> ServedPageDocument:
         return conversations.list(
-            _number(request, "start", 0),
-            _number(request, "limit", LIMIT),
+            start,
+            limit,
             sort=sort.removeprefix("-"),
             reverse=sort.startswith("-"),
             where=conversations.where(line),
         )
 
-    def chosen(request: Request) -> OverviewDocument:
-        return conversations.overview(request.query_params.get("q", ""), completed(_IMPORT)[1:-1])
+    def overview(line: str = "") -> OverviewDocument:
+        return conversations.overview(line, import_command)
 
-    def measured(request: Request) -> Response:
-        fleet = conversations.fleet("")
-        text = metrics(store, fleet, complete=conversations.complete)
+    def measure() -> Response:
+        text = metrics(store, conversations.fleet(""), complete=conversations.complete)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    def compared(request: Request) -> RunsDocument:
-        other = _text(request, "other", "the id of the conversation to compare with")
-        return compared_runs(store, _id(request), _whole_id(store, other), prices or Prices())
+    def compare(conversation: Text, other: Text) -> RunsDocument:
+        return compared_runs(store, conversation, _whole_id(store, other), prices or Prices())
 
-    check = standing(store)
-    api = partial(_json_route, check)
-    routes: list[BaseRoute] = [
+    made: dict[str, Callable[..., Document | Response]] = {
+        "/metrics": measure,
+        "/api/conversations": list_conversations,
+        "/api/overview": overview,
+        "/api/fleet": lambda: conversations.fleet(import_command),
+        "/api/events": pages.events,
+        "/api/dropped": pages.dropped,
+        "/api/models": pages.models,
+        "/api/progress": pages.progress,
+        "/api/notes": notes.of,
+        "/api/report": partial(_report, pages, notes),
+        "/api/history": pages.history,
+        "/api/compare": compare,
+        "/api/event": pages.event,
+        "/api/find": pages.find,
+        "/api/search": find_everywhere,
+        "/api/follow": partial(_follow, store, changes),
+    }
+    routes: list[BaseRoute] = [] if service is None else [Mount("/v1", service)]
+    routes += [
         Route("/", partial(_page, store)),
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
         Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
         Route("/healthz", partial(_healthz, check)),
-        api("metrics", measured, "/metrics"),
-        api("conversations", listed),
-        api("overview", chosen),
-        api("fleet", lambda request: conversations.fleet(completed(_IMPORT)[1:-1])),
-        api("events", lambda request: _events(pages, request)),
-        api("dropped", lambda request: pages.dropped(_id(request))),
-        api("models", lambda request: pages.models(_id(request))),
-        api("progress", lambda request: pages.progress(_id(request))),
-        Route("/api/notes", partial(_notes, check, notes), methods=["GET", "HEAD", "POST"]),
-        Route("/api/report", partial(_report, check, partial(_written, pages, notes))),
-        api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
-        api("compare", compared),
-        api("event", lambda request: _event(pages, request)),
-        api(
-            "find",
-            lambda request: FindDocument(hits=tuple(pages.find(_id(request), _words(request)))),
-        ),
-        api("search", searched),
-        api("follow", lambda request: _follow(store, request, is_ending)),
+        *(Route(path, _answering(check, make)) for path, make in made.items()),
+        Route("/api/notes", partial(_change_note, check, notes), methods=["POST"]),
     ]
     if tools is not None:
         routes += tools.routes
-    if service is not None:
-        routes.append(Mount("/v1", service))
     guard = Middleware(Access, token=token, names=names, port=port)
     app = Starlette(
         routes=routes,
@@ -197,16 +180,15 @@ def application(
 
 
 def _no_such_path(request: Request, error: Exception) -> Response:
-    return _answer_refusal(
-        f"there is no path {request.url.path!r}; docs/PAGE.md lists the paths below /api/", 404
-    )
+    problem = f"there is no path {request.url.path!r}; docs/PAGE.md lists the paths below /api/"
+    return _json(RefusedDocument(error=problem), 404)
 
 
 def _answer_failure(request: Request, error: Exception) -> Response:
     """Answer a request after an unexpected error. The server's log has the traceback of the
     error.
     """
-    return _answer_refusal(f"the server failed: {type(error).__name__}", 500)
+    return _json(RefusedDocument(error=refusal_of(error).detail), 500)
 
 
 async def _healthz(check: Callable[[], object], request: Request) -> Response:
@@ -255,60 +237,59 @@ def _page(store: Store, request: Request) -> Response:
     return Response(text, media_type="text/html")
 
 
-def _json_route(
-    check: Callable[[], object],
-    name: str,
-    document: Callable[[Request], Document | Response],
-    path: str | None = None,
-) -> Route:
-    """Return the route of a path. A thread makes the document. The response is the document as
-    JSON, or an error as JSON.
+def _answering(
+    check: Callable[[], object], make: Callable[..., Document | Response]
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint of a path. The parameters of ``make`` are the parameters of the query. A
+    thread makes the document. The response is the document as JSON, or an error as JSON.
     """
+    takes_request = "request" in signature(make).parameters
+    query = parameters_of(make, "Query", renamed=_NAMES)
 
-    def made(request: Request) -> Document | Response:
+    def answer(request: Request) -> Response:
         check()
-        return document(request)
-
-    async def answered(request: Request) -> Response:
-        try:
-            answer = await to_thread.run_sync(made, request)
-        except EventStoreError as error:
-            return _answer_refusal(_problem(error), _status(error))
-        except ValueError as error:
-            return _answer_refusal(str(error), 400)
+        arguments = fields_of(convert("the parameters", dict(request.query_params), query))
+        if takes_request:
+            arguments["request"] = request
+        answer = make(**arguments)
         return answer if isinstance(answer, Response) else _json(answer)
 
-    return Route(path or f"/api/{name}", answered)
+    async def respond(request: Request) -> Response:
+        try:
+            return await to_thread.run_sync(answer, request)
+        except (EventStoreError, ValueError) as error:
+            return _refuse(error)
+
+    return respond
 
 
-def _status(error: EventStoreError) -> int:
-    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
-
-
-def _problem(error: EventStoreError) -> str:
-    # The remedy in the error's message is for programs in Python.
-    if isinstance(error, ConversationErased):
-        return error.problem
-    return str(error)
+def _refuse(error: Exception) -> Response:
+    refusal = refusal_of(error)
+    return _json(RefusedDocument(error=refusal.detail), refusal.status)
 
 
 def _json(document: Document, status: int = 200) -> Response:
     return Response(json_text(document), status, media_type="application/json")
 
 
-def _answer_refusal(problem: str, status: int) -> Response:
-    return _json(RefusedDocument(error=problem), status)
+def _report(pages: Pages, notes: Notes, conversation: Text) -> Response:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "report.html"
+        pages.write_report(conversation, path, notes.of(conversation).notes)
+        content = path.read_bytes()
+    headers = {"content-disposition": 'attachment; filename="foldlog.html"'}
+    return Response(content, media_type="text/html", headers=headers)
 
 
-def _text(request: Request, name: str, what: str) -> str:
-    text = request.query_params.get(name, "")
-    if not text.strip():
-        raise InvalidArgument(f"the parameter {name!r} is missing: {what}")
-    return text
+async def _change_note(check: Callable[[], object], notes: Notes, request: Request) -> Response:
+    def change(conversation: Text) -> NotesDocument:
+        return notes.change(conversation, note.event, note.text)
 
-
-def _id(request: Request) -> str:
-    return _text(request, "id", "the id of a conversation")
+    try:
+        note = await read_body(request, _NOTE_MAX, NoteChange)
+    except EventStoreError as error:
+        return _refuse(error)
+    return await _answering(check, change)(request)
 
 
 def _whole_id(store: Store, typed_id: str) -> str:
@@ -320,124 +301,33 @@ def _whole_id(store: Store, typed_id: str) -> str:
     return matching_ids[0] if len(matching_ids) == 1 else typed_id
 
 
-def _words(request: Request) -> str:
-    return _text(request, "words", "the words to search for")
-
-
-def _number(request: Request, name: str, default: int | None = None) -> int:
-    text = request.query_params.get(name)
-    if text is None and default is not None:
-        return default
-    if text is None:
-        raise InvalidArgument(f"the parameter {name!r} is missing; send a whole number, at least 0")
-    if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise InvalidArgument(
-            f"the parameter {name!r} must be a whole number, at least 0, not {text!r}"
-        )
-    return int(text)
-
-
-def _events(pages: Pages, request: Request) -> EventsDocument:
-    start = _number(request, "start", 0)
-    return pages.events(_id(request), start, _number(request, "stop", start + 50))
-
-
-async def _answer(check: Callable[[], object], make_response: Callable[[], Response]) -> Response:
-    """Make a response in a thread. If an error is raised, the response describes the error."""
-
-    def checked() -> Response:
-        check()
-        return make_response()
-
-    try:
-        return await to_thread.run_sync(checked)
-    except EventStoreError as error:
-        return _answer_refusal(_problem(error), _status(error))
-    except ValueError as error:
-        return _answer_refusal(str(error), 400)
-
-
-async def _notes(check: Callable[[], object], notes: Notes, request: Request) -> Response:
-    if request.method != "POST":
-        return await _answer(check, lambda: _json(notes.of(_id(request))))
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _NOTE_MAX:
-            return _answer_refusal(
-                f"the request with a note has more than {_NOTE_MAX:,} bytes; shorten the note", 413
-            )
-    return await _answer(check, lambda: _json(notes.change(_id(request), body)))
-
-
-async def _report(
-    check: Callable[[], object], written: Callable[[str], bytes], request: Request
+def _follow(
+    store: Store, changes: StoreChanges, request: Request, conversation: Text | None = None
 ) -> Response:
-    headers = {"content-disposition": 'attachment; filename="foldlog.html"'}
-    return await _answer(
-        check, lambda: Response(written(_id(request)), media_type="text/html", headers=headers)
-    )
-
-
-def _written(pages: Pages, notes: Notes, conversation: str) -> bytes:
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "report.html"
-        pages.write_report(conversation, path, notes.of(conversation).notes)
-        return path.read_bytes()
-
-
-def _event(pages: Pages, request: Request) -> ShownDocument | Response:
-    document = pages.event(_id(request), _number(request, "event"))
-    if document is None:
-        return _answer_refusal(
-            f"conversation {_id(request)!r} has no event {_number(request, 'event')};"
-            " /api/history lists its events",
-            404,
-        )
-    return document
-
-
-def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Response:
     """Send server-sent events. With an id, send every new version of the conversation. Without an
     id, send every change of the store.
     """
-    conversation = request.query_params.get("id")
     if conversation is not None:
         # If another conversation gets the id, the page must not mix the two conversations.
         _, store = bound_store(store, conversation)
-        store.query(conversation, _present)  # an unknown id raises an error at once
+
+    def read(before: str) -> list[tuple[str, FollowedDocument]]:
+        if conversation is not None:
+            now = store.query(conversation, _present)
+        else:
+            now = FollowedDocument(version=store.database.data_version())
+        place = json_text(now)
+        return [] if place == before else [(place, now)]
+
+    def problem(error: Exception) -> bytes:
+        refusal = refusal_of(error)
+        document = RefusedDocument(error=refusal.detail, status=refusal.status)
+        return json_text(document).encode()
+
+    page = read("")  # an unknown id raises an error at once
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
-
-    def present() -> FollowedDocument:
-        if conversation is not None:
-            return store.query(conversation, _present)
-        return FollowedDocument(version=store.database.data_version())
-
-    async def stream() -> AsyncIterator[str]:
-        before: FollowedDocument | None = None
-        waited = 0.0
-        yield "retry: 1000\n\n"
-        while not is_ending():
-            try:
-                now = await to_thread.run_sync(present)
-            except EventStoreError as error:
-                problem = RefusedDocument(error=_problem(error), status=_status(error))
-                yield f"event: problem\ndata: {json_text(problem)}\n\n"
-                return
-            if now != before:
-                before = now
-                waited = 0.0
-                yield f"event: version\ndata: {json_text(now)}\n\n"
-            elif waited >= _BEAT_S:
-                waited = 0.0
-                yield ": still here\n\n"
-            await sleep(_POLL_S)
-            waited += _POLL_S
-
-    return StreamingResponse(
-        stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
-    )
+    return event_stream(stream(changes, "version", read, page[-1][0], page, problem))
 
 
 def _present(reading: ReadTransaction) -> FollowedDocument:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 import threading
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated
 
-from msgspec import ValidationError, convert
-from msgspec.json import decode
+from msgspec import Meta, Struct
 
 from foldlog._answers.events import NoteDocument, NotesDocument
 from foldlog._derived.cached_values import KeptBeside, cached_records, value_of
+from foldlog._web.parameters import Text
 from foldlog.eventstore import InvalidArgument, Store, StoreUnavailable
 
 TEXT_MAX = 10_000
@@ -37,6 +37,13 @@ def conversations_with_notes(store: Store) -> set[str]:
     }
 
 
+class NoteChange(Struct):
+    """What a reader writes, such as ``{"event": 12, "text": "…"}``."""
+
+    event: Annotated[int, Meta(ge=0)] | None = None
+    text: Annotated[str, Meta(max_length=TEXT_MAX)] | None = None
+
+
 class Notes:
     """The notes of a store's conversations. Many threads may use this object."""
 
@@ -44,7 +51,7 @@ class Notes:
         self._store = store
         self._lock = threading.Lock()
 
-    def of(self, conversation: str) -> NotesDocument:
+    def of(self, conversation: Text) -> NotesDocument:
         """Return the notes of a conversation. Raises ``ConversationNotFound`` or
         ``ConversationErased``.
         """
@@ -54,14 +61,13 @@ class Notes:
                 notes=self._load(KeptBeside(self._store, *_KEPT), conversation),
             )
 
-    def change(self, conversation: str, body: bytes) -> NotesDocument:
-        """Write a note, such as ``{"event": 12, "text": "…"}``. The note replaces an earlier note
-        on the same event. If ``text`` is null, the earlier note is removed.
+    def change(self, conversation: str, event: int | None, text: str | None) -> NotesDocument:
+        """Write a note. The note replaces an earlier note on the same event. If the text is null,
+        the earlier note is removed.
 
-        The note is on disk when the method returns. Raises ``InvalidArgument`` for a note that
-        cannot be read. Raises ``StoreUnavailable`` if the store cannot be written.
+        The note is on disk when the method returns. Raises ``StoreUnavailable`` if the store cannot
+        be written.
         """
-        event, text = _change_in(body)
         with self._lock:
             for _ in range(_TRIES):
                 cache = KeptBeside(self._store, *_KEPT, at_once=False)
@@ -96,23 +102,3 @@ class Notes:
             [row], tuple[NoteDocument, ...], of_any_version=True
         ).get(row.id, ())
         return notes
-
-
-def _change_in(body: bytes) -> tuple[int | None, str | None]:
-    try:
-        change = convert(decode(body), dict[str, Any])
-    except (ValidationError, ValueError, RecursionError) as error:
-        raise InvalidArgument(
-            f'a note is JSON such as {{"event": 12, "text": "…"}}: {error}'
-        ) from error
-    event = change.get("event")
-    text = change.get("text")
-    if not (event is None or (type(event) is int and event >= 0)):
-        raise InvalidArgument(
-            f"the event of a note must be null, or a whole number of at least 0, not {event!r}"
-        )
-    if not (text is None or (isinstance(text, str) and len(text) <= TEXT_MAX)):
-        raise InvalidArgument(
-            f"the text of a note must be null, or a string of at most {TEXT_MAX:,} characters"
-        )
-    return event, text

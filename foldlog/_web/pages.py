@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from foldlog._answers.document import Document
-from foldlog._answers.events import EventsDocument, FoundDocument, NoteDocument, ShownDocument
+from foldlog._answers.events import (
+    EventsDocument,
+    FindDocument,
+    FoundDocument,
+    NoteDocument,
+    ShownDocument,
+)
 from foldlog._answers.figures import ModelsDocument
 from foldlog._answers.page import HistoryDocument, ProgressDocument
 from foldlog._answers.views import NeededListDocument
@@ -26,7 +32,9 @@ from foldlog._page.document import PageFold
 from foldlog._page.report import write_report
 from foldlog._page.texts import shown_document
 from foldlog._reports.needed_again import needed_again
+from foldlog._web.parameters import Count, Text
 from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
+from foldlog.projections.errors import NoSuchEvent
 
 _WORDS = re.compile(r'"([^"]*)"|(\S+)')
 _BEFORE = 14
@@ -35,6 +43,7 @@ _AFTER_LAST = 160
 """The number of characters after the last match in an excerpt."""
 _KEPT = 8
 _HITS_MAX = 1_000
+_EVENTS = 50
 _EVENTS_MAX = 500
 _TEXT_MAX = 500_000
 """When the texts of an answer exceed this number of characters, no further event is added."""
@@ -70,7 +79,7 @@ class Pages:
         empty before the first request, and while a request uses the ``PageFold``.
         """
 
-    def history(self, conversation: str, since: int = 0) -> HistoryDocument:
+    def history(self, conversation: Text, since: Count = 0) -> HistoryDocument:
         """Return the document of a conversation, as ``PageFold.document`` describes it. Raises the
         errors of ``Store.log``, except errors about damaged events.
 
@@ -95,26 +104,25 @@ class Pages:
                 self._reached.pop(conversation, None)
         return document
 
-    def models(self, conversation: str) -> ModelsDocument:
+    def models(self, conversation: Text) -> ModelsDocument:
         models = models_of(self._store, conversation, self._prices)
         return ModelsDocument(conversation=conversation, models=models)
 
-    def event(self, conversation: str, event_id: int) -> ShownDocument | None:
-        if event_id >= 0:
-            entries = list(iter_log(self._store, conversation, event_id, event_id + 1))
-        else:
-            entries = []
-        if entries:
-            return ShownDocument(conversation=conversation, event=shown_document(entries[0]))
-        return None
+    def event(self, conversation: Text, event: Count) -> ShownDocument:
+        for entry in iter_log(self._store, conversation, event, event + 1):
+            return ShownDocument(conversation=conversation, event=shown_document(entry))
+        raise NoSuchEvent(conversation, event, self._store.version(conversation))
 
-    def events(self, conversation: str, start: int, stop: int) -> EventsDocument:
+    def events(
+        self, conversation: Text, start: Count = 0, stop: Count | None = None
+    ) -> EventsDocument:
         """Return the requested events in full. If the events are long, return fewer events, but at
         least one event.
         """
         documents: list[dict[str, Any]] = []
         size = 0
-        for entry in iter_log(self._store, conversation, start, min(stop, start + _EVENTS_MAX)):
+        stop = min(start + _EVENTS if stop is None else stop, start + _EVENTS_MAX)
+        for entry in iter_log(self._store, conversation, start, stop):
             document = shown_document(entry)
             documents.append(document)
             size += sum(map(len, texts_in(document)))
@@ -122,7 +130,7 @@ class Pages:
                 break
         return EventsDocument(conversation=conversation, start=start, events=tuple(documents))
 
-    def dropped(self, conversation: str) -> NeededListDocument:
+    def dropped(self, conversation: Text) -> NeededListDocument:
         """Return the terms that condensations dropped and that were needed again.
 
         Cost: see ``needed_again``. The result for a long conversation is cached until the
@@ -168,7 +176,7 @@ class Pages:
             notes=notes,
         )
 
-    def progress(self, conversation: str) -> ProgressDocument:
+    def progress(self, conversation: Text) -> ProgressDocument:
         row = self._store.conversation(conversation, pending=True)
         step = "made" if row.pending else "read"
         if row.pending:
@@ -179,8 +187,8 @@ class Pages:
             conversation=conversation, step=step, done=position, total=row.version + row.pending
         )
 
-    def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
-        """Yield the events that contain all words, at most 1,000 events, with the text around the
+    def find(self, conversation: Text, words: Text) -> FindDocument:
+        """Return the events that contain all words, at most 1,000 events, with the text around the
         words. Words in double quotes are searched as one text.
         """
         phrases = [
@@ -188,15 +196,15 @@ class Pages:
             for quoted, plain in _WORDS.findall(words.lower())
             if (word := quoted or plain).strip()
         ]
-        hits = 0
+        hits: list[FoundDocument] = []
         for entry in iter_log(self._store, conversation) if phrases else ():
             document = shown_document(entry)
             snippet = matches(document, phrases)
             if snippet is not None:
-                yield FoundDocument(event=document["id"], snippet=snippet)
-                hits += 1
-                if hits >= _HITS_MAX:
-                    return
+                hits.append(FoundDocument(event=document["id"], snippet=snippet))
+            if len(hits) == _HITS_MAX:
+                break
+        return FindDocument(hits=tuple(hits))
 
     @contextmanager
     def _fold(self, conversation: str) -> Iterator[PageFold]:

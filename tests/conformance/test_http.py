@@ -363,6 +363,61 @@ def test_a_follower_gets_each_event_once_and_continues_where_it_stopped(http):
     assert len({*positions}) == 3
 
 
+def test_each_change_is_made_once_for_its_key(http, clients):
+    http("append_reply", conversation="c1", body={"reply": REPLY})
+    ann = clients("ann")
+    own = ann("create_conversation")["id"]
+    changes = (
+        (ann, "create_conversation", {"attributes": {"title": "new"}}, {}),
+        (ann, "fork", {}, {"conversation": own}),
+        (http, "create_conversation", {"id": "chosen"}, {}),
+        (http, "fork", {"id": "c2"}, {"conversation": "c1"}),
+        (http, "request_condensation", {"reason": "long"}, {"conversation": "c1"}),
+        (http, "ask_approval", {"to": "ann"}, {"conversation": "c1", "event": 0}),
+        (http, "decide", {"approved": False}, {"conversation": "c1", "event": 0}),
+        (http, "retract", {"version": 0}, {"conversation": "c1"}),
+    )
+    for client, name, body, parameters in changes:
+        keyed = {"headers": {"idempotency-key": name}, **parameters}
+        first = client(name, body=body, **keyed)
+        say(http, "meanwhile")
+        assert client(name, body=body, **keyed) == first, name
+    for name, body in (("retract", {"version": 1}), ("fork", {"at": 1, "id": "c2"})):
+        with pytest.raises(Refusal) as refusal:
+            http(name, conversation="c1", body=body, headers={"idempotency-key": name})
+        assert refusal.value.error == "IdempotencyConflict"
+    events = http("read_events", conversation="c1")["events"]
+    kinds = [event["kind"] for event in events]
+    assert [kinds.count(kind) for kind in ("retraction", "condensation_request", "annotation")] == [
+        1,
+        1,
+        2,
+    ]
+
+
+def test_a_tool_that_needs_an_approval_begins_after_the_decision(http):
+    http("append_reply", conversation="c1", body={"reply": REPLY})
+    http("ask_approval", conversation="c1", event=0, body={"to": "ann", "shown": "Pay Ann?"})
+    lease = http("take_lease", conversation="c1", body={"worker": "w1"})
+    headers = {"foldlog-lease": lease["token"], "idempotency-key": "run-1"}
+
+    def begin():
+        body = {"needs_approval": True}
+        return http("begin_effect", conversation="c1", event=0, body=body, headers=headers)
+
+    for approved in (False, True):
+        with pytest.raises(Refusal) as refusal:
+            begin()
+        assert (refusal.value.status, refusal.value.error) == (403, "NotApproved")
+        decided = http("decide", conversation="c1", event=0, body={"approved": approved})
+        assert decided["event"]["data"]["by"] == "administrator"
+    assert begin()["next"] == "run"
+    http("end_effect", conversation="c1", event=0, body={"outcome": "paid"})
+    with pytest.raises(Refusal) as refusal:
+        http("decide", conversation="c1", event=0, body={"approved": False})
+    assert refusal.value.status == 422
+
+
 def test_what_is_no_request_of_the_document_is_refused(http, clients):
     say(http, "hi")
     for arguments in (

@@ -2,11 +2,11 @@
 shows its answers.
 """
 
-import asyncio
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +14,6 @@ import urllib.request
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -26,13 +25,14 @@ from foldlog._answers.conversations import ServedPageDocument
 from foldlog._answers.events import FindDocument, HitsDocument, ShownDocument
 from foldlog._answers.figures import FleetDocument
 from foldlog._answers.page import HistoryDocument, RefusedDocument
+from foldlog._cli.serving import listening
 from foldlog._conversations.labels import KINDS
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats, document_of
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._page.report import write_report
 from foldlog._web.access import POLICY
-from foldlog._web.app import _follow, application
+from foldlog._web.app import application
 from foldlog._web.pages import matches
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
@@ -55,7 +55,7 @@ from tests.how_many import some
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.said import said
 from tests.waiting import until
-from tests.web_client import asking, asking_store
+from tests.web_client import Client, asking, asking_store
 
 ADDING = ("claude_code", "codex_rollout")
 TOKEN = "a token of enough length"
@@ -465,6 +465,13 @@ def test_a_server_that_would_be_open_is_not_started(foldlog, options, why):
 # --------------------------------------------------------------------------------------------------
 
 
+def test_an_answer_does_not_wait_for_an_acknowledgement_of_its_beginning():
+    with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(client):
     until_counted(client, 3)
     fleet = client.json("fleet")
@@ -540,10 +547,7 @@ def test_a_page_does_not_follow_another_conversation_with_the_same_id(store):
             Histories(store).create("c", replace_erased=True).append([said("two"), said("three")])
         return len(polls) > 4
 
-    async def read():
-        request = SimpleNamespace(query_params={"id": "c"}, method="GET")
-        return [part async for part in _follow(store, request, is_ending).body_iterator]
-
-    text = "".join(asyncio.run(read()))
+    app = application(store, token=None, is_ending=is_ending)
+    text = Client(app, waits=True).get("/api/follow?id=c").text
     assert "event: problem" in text
     assert text.count("event: version") == 1

@@ -120,7 +120,7 @@ def make_store(url, folder, take):
         import_sources(histories, folder)
         store.append("archived", history(), expected_version=0)
         archive(store, "archived", f"file://{folder}/objects")
-        Notes(store).change("documents", b'{"event": 0, "text": "a note"}')
+        Notes(store).change("documents", 0, "a note")
         work(histories["working"])
         histories.list()  # writes the figures and the list
         with histories["working"].lease(ttl_s=5, worker="a worker"):

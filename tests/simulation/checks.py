@@ -411,7 +411,7 @@ def _check_page(process, conversation, rng):
     check_equal("text of the page", page_words, words[event_id], f"{name} {event_id}")
     if words[event_id]:
         word = min(words[event_id])
-        hits = [hit.event for hit in process.pages.find(name, word)]
+        hits = [hit.event for hit in process.pages.find(name, word).hits]
         ids = [number for number, in_event in enumerate(words) if word in in_event]
         check_equal("find on the page", hits, ids, f"{name} {word}")
 

@@ -129,7 +129,7 @@ FAULTS = [
     Fault(checks, "overview_of", with_fields(events=-1), "report", "overview"),
     Fault(checks, "spent_by", with_fields(cost=-1), "report", "cost"),
     Fault(checks, "update", once, "append report", "events of the audit file"),
-    Fault(Pages, "find", nothing, "serve", "find on the page"),
+    Fault(Pages, "find", with_fields(hits=()), "serve", "find on the page"),
     Fault(Pages, "event", the_first_event, "serve", "text of the page"),
     Fault(ServedConversations, "list", with_fields(conversations=()), "serve", "served list"),
     Fault(Maintenance, "copy_from", nothing, "copy", "copied"),

@@ -6,24 +6,27 @@ import type { components, operations } from "./openapi.js";
 import type { Answer, Body, Operation, Query, Sending, Transport } from "./transport.js";
 
 type Schemas = components["schemas"];
-export type AppendableEvent = NonNullable<Schemas["AppendBody"]["events"]>[number];
+export type AppendableEvent = NonNullable<Body<"append_events">["events"]>[number];
 export type Appended = Schemas["AppendedEvents"];
 export type RecordedEvent = Schemas["RecordedEvent"];
 export type ShownView = Schemas["ShownView"];
-export type Dialect = NonNullable<Schemas["PrepareBody"]["dialect"]>;
+export type Dialect = NonNullable<Body<"prepare">["dialect"]>;
 
 /** An event as the store keeps it, with its `id` and its `kind`. */
 export type StoredEvent = Record<string, unknown> & { id: number; kind: string };
 
-export interface WriteOptions {
-  /** Append only if the conversation has this version. Raises `VersionConflict` otherwise. */
-  expectedVersion?: number;
+export interface KeyedOptions {
   /**
    * A repeated write with this key is carried out once. The client makes a key for its own
    * repetitions; choose one if your program may repeat the write, also after a crash.
    */
   idempotencyKey?: string;
   signal?: AbortSignal;
+}
+
+export interface WriteOptions extends KeyedOptions {
+  /** Append only if the conversation has this version. Raises `VersionConflict` otherwise. */
+  expectedVersion?: number;
 }
 
 export interface ReplyOptions extends WriteOptions {
@@ -33,7 +36,7 @@ export interface ReplyOptions extends WriteOptions {
   meta?: Record<string, unknown>;
 }
 
-export interface ToolResultOptions extends WriteOptions {
+export interface ToolResultOptions extends KeyedOptions {
   isError?: boolean;
   extras?: Record<string, unknown>;
 }
@@ -74,7 +77,7 @@ export class History {
   /** Append what a model's server answered: an action for each tool call, or the agent's message. */
   appendReply(reply: object, options: ReplyOptions = {}): Promise<Appended> {
     const { viewVersion, cost, meta } = options;
-    const body: Schemas["ReplyBody"] = { reply: { ...reply }, ...defined({ cost, meta }) };
+    const body: Body<"append_reply"> = { reply: { ...reply }, ...defined({ cost, meta }) };
     if (viewVersion !== undefined) body.view_version = viewVersion;
     return this.write("append_reply", ["replies"], body, options);
   }
@@ -136,7 +139,7 @@ export class History {
   }
 
   /** The View to send to the model. If it has become too large, the server's condenser runs first. */
-  prepare(dialect: Dialect = "openai", options?: WriteOptions): Promise<ShownView> {
+  prepare(dialect: Dialect = "openai", options?: KeyedOptions): Promise<ShownView> {
     return this.write("prepare", ["prepare"], { dialect }, options);
   }
 
@@ -174,9 +177,8 @@ export class History {
 
   // -- changing
 
-  requestCondensation(reason = ""): Promise<RecordedEvent> {
-    const body = { reason };
-    return this.call<"request_condensation">("POST", ["condensation-requests"], { body, repeatable: false });
+  requestCondensation(reason = "", options?: KeyedOptions): Promise<RecordedEvent> {
+    return this.write("request_condensation", ["condensation-requests"], { reason }, options);
   }
 
   condense(reason = ""): Promise<ShownView> {
@@ -184,16 +186,13 @@ export class History {
   }
 
   /** Take back all events after a version. They stay in the log. */
-  retract(version: number, reason = "", options: WriteOptions = {}): Promise<RecordedEvent> {
-    const headers = this.#headers(options);
-    const { signal } = options;
-    return this.call<"retract">("POST", ["retractions"], { body: { version, reason }, headers, signal, repeatable: false });
+  retract(version: number, reason = "", options?: WriteOptions): Promise<RecordedEvent> {
+    return this.write("retract", ["retractions"], { version, reason }, options);
   }
 
   /** Begin a conversation that shares the events up to a version, by default all. */
-  async fork(body: Body<"fork"> = {}): Promise<History> {
-    const forked: Answer<"fork"> = await this.call<"fork">("POST", ["forks"], { body, repeatable: false });
-    return new History(this.transport, forked.id);
+  async fork(body: Body<"fork"> = {}, options?: KeyedOptions): Promise<History> {
+    return new History(this.transport, (await this.write("fork", ["forks"], body, options)).id);
   }
 
   /** Erase the content of events for good. Needs the scope `administer`. */
@@ -219,8 +218,18 @@ export class History {
     return this.call<"close_open_calls">("POST", ["open-calls", "close"], { body: { reason }, headers, repeatable: true });
   }
 
+  /** Record that a person was asked to approve an open call, and what the person was shown. */
+  askApproval(call: StoredEvent, body: Body<"ask_approval">, options?: KeyedOptions): Promise<RecordedEvent> {
+    return this.write("ask_approval", ["approvals", String(call.id), "questions"], body, options);
+  }
+
+  /** Record that a person approved or refused an open call: see `needsApproval` of `run`. */
+  decide(call: StoredEvent, body: Body<"decide">, options?: KeyedOptions): Promise<RecordedEvent> {
+    return this.write("decide", ["approvals", String(call.id), "decisions"], body, options);
+  }
+
   /** The calls with the state of their effects. */
-  async effects(state?: Query<"read_effects">["state"]): Promise<Schemas["EffectState"][]> {
+  async effects(state?: Query<"read_effects">["state"]): Promise<Schemas["CallEffect"][]> {
     return (await this.#read<"read_effects">(["effects"], defined({ state }))).effects;
   }
 
@@ -298,6 +307,8 @@ export interface RunOptions {
   repeat?: "never" | "same key";
   /** Looks up the outcome of a key outside. Returns undefined if the tool has not run. */
   check?: (key: string, call: StoredEvent) => Promise<{ outcome: unknown } | undefined>;
+  /** Refuse to run the tool unless the last decision about the call approved it. */
+  needsApproval?: boolean;
   /** Who approved the run, and why. */
   by?: string;
   reason?: string;
@@ -325,6 +336,7 @@ export class HeldHistory extends History {
         ...defined({ by, reason }),
         repeat,
         checked,
+        needs_approval: options.needsApproval ?? false,
       });
     let begun = await begin(false);
     if (begun.next === "check") {

@@ -36,8 +36,12 @@ export class Histories {
   }
 
   /** Begin a conversation with attributes. Without an id, the service makes one. */
-  async create(body: Body<"create_conversation"> = {}): Promise<History> {
-    const sending = { body, repeatable: false };
+  async create(
+    body: Body<"create_conversation"> = {},
+    idempotencyKey: string = crypto.randomUUID(),
+  ): Promise<History> {
+    const headers = { "idempotency-key": idempotencyKey };
+    const sending = { body, headers, repeatable: true };
     const made = await this.#transport.send<"create_conversation">("POST", ["conversations"], sending);
     return this.open(made.id);
   }

@@ -4,6 +4,108 @@
  */
 
 export interface paths {
+    "/v1/conversations/{conversation}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the events with the ids from ``start`` to before ``stop``, forgotten events too.
+         * @description Return the events with the ids from ``start`` to before ``stop``, forgotten events too.
+         *
+         *     Scope: read.
+         */
+        get: operations["read_events"];
+        put?: never;
+        /**
+         * Append events or chat messages, all or none. When the answer comes, the events are on disk.
+         * @description Append events or chat messages, all or none. When the answer comes, the events are on disk.
+         *     The first append begins the conversation.
+         *
+         *     Send either ``events`` or chat ``messages``. ``documents`` are new values of documents, written
+         *     together with the events; null removes a document.
+         *
+         *     Scope: append.
+         */
+        post: operations["append_events"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/replies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Append what a model answered: an action for each tool call, or the agent's message.
+         * @description Append what a model answered: an action for each tool call, or the agent's message.
+         *
+         *     ``reply`` is what the model's server answered: a chat completion or one of its messages, a
+         *     response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
+         *     was sent to the model.
+         *
+         *     Scope: append.
+         */
+        post: operations["append_reply"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/tool-results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Append the result of an open tool call. ``call`` is the id that the model gave the call.
+         * @description Append the result of an open tool call. ``call`` is the id that the model gave the call.
+         *
+         *     Scope: append.
+         */
+        post: operations["append_tool_result"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/appends": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Append to at least two different conversations: all events are appended, or none.
+         * @description Append to at least two different conversations: all events are appended, or none.
+         *
+         *     Scope: append.
+         */
+        post: operations["append_together"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/conversations": {
         parameters: {
             query?: never;
@@ -15,6 +117,10 @@ export interface paths {
          * List the conversations that have some attributes, and that the token may see.
          * @description List the conversations that have some attributes, and that the token may see.
          *
+         *     ``where`` are attributes as ``name=value``, separated by commas. ``below`` is the beginning of
+         *     the ids: then the page has all conversations below it, in no order. ``after`` is ``next`` of the
+         *     page before.
+         *
          *     Scope: read.
          */
         get: operations["list_conversations"];
@@ -22,6 +128,9 @@ export interface paths {
         /**
          * Begin a conversation with attributes.
          * @description Begin a conversation with attributes.
+         *
+         *     ``id`` may be any text. Without it, the server makes one. A token with a filter cannot choose
+         *     the id. Its filter is added to the attributes.
          *
          *     Scope: append.
          */
@@ -66,6 +175,8 @@ export interface paths {
         /**
          * Begin a conversation that shares the events up to a version.
          * @description Begin a conversation that shares the events up to a version.
+         *
+         *     ``at`` is a version of the conversation, by default the newest. ``id`` names the fork.
          *
          *     Scope: append.
          */
@@ -154,101 +265,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/conversations/{conversation}/events": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Return the events with the ids from ``start`` to before ``stop``, forgotten events too.
-         * @description Return the events with the ids from ``start`` to before ``stop``, forgotten events too.
-         *
-         *     Scope: read.
-         */
-        get: operations["read_events"];
-        put?: never;
-        /**
-         * Append events or chat messages, all or none. When the answer comes, the events are on disk.
-         * @description Append events or chat messages, all or none. When the answer comes, the events are on disk.
-         *     The first append begins the conversation.
-         *
-         *     Scope: append.
-         */
-        post: operations["append_events"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/conversations/{conversation}/replies": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Append what a model answered: an action for each tool call, or the agent's message.
-         * @description Append what a model answered: an action for each tool call, or the agent's message.
-         *
-         *     Scope: append.
-         */
-        post: operations["append_reply"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/conversations/{conversation}/tool-results": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Append the result of an open tool call.
-         * @description Append the result of an open tool call.
-         *
-         *     Scope: append.
-         */
-        post: operations["append_tool_result"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/appends": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Append to several conversations: all events are appended, or none.
-         * @description Append to several conversations: all events are appended, or none.
-         *
-         *     Scope: append.
-         */
-        post: operations["append_together"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/conversations/{conversation}/records": {
         parameters: {
             query?: never;
@@ -257,8 +273,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Return the records of a format: all of the log, or those that are sent to a model.
-         * @description Return the records of a format: all of the log, or those that are sent to a model.
+         * Return the records of a format.
+         * @description Return the records of a format.
+         *
+         *     ``sent`` asks for the records that are sent to a model: without what was taken back, and with
+         *     a summary for what was condensed.
          *
          *     Scope: read.
          */
@@ -267,6 +286,9 @@ export interface paths {
         /**
          * Append records of a format, all or none. A conversation has records of one format.
          * @description Append records of a format, all or none. A conversation has records of one format.
+         *
+         *     ``format`` is a format of ``docs/FORMATS.md``, such as openai-responses or claude-code. With
+         *     ``dedupe``, records whose id the conversation has already are left out.
          *
          *     Scope: append.
          */
@@ -287,6 +309,10 @@ export interface paths {
         /**
          * Return the View, now or at a version.
          * @description Return the View, now or at a version.
+         *
+         *     ``at`` is a version, by default the newest. ``dialect`` asks for the messages of the View
+         *     too: openai, openai-reasoning, litellm, anthropic, anthropic-cached or responses. ``sent`` asks
+         *     for the View as a model is sent it, without what a condenser hides.
          *
          *     Scope: read.
          */
@@ -476,6 +502,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/conversations/{conversation}/approvals/{event}/questions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Record that a person was asked to approve the open call with this event id, and what the
+         * @description Record that a person was asked to approve the open call with this event id, and what the
+         *     person was shown.
+         *
+         *     Scope: append.
+         */
+        post: operations["ask_approval"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/approvals/{event}/decisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Record that a person approved or refused the open call with this event id.
+         * @description Record that a person approved or refused the open call with this event id.
+         *
+         *     ``by`` names the person, by default by the name of the token. An approval ends at ``until``. A
+         *     begin with ``needs_approval`` obeys the last decision.
+         *
+         *     Scope: append.
+         */
+        post: operations["decide"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/conversations/{conversation}/effects": {
         parameters: {
             query?: never;
@@ -510,6 +584,12 @@ export interface paths {
         /**
          * Record that the tool of the open call with this event id begins. Needs the lease.
          * @description Record that the tool of the open call with this event id begins. Needs the lease.
+         *
+         *     ``repeat`` says what to do if an earlier worker began the tool and recorded no outcome:
+         *     ``never`` closes the call as unknown, ``same key`` runs the tool again with the same key, and
+         *     ``check`` asks the client to look up the outcome: send the outcome, or begin again with
+         *     ``checked``. ``by`` and ``reason`` say who approved the run, and why. With ``needs_approval``,
+         *     the tool begins only if the last decision about the call approved it.
          *
          *     Scope: append.
          */
@@ -552,8 +632,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Record the outcome that a person or the outside system reported for an effect.
-         * @description Record the outcome that a person or the outside system reported for an effect.
+         * Record the outcome that a person or the outside system reported for an effect. ``by`` and
+         * @description Record the outcome that a person or the outside system reported for an effect. ``by`` and
+         *     ``reason`` say who reported the outcome, and why.
          *
          *     Scope: append.
          */
@@ -583,6 +664,9 @@ export interface paths {
          * Take the lease. If another worker has it, the answer is 423 with its name.
          * @description Take the lease. If another worker has it, the answer is 423 with its name.
          *
+         *     The lease ends ``ttl_s`` seconds after the last renewal. If another worker has the lease, the
+         *     answer waits up to ``wait_s`` seconds, at most 30.
+         *
          *     Scope: append.
          */
         post: operations["take_lease"];
@@ -608,8 +692,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Take back all events after a version. They stay in the log.
-         * @description Take back all events after a version. They stay in the log.
+         * Take back all events after ``version``. They stay in the log.
+         * @description Take back all events after ``version``. They stay in the log.
          *
          *     Scope: append.
          */
@@ -653,6 +737,9 @@ export interface paths {
          * Return the events of a conversation behind ``after``, a number of events. With ``Accept:
          * @description Return the events of a conversation behind ``after``, a number of events. With ``Accept:
          *     text/event-stream``, the answer is a stream that goes on with each append.
+         *
+         *     ``after`` is the one of the answer before, at first 0. ``wait_s`` is the number of seconds that
+         *     a poll waits for a new event, at most 30.
          *
          *     Scope: read.
          */
@@ -705,129 +792,14 @@ export interface components {
             /** @default null */
             error?: string | null;
         };
-        /**
-         * NewConversation
-         * @description ``id`` may be any text. Without it, the server makes one. A token with a filter cannot choose
-         *         the id, because a refusal would tell it of conversations that it may not see. Its filter is
-         *         added to the attributes.
-         */
-        NewConversation: {
-            /** @default null */
-            id?: string | null;
-            /** @default {} */
-            attributes?: Record<string, unknown>;
-        };
-        /**
-         * ConversationState
-         * @description ``version`` is the number of events. ``lease`` names the worker that has the lease.
-         */
-        ConversationState: {
-            id: string;
-            version: number;
-            attributes: Record<string, unknown>;
-            /** @default null */
-            created_at?: string | null;
-            /** @default null */
-            updated_at?: string | null;
-            /** @default null */
-            lease?: string | null;
-        };
-        /**
-         * ConversationPage
-         * @description The conversation with the newest event comes first. ``next`` is null at the end.
-         */
-        ConversationPage: {
-            conversations: components["schemas"]["ConversationState"][];
-            next: string | null;
-        };
-        /**
-         * ListQuery
-         * @description ``where`` are attributes as ``name=value``, separated by commas. ``below`` is the beginning
-         *         of the ids: then the page has all conversations below it, in no order. ``after`` is ``next`` of
-         *         the page before.
-         */
-        ListQuery: {
-            /** @default  */
-            where?: string;
-            /** @default  */
-            below?: string;
-            /** @default 100 */
-            limit?: number;
-            /** @default null */
-            after?: string | null;
-        };
-        /**
-         * ForkBody
-         * @description ``at`` is a version of the conversation, by default the newest. ``id`` names the fork.
-         */
-        ForkBody: {
-            /** @default null */
-            at?: number | null;
-            /** @default null */
-            id?: string | null;
-        };
-        /** Attributes */
-        Attributes: {
-            attributes: Record<string, unknown>;
-        };
-        /** DocumentValues */
-        DocumentValues: {
-            version: number;
-            documents: Record<string, unknown>;
-        };
-        /**
-         * AppendedEvents
-         * @description ``version`` is the version after the append.
-         */
-        AppendedEvents: {
-            version: number;
-            recorded: components["schemas"]["RecordedEvent"][];
-        };
-        /**
-         * RecordedEvent
-         * @description ``position`` is the place of the event in the whole store, as a text, because it may exceed
-         *         2^53; an answer about one conversation may leave it out. ``event`` is the event as the store
-         *         keeps it, with its ``id`` and its ``kind``.
-         */
-        RecordedEvent: {
-            conversation: string;
-            id: number;
-            recorded_at: string;
-            event: Record<string, unknown>;
-            /** @default null */
-            position?: string | null;
-        };
-        /** ErasureBody */
-        ErasureBody: {
-            reason: string;
-            /** @default false */
-            with_forks?: boolean;
-            /** @default false */
-            detach_forks?: boolean;
-        };
-        /**
-         * ErasedConversation
-         * @description If ``bytes_pending``, erased bytes may still be in the files of the store. ``unconfirmed``
-         *         are places that may still contain the conversation.
-         */
-        ErasedConversation: {
-            id: string;
-            events: number;
-            bytes_pending: boolean;
-            unconfirmed: string[];
-        };
-        /**
-         * AppendBody
-         * @description Either ``events`` or chat ``messages``. ``documents`` are new values of documents, written
-         *         together with the events; null removes a document.
-         */
-        AppendBody: {
+        /** AppendEventsRequest */
+        AppendEventsRequest: {
             /** @default [] */
             events?: (components["schemas"]["SystemMessage"] | components["schemas"]["Message"] | components["schemas"]["Action"] | components["schemas"]["Observation"] | components["schemas"]["Annotation"] | components["schemas"]["CondensationRequest"] | components["schemas"]["CondensationAction"])[];
             /** @default [] */
             messages?: Record<string, unknown>[];
-            /** @default {} */
-            documents?: Record<string, unknown>;
+            /** @default null */
+            documents?: Record<string, unknown> | null;
         };
         /**
          * SystemMessage
@@ -1297,25 +1269,39 @@ export interface components {
             shown?: boolean;
         };
         /**
-         * ReplyBody
-         * @description ``reply`` is what the model's server answered: a chat completion or one of its messages, a
-         *         response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
-         *         was sent to the model.
+         * AppendedEvents
+         * @description ``version`` is the version after the append.
          */
-        ReplyBody: {
+        AppendedEvents: {
+            version: number;
+            recorded: components["schemas"]["RecordedEvent"][];
+        };
+        /**
+         * RecordedEvent
+         * @description ``position`` is the place of the event in the whole store, as a text, because it may exceed
+         *         2^53; an answer about one conversation may leave it out. ``event`` is the event as the store
+         *         keeps it, with its ``id`` and its ``kind``.
+         */
+        RecordedEvent: {
+            conversation: string;
+            id: number;
+            recorded_at: string;
+            event: Record<string, unknown>;
+            /** @default null */
+            position?: string | null;
+        };
+        /** AppendReplyRequest */
+        AppendReplyRequest: {
             reply: Record<string, unknown>;
             /** @default null */
             view_version?: number | null;
             /** @default null */
             cost?: number | null;
-            /** @default {} */
-            meta?: Record<string, unknown>;
+            /** @default null */
+            meta?: Record<string, unknown> | null;
         };
-        /**
-         * ToolResultBody
-         * @description ``call`` is the id of the call that the model gave it.
-         */
-        ToolResultBody: {
+        /** AppendToolResultRequest */
+        AppendToolResultRequest: {
             call: string;
             content: unknown;
             /** @default false */
@@ -1332,18 +1318,8 @@ export interface components {
             events: Record<string, unknown>[];
             next: number | null;
         };
-        /** EventRange */
-        EventRange: {
-            /** @default 0 */
-            start?: number;
-            /** @default null */
-            stop?: number | null;
-        };
-        /**
-         * AppendTogetherBody
-         * @description At least two appends, each to another conversation.
-         */
-        AppendTogetherBody: {
+        /** AppendTogetherRequest */
+        AppendTogetherRequest: {
             appends: components["schemas"]["OneAppend"][];
         };
         /** OneAppend */
@@ -1359,12 +1335,77 @@ export interface components {
         AppendedTogether: {
             appended: components["schemas"]["AppendedEvents"][];
         };
+        /** CreateConversationRequest */
+        CreateConversationRequest: {
+            /** @default null */
+            id?: string | null;
+            /** @default null */
+            attributes?: Record<string, unknown> | null;
+        };
         /**
-         * RecordsBody
-         * @description ``format`` is a format of ``docs/FORMATS.md``, such as openai-responses or claude-code. With
-         *         ``dedupe``, records whose id the conversation has already are left out.
+         * ConversationState
+         * @description ``version`` is the number of events. ``lease`` names the worker that has the lease.
          */
-        RecordsBody: {
+        ConversationState: {
+            id: string;
+            version: number;
+            attributes: Record<string, unknown>;
+            /** @default null */
+            created_at?: string | null;
+            /** @default null */
+            updated_at?: string | null;
+            /** @default null */
+            lease?: string | null;
+        };
+        /**
+         * ConversationPage
+         * @description The conversation with the newest event comes first. ``next`` is null at the end.
+         */
+        ConversationPage: {
+            conversations: components["schemas"]["ConversationState"][];
+            next: string | null;
+        };
+        /** ForkRequest */
+        ForkRequest: {
+            /** @default null */
+            at?: number | null;
+            /** @default null */
+            id?: string | null;
+        };
+        /** Attributes */
+        Attributes: {
+            attributes: Record<string, unknown>;
+        };
+        /** ChangeAttributesRequest */
+        ChangeAttributesRequest: {
+            attributes: Record<string, unknown>;
+        };
+        /** DocumentValues */
+        DocumentValues: {
+            version: number;
+            documents: Record<string, unknown>;
+        };
+        /** EraseRequest */
+        EraseRequest: {
+            reason: string;
+            /** @default false */
+            with_forks?: boolean;
+            /** @default false */
+            detach_forks?: boolean;
+        };
+        /**
+         * ErasedConversation
+         * @description If ``bytes_pending``, erased bytes may still be in the files of the store. ``unconfirmed``
+         *         are places that may still contain the conversation.
+         */
+        ErasedConversation: {
+            id: string;
+            events: number;
+            bytes_pending: boolean;
+            unconfirmed: string[];
+        };
+        /** AppendRecordsRequest */
+        AppendRecordsRequest: {
             format: string;
             records: Record<string, unknown>[];
             /** @default null */
@@ -1379,16 +1420,6 @@ export interface components {
             records: unknown[];
             /** @default [] */
             newest?: number[];
-        };
-        /**
-         * RecordsQuery
-         * @description ``sent`` asks for the records that are sent to a model: without what was taken back, and with
-         *         a summary for what was condensed.
-         */
-        RecordsQuery: {
-            format: string;
-            /** @default false */
-            sent?: boolean;
         };
         /**
          * ShownView
@@ -1406,30 +1437,21 @@ export interface components {
             /** @default [] */
             tools?: Record<string, unknown>[];
         };
-        /**
-         * ViewQuery
-         * @description ``at`` is a version, by default the newest. ``dialect`` asks for the messages of the View
-         *         too: openai, openai-reasoning, litellm, anthropic, anthropic-cached or responses. ``sent`` asks
-         *         for the View as a model is sent it, without what a condenser hides.
-         */
-        ViewQuery: {
-            /** @default null */
-            at?: number | null;
-            /** @default null */
-            dialect?: ("anthropic" | "anthropic-cached" | "litellm" | "openai" | "openai-reasoning" | "responses") | null;
-            /** @default false */
-            sent?: boolean;
-        };
-        /** PrepareBody */
-        PrepareBody: {
+        /** PrepareRequest */
+        PrepareRequest: {
             /**
              * @default openai
              * @enum {unknown}
              */
             dialect?: "anthropic" | "anthropic-cached" | "litellm" | "openai" | "openai-reasoning" | "responses";
         };
-        /** ReasonBody */
-        ReasonBody: {
+        /** RequestCondensationRequest */
+        RequestCondensationRequest: {
+            /** @default  */
+            reason?: string;
+        };
+        /** CondenseRequest */
+        CondenseRequest: {
             /** @default  */
             reason?: string;
         };
@@ -1449,22 +1471,12 @@ export interface components {
             forgotten_at: number | null;
             summary: Record<string, unknown> | null;
         };
-        /** AtQuery */
-        AtQuery: {
-            /** @default null */
-            at?: number | null;
-        };
         /** ViewDifference */
         ViewDifference: {
             before: number;
             after: number;
             entered: Record<string, unknown>[];
             left: Record<string, unknown>[];
-        };
-        /** BetweenQuery */
-        BetweenQuery: {
-            before: number;
-            after: number;
         };
         /**
          * DroppedEvents
@@ -1479,18 +1491,17 @@ export interface components {
             /** @default null */
             summary?: string | null;
             /** @default [] */
-            terms?: components["schemas"]["LostTerm"][];
+            terms?: components["schemas"]["DroppedTermDocument"][];
         };
-        /** LostTerm */
-        LostTerm: {
+        /**
+         * DroppedTermDocument
+         * @description A term that a condensation dropped. ``event`` is the last dropped event with the term, and
+         *         ``needed_in`` is the event in which the agent wrote the term again.
+         */
+        DroppedTermDocument: {
             term: string;
             event: number;
             needed_in: number | null;
-        };
-        /** DroppedQuery */
-        DroppedQuery: {
-            /** @default null */
-            condensation?: number | null;
         };
         /**
          * OpenToolCalls
@@ -1499,20 +1510,36 @@ export interface components {
         OpenToolCalls: {
             calls: Record<string, unknown>[];
         };
-        /** CloseBody */
-        CloseBody: {
+        /** CloseOpenCallsRequest */
+        CloseOpenCallsRequest: {
             /** @default  */
             reason?: string;
         };
-        /** EffectStates */
-        EffectStates: {
-            effects: components["schemas"]["EffectState"][];
+        /** AskApprovalRequest */
+        AskApprovalRequest: {
+            to: string;
+            /** @default null */
+            shown?: unknown;
+        };
+        /** DecideRequest */
+        DecideRequest: {
+            approved: boolean;
+            /** @default null */
+            by?: string | null;
+            /** @default  */
+            reason?: string;
+            /** @default null */
+            until?: string | null;
+        };
+        /** CallEffects */
+        CallEffects: {
+            effects: components["schemas"]["CallEffect"][];
         };
         /**
-         * EffectState
+         * CallEffect
          * @description ``key`` names the effect in all systems. ``outcome`` is null if the call has none.
          */
-        EffectState: {
+        CallEffect: {
             call: Record<string, unknown>;
             key: string;
             /** @enum {unknown} */
@@ -1521,19 +1548,8 @@ export interface components {
             /** @default null */
             outcome?: unknown;
         };
-        /** EffectsQuery */
-        EffectsQuery: {
-            /** @default null */
-            state?: ("begun" | "done" | "failed" | "intended" | "unknown") | null;
-        };
-        /**
-         * BeginBody
-         * @description ``repeat`` says what to do if an earlier worker began the tool and recorded no outcome:
-         *         ``never`` closes the call as unknown, ``same key`` runs the tool again with the same key, and
-         *         ``check`` asks the client to look up the outcome: send the outcome, or begin again with
-         *         ``checked``. ``by`` and ``reason`` say who approved the run, and why.
-         */
-        BeginBody: {
+        /** BeginEffectRequest */
+        BeginEffectRequest: {
             /**
              * @default never
              * @enum {unknown}
@@ -1541,6 +1557,8 @@ export interface components {
             repeat?: "check" | "never" | "same key";
             /** @default false */
             checked?: boolean;
+            /** @default false */
+            needs_approval?: boolean;
             /** @default null */
             by?: string | null;
             /** @default  */
@@ -1560,17 +1578,14 @@ export interface components {
             /** @default null */
             recorded?: components["schemas"]["RecordedEvent"] | null;
         };
-        /** OutcomeBody */
-        OutcomeBody: {
+        /** EndEffectRequest */
+        EndEffectRequest: {
             outcome: unknown;
             /** @default false */
             is_error?: boolean;
         };
-        /**
-         * SettlementBody
-         * @description ``by`` and ``reason`` say who reported the outcome, and why.
-         */
-        SettlementBody: {
+        /** SettleEffectRequest */
+        SettleEffectRequest: {
             outcome: unknown;
             /** @default false */
             is_error?: boolean;
@@ -1579,12 +1594,8 @@ export interface components {
             /** @default  */
             reason?: string;
         };
-        /**
-         * LeaseBody
-         * @description The lease ends ``ttl_s`` seconds after the last renewal. If another worker has the lease, the
-         *         answer waits up to ``wait_s`` seconds, at most 30.
-         */
-        LeaseBody: {
+        /** TakeLeaseRequest */
+        TakeLeaseRequest: {
             worker: string;
             /** @default 30 */
             ttl_s?: number;
@@ -1601,22 +1612,19 @@ export interface components {
             until: string;
             ttl_s: number;
         };
-        /** RenewBody */
-        RenewBody: {
+        /** RenewLeaseRequest */
+        RenewLeaseRequest: {
             /** @default 30 */
             ttl_s?: number;
         };
-        /**
-         * RetractionBody
-         * @description All events after ``version`` are taken back.
-         */
-        RetractionBody: {
+        /** RetractRequest */
+        RetractRequest: {
             version: number;
             /** @default  */
             reason?: string;
         };
-        /** RedactionBody */
-        RedactionBody: {
+        /** RedactRequest */
+        RedactRequest: {
             events: number[];
             reason: string;
             /** @default null */
@@ -1642,19 +1650,6 @@ export interface components {
             events: components["schemas"]["RecordedEvent"][];
             after: string;
         };
-        /**
-         * FollowQuery
-         * @description ``after`` of the answer before, at first 0. ``wait_s`` is the number of seconds that a poll
-         *         waits for a new event, at most 30.
-         */
-        FollowQuery: {
-            /** @default 0 */
-            after?: string;
-            /** @default 0 */
-            wait_s?: number;
-            /** @default 100 */
-            limit?: number;
-        };
     };
     responses: never;
     parameters: never;
@@ -1664,6 +1659,200 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    read_events: {
+        parameters: {
+            query?: {
+                start?: number;
+                stop?: number | null;
+            };
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the events with the ids from ``start`` to before ``stop``, forgotten events too. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventPage"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    append_events: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The version that the conversation must have, such as "12". */
+                "If-Match"?: string;
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AppendEventsRequest"];
+            };
+        };
+        responses: {
+            /** @description Append events or chat messages, all or none. When the answer comes, the events are on disk. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AppendedEvents"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    append_reply: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The version that the conversation must have, such as "12". */
+                "If-Match"?: string;
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AppendReplyRequest"];
+            };
+        };
+        responses: {
+            /** @description Append what a model answered: an action for each tool call, or the agent's message. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AppendedEvents"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    append_tool_result: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AppendToolResultRequest"];
+            };
+        };
+        responses: {
+            /** @description Append the result of an open tool call. ``call`` is the id that the model gave the call. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AppendedEvents"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    append_together: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AppendTogetherRequest"];
+            };
+        };
+        responses: {
+            /** @description Append to at least two different conversations: all events are appended, or none. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AppendedTogether"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
     list_conversations: {
         parameters: {
             query?: {
@@ -1701,13 +1890,16 @@ export interface operations {
     create_conversation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewConversation"];
+                "application/json": components["schemas"]["CreateConversationRequest"];
             };
         };
         responses: {
@@ -1765,7 +1957,12 @@ export interface operations {
     fork: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
             path: {
                 conversation: string;
             };
@@ -1773,7 +1970,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["ForkBody"];
+                "application/json": components["schemas"]["ForkRequest"];
             };
         };
         responses: {
@@ -1831,7 +2028,10 @@ export interface operations {
     change_attributes: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
             path: {
                 conversation: string;
             };
@@ -1839,7 +2039,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Attributes"];
+                "application/json": components["schemas"]["ChangeAttributesRequest"];
             };
         };
         responses: {
@@ -1900,7 +2100,7 @@ export interface operations {
             header?: {
                 /** @description The version that the conversation must have, such as "12". */
                 "If-Match"?: string;
-                /** @description A request that is repeated with its key appends only once. */
+                /** @description A request that is repeated with its key is carried out only once. */
                 "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
@@ -1939,7 +2139,10 @@ export interface operations {
     erase: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
             path: {
                 conversation: string;
             };
@@ -1947,7 +2150,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["ErasureBody"];
+                "application/json": components["schemas"]["EraseRequest"];
             };
         };
         responses: {
@@ -1958,200 +2161,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ErasedConversation"];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
-        };
-    };
-    read_events: {
-        parameters: {
-            query?: {
-                start?: number;
-                stop?: number | null;
-            };
-            header?: never;
-            path: {
-                conversation: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Return the events with the ids from ``start`` to before ``stop``, forgotten events too. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EventPage"];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
-        };
-    };
-    append_events: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
-                /** @description A request that is repeated with its key appends only once. */
-                "Idempotency-Key"?: string;
-                /** @description The token of the lease under which the request writes. */
-                "Foldlog-Lease"?: string;
-            };
-            path: {
-                conversation: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["AppendBody"];
-            };
-        };
-        responses: {
-            /** @description Append events or chat messages, all or none. When the answer comes, the events are on disk. */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AppendedEvents"];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
-        };
-    };
-    append_reply: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
-                /** @description A request that is repeated with its key appends only once. */
-                "Idempotency-Key"?: string;
-                /** @description The token of the lease under which the request writes. */
-                "Foldlog-Lease"?: string;
-            };
-            path: {
-                conversation: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ReplyBody"];
-            };
-        };
-        responses: {
-            /** @description Append what a model answered: an action for each tool call, or the agent's message. */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AppendedEvents"];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
-        };
-    };
-    append_tool_result: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description A request that is repeated with its key appends only once. */
-                "Idempotency-Key"?: string;
-                /** @description The token of the lease under which the request writes. */
-                "Foldlog-Lease"?: string;
-            };
-            path: {
-                conversation: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ToolResultBody"];
-            };
-        };
-        responses: {
-            /** @description Append the result of an open tool call. */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AppendedEvents"];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
-        };
-    };
-    append_together: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description A request that is repeated with its key appends only once. */
-                "Idempotency-Key"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["AppendTogetherBody"];
-            };
-        };
-        responses: {
-            /** @description Append to several conversations: all events are appended, or none. */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AppendedTogether"];
                 };
             };
             /** @description A problem */
@@ -2179,7 +2188,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Return the records of a format: all of the log, or those that are sent to a model. */
+            /** @description Return the records of a format. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2205,7 +2214,7 @@ export interface operations {
             header?: {
                 /** @description The version that the conversation must have, such as "12". */
                 "If-Match"?: string;
-                /** @description A request that is repeated with its key appends only once. */
+                /** @description A request that is repeated with its key is carried out only once. */
                 "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
@@ -2217,7 +2226,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RecordsBody"];
+                "application/json": components["schemas"]["AppendRecordsRequest"];
             };
         };
         responses: {
@@ -2290,7 +2299,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["PrepareBody"];
+                "application/json": components["schemas"]["PrepareRequest"];
             };
         };
         responses: {
@@ -2318,6 +2327,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };
@@ -2328,7 +2339,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["ReasonBody"];
+                "application/json": components["schemas"]["RequestCondensationRequest"];
             };
         };
         responses: {
@@ -2366,7 +2377,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["ReasonBody"];
+                "application/json": components["schemas"]["CondenseRequest"];
             };
         };
         responses: {
@@ -2398,7 +2409,7 @@ export interface operations {
             header?: never;
             path: {
                 conversation: string;
-                event: string;
+                event: number;
             };
             cookie?: never;
         };
@@ -2536,7 +2547,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["CloseBody"];
+                "application/json": components["schemas"]["CloseOpenCallsRequest"];
             };
         };
         responses: {
@@ -2547,6 +2558,88 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AppendedEvents"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    ask_approval: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
+            path: {
+                conversation: string;
+                event: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AskApprovalRequest"];
+            };
+        };
+        responses: {
+            /** @description Record that a person was asked to approve the open call with this event id, and what the */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordedEvent"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    decide: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
+            path: {
+                conversation: string;
+                event: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DecideRequest"];
+            };
+        };
+        responses: {
+            /** @description Record that a person approved or refused the open call with this event id. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordedEvent"];
                 };
             };
             /** @description A problem */
@@ -2579,7 +2672,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EffectStates"];
+                    "application/json": components["schemas"]["CallEffects"];
                 };
             };
             /** @description A problem */
@@ -2597,20 +2690,20 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A request that is repeated with its key appends only once. */
+                /** @description A request that is repeated with its key is carried out only once. */
                 "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };
             path: {
                 conversation: string;
-                event: string;
+                event: number;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["BeginBody"];
+                "application/json": components["schemas"]["BeginEffectRequest"];
             };
         };
         responses: {
@@ -2638,20 +2731,20 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A request that is repeated with its key appends only once. */
+                /** @description A request that is repeated with its key is carried out only once. */
                 "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };
             path: {
                 conversation: string;
-                event: string;
+                event: number;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["OutcomeBody"];
+                "application/json": components["schemas"]["EndEffectRequest"];
             };
         };
         responses: {
@@ -2678,7 +2771,10 @@ export interface operations {
     settle_effect: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
             path: {
                 conversation: string;
                 key: string;
@@ -2687,11 +2783,11 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["SettlementBody"];
+                "application/json": components["schemas"]["SettleEffectRequest"];
             };
         };
         responses: {
-            /** @description Record the outcome that a person or the outside system reported for an effect. */
+            /** @description Record the outcome that a person or the outside system reported for an effect. ``by`` and */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -2725,7 +2821,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RenewBody"];
+                "application/json": components["schemas"]["RenewLeaseRequest"];
             };
         };
         responses: {
@@ -2752,7 +2848,10 @@ export interface operations {
     take_lease: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
             path: {
                 conversation: string;
             };
@@ -2760,7 +2859,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["LeaseBody"];
+                "application/json": components["schemas"]["TakeLeaseRequest"];
             };
         };
         responses: {
@@ -2798,7 +2897,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done */
+            /** @description Release the lease of the header ``Foldlog-Lease``. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -2822,6 +2921,8 @@ export interface operations {
             header?: {
                 /** @description The version that the conversation must have, such as "12". */
                 "If-Match"?: string;
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };
@@ -2832,11 +2933,11 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RetractionBody"];
+                "application/json": components["schemas"]["RetractRequest"];
             };
         };
         responses: {
-            /** @description Take back all events after a version. They stay in the log. */
+            /** @description Take back all events after ``version``. They stay in the log. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -2859,7 +2960,10 @@ export interface operations {
     redact: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
             path: {
                 conversation: string;
             };
@@ -2867,7 +2971,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RedactionBody"];
+                "application/json": components["schemas"]["RedactRequest"];
             };
         };
         responses: {

@@ -148,12 +148,14 @@ for (const fault of ["drop", "cut", "cut in the body", "repeat", "delay", "busy"
   });
 }
 
-test("a request that is not safe to repeat is not repeated", async () => {
-  await behindProxy(["none", "none", "cut"], async (history, proxy) => {
-    for (const text of ["one", "two"]) await history.appendMessages([user(text)]);
-    await assert.rejects(history.retract(1), Unavailable);
-    assert.equal(proxy.seen.length, 3);
-    assert.equal((await history.view()).events.length, 1, "the first attempt was carried out");
+test("a request without a key is not repeated, and one with a key is", async () => {
+  await behindProxy(["none", "cut", "none", "cut"], async (history, proxy) => {
+    await history.appendMessages([user("one")]);
+    await assert.rejects(history.condense(), Unavailable);
+    assert.equal(proxy.seen.length, 2);
+    const version = (await history.view()).version;
+    await history.retract(1, "wrong");
+    assert.equal((await history.view()).version, version + 1);
   });
 });
 

@@ -2,62 +2,55 @@
 
 from __future__ import annotations
 
-from foldlog._web.service.admitted import AdmittedRequest
+from foldlog._answers.document import Document
+from foldlog._web.parameters import Count
 from foldlog._web.service.events import RecordedEvent
-from foldlog._web.service.operations import LEASED, OperationAnswer, OperationRequest, operation
+from foldlog._web.service.operations import operation
+from foldlog._web.service.request import AdmittedRequest
 from foldlog._web.service.tokens import Scope
+from foldlog.types import ExpectedVersion
 
 
-class RetractionBody(OperationRequest):
-    """All events after ``version`` are taken back."""
-
-    version: int
-    reason: str = ""
-
-
-class RedactionBody(OperationRequest):
-    events: list[int]
-    reason: str
-    by: str | None = None
-    with_summaries: bool = False
-
-
-class RedactedEvents(OperationAnswer):
+class RedactedEvents(Document, frozen=True):
     """``summaries`` are the condensations whose summaries may quote the events."""
 
-    redacted: list[int]
+    redacted: tuple[int, ...]
     summaries: list[int]
     bytes_pending: bool
-    unconfirmed: list[str]
+    unconfirmed: tuple[str, ...]
 
 
-@operation(
-    "POST",
-    "/conversations/{conversation}/retractions",
-    Scope.APPEND,
-    status=201,
-    headers=("if-match", *LEASED),
-)
-def retract(request: AdmittedRequest, body: RetractionBody) -> RecordedEvent:
-    """Take back all events after a version. They stay in the log."""
+@operation("POST", "/conversations/{conversation}/retractions", Scope.APPEND, status=201)
+def retract(
+    request: AdmittedRequest,
+    *,
+    version: Count,
+    reason: str = "",
+    expected_version: ExpectedVersion,
+    idempotency_key: str | None,
+) -> RecordedEvent:
+    """Take back all events after ``version``. They stay in the log."""
     recorded = request.history.retract(
-        body.version, body.reason, expected_version=request.expected_version
+        version, reason, expected_version=expected_version, idempotency_key=idempotency_key
     )
-    return RecordedEvent.of(recorded)
+    return RecordedEvent.of_recorded(recorded)
 
 
 @operation("POST", "/conversations/{conversation}/redactions", Scope.ADMINISTER, status=201)
-def redact(request: AdmittedRequest, body: RedactionBody) -> RedactedEvents:
+def redact(
+    request: AdmittedRequest,
+    *,
+    events: list[int],
+    reason: str,
+    by: str | None = None,
+    with_summaries: bool = False,
+) -> RedactedEvents:
     """Erase the content of events for good. Ids, times and heads stay."""
     receipt = request.history.redact(
-        body.events,
-        reason=body.reason,
-        by=body.by or request.principal.name,
-        with_summaries=body.with_summaries,
+        events, reason=reason, by=by or request.principal.name, with_summaries=with_summaries
     )
-    return RedactedEvents(
-        redacted=list(receipt.event_ids),
+    return RedactedEvents.of(
+        receipt,
+        redacted=receipt.event_ids,
         summaries=[quote.event_id for quote in receipt.quotes],
-        bytes_pending=receipt.bytes_pending,
-        unconfirmed=list(receipt.unconfirmed),
     )

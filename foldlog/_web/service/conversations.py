@@ -2,88 +2,69 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from foldlog._web.service.admitted import AdmittedRequest
+from foldlog._answers.document import Document
+from foldlog._web.parameters import Count, convert
+from foldlog._web.problems import Refusal
 from foldlog._web.service.events import AppendedEvents
-from foldlog._web.service.operations import APPENDS, OperationAnswer, OperationRequest, operation
-from foldlog._web.service.problems import Refusal
+from foldlog._web.service.operations import operation
+from foldlog._web.service.request import AdmittedRequest
 from foldlog._web.service.tokens import Scope
-from foldlog.adapters._shared import below
+from foldlog.adapters._shared import below as rows_below
 from foldlog.eventstore import (
     ATTRIBUTES,
     ConversationHasForks,
     ConversationNotFound,
     ConversationRow,
+    IdempotencyConflict,
+    VersionConflict,
 )
 from foldlog.eventstore.documents.listing import RecentConversation
+from foldlog.types import ExpectedVersion
 
 
-class NewConversation(OperationRequest):
-    """``id`` may be any text. Without it, the server makes one. A token with a filter cannot choose
-    the id, because a refusal would tell it of conversations that it may not see. Its filter is
-    added to the attributes.
-    """
-
-    id: str | None = None
-    attributes: dict[str, Any] = {}
-
-
-class ConversationState(OperationAnswer):
+class ConversationState(Document, frozen=True):
     """``version`` is the number of events. ``lease`` names the worker that has the lease."""
 
     id: str
     version: int
-    attributes: dict[str, Any]
+    attributes: Mapping[str, Any]
     created_at: str | None = None
     updated_at: str | None = None
     lease: str | None = None
 
+    @classmethod
+    def of_row(
+        cls, row: RecentConversation | ConversationRow, attributes: Mapping[str, Any]
+    ) -> ConversationState:
+        return cls(
+            id=row.id,
+            version=row.version,
+            attributes=attributes,
+            created_at=row.created_at.isoformat(),
+            updated_at=row.updated_at.isoformat(),
+        )
 
-class ListQuery(OperationRequest):
-    """``where`` are attributes as ``name=value``, separated by commas. ``below`` is the beginning
-    of the ids: then the page has all conversations below it, in no order. ``after`` is ``next`` of
-    the page before.
-    """
 
-    where: str = ""
-    below: str = ""
-    limit: int = 100
-    after: str | None = None
-
-
-class ConversationPage(OperationAnswer):
+class ConversationPage(Document, frozen=True):
     """The conversation with the newest event comes first. ``next`` is null at the end."""
 
     conversations: list[ConversationState]
     next: str | None
 
 
-class ForkBody(OperationRequest):
-    """``at`` is a version of the conversation, by default the newest. ``id`` names the fork."""
-
-    at: int | None = None
-    id: str | None = None
-
-
-class Attributes(OperationAnswer):
+class Attributes(Document, frozen=True):
     attributes: dict[str, Any]
 
 
-class DocumentValues(OperationAnswer):
+class DocumentValues(Document, frozen=True):
     version: int
     documents: dict[str, Any]
 
 
-class ErasureBody(OperationRequest):
-    reason: str
-    with_forks: bool = False
-    detach_forks: bool = False
-
-
-class ErasedConversation(OperationAnswer):
+class ErasedConversation(Document, frozen=True):
     """If ``bytes_pending``, erased bytes may still be in the files of the store. ``unconfirmed``
     are places that may still contain the conversation.
     """
@@ -91,35 +72,60 @@ class ErasedConversation(OperationAnswer):
     id: str
     events: int
     bytes_pending: bool
-    unconfirmed: list[str]
+    unconfirmed: tuple[str, ...]
 
 
 @operation("POST", "/conversations", Scope.APPEND, status=201)
-def create_conversation(request: AdmittedRequest, body: NewConversation) -> ConversationState:
-    """Begin a conversation with attributes."""
-    where = request.principal.where
-    if where and body.id is not None:
-        raise Refusal(403, "this token cannot choose an id; leave out 'id'")
-    attributes = {**body.attributes, **where}
-    history = request.histories.create(body.id or secrets.token_hex(16), attributes)
-    return ConversationState(
-        id=history.id, version=history.version(), attributes=history.attributes()
+def create_conversation(
+    request: AdmittedRequest,
+    *,
+    id: str | None = None,
+    attributes: dict[str, Any] | None = None,
+    idempotency_key: str | None,
+) -> ConversationState:
+    """Begin a conversation with attributes.
+
+    ``id`` may be any text. Without it, the server makes one. A token with a filter cannot choose
+    the id. Its filter is added to the attributes.
+    """
+    attributes = {**(attributes or {}), **request.principal.where}
+    history = request.histories[request.new_id(id, idempotency_key)]
+    recorded = history.append(
+        [],
+        documents={ATTRIBUTES: attributes},
+        expected_version=0,
+        idempotency_key=idempotency_key,
     )
+    return ConversationState(id=history.id, version=recorded[-1].id + 1, attributes=attributes)
 
 
 @operation("GET", "/conversations", Scope.READ)
-def list_conversations(request: AdmittedRequest, query: ListQuery) -> ConversationPage:
-    """List the conversations that have some attributes, and that the token may see."""
-    asked = _attributes(query.where)
+def list_conversations(
+    request: AdmittedRequest,
+    *,
+    where: str = "",
+    below: str = "",
+    limit: Count = 100,
+    after: str | None = None,
+) -> ConversationPage:
+    """List the conversations that have some attributes, and that the token may see.
+
+    ``where`` are attributes as ``name=value``, separated by commas. ``below`` is the beginning of
+    the ids: then the page has all conversations below it, in no order. ``after`` is ``next`` of the
+    page before.
+    """
+    asked = _attributes(where)
     attributes = {**asked, **request.principal.where}
     if not asked.items() <= attributes.items():
         return ConversationPage(conversations=[], next=None)  # the token sees none of them
-    if query.below:
-        return _list_below(request, query.below, attributes)
-    after = None if query.after is None else _place(query.after)
-    listed = request.histories.list(attributes, limit=min(query.limit, 1_000), after=after)
+    if below:
+        return _list_below(request, below, attributes)
+    place = None if after is None else convert("after", after.split("."), tuple[Count, Count])
+    listed = request.histories.list(attributes, limit=min(limit, 1_000), after=place)
     return ConversationPage(
-        conversations=[_state(row, row.attributes or {}) for row in listed.conversations],
+        conversations=[
+            ConversationState.of_row(row, row.attributes or {}) for row in listed.conversations
+        ],
         next=None if listed.after is None else ".".join(map(str, listed.after)),
     )
 
@@ -141,15 +147,31 @@ def read_conversation(request: AdmittedRequest) -> ConversationState:
 
 
 @operation("POST", "/conversations/{conversation}/forks", Scope.APPEND, status=201)
-def fork(request: AdmittedRequest, body: ForkBody) -> ConversationState:
-    """Begin a conversation that shares the events up to a version."""
-    if request.principal.where and body.id is not None:
-        raise Refusal(403, "this token cannot choose an id; leave out 'id'")
+def fork(
+    request: AdmittedRequest,
+    *,
+    at: Count | None = None,
+    id: str | None = None,
+    idempotency_key: str | None,
+) -> ConversationState:
+    """Begin a conversation that shares the events up to a version.
+
+    ``at`` is a version of the conversation, by default the newest. ``id`` names the fork.
+    """
     history = request.history
-    if request.principal.where and body.at is not None:
-        request.check_attributes(history.document(ATTRIBUTES, {}, version=body.at))
-    made = history.fork(body.at, body.id)
-    return ConversationState(id=made.id, version=made.version(), attributes=made.attributes())
+    name = request.new_id(id, idempotency_key)
+    if request.principal.where and at is not None:
+        request.check_attributes(history.document(ATTRIBUTES, {}, version=at))
+    try:
+        made = history.fork(at, name)
+    except VersionConflict:
+        if idempotency_key is None:
+            raise
+        made = request.histories[name]
+    row = request.histories.store.conversation(name)
+    if row.parent != history.id or at not in (None, row.parent_version):
+        raise IdempotencyConflict(name, str(idempotency_key), 0)
+    return ConversationState.of_row(row, made.attributes())
 
 
 @operation("GET", "/conversations/{conversation}/attributes", Scope.READ)
@@ -159,11 +181,11 @@ def read_attributes(request: AdmittedRequest) -> Attributes:
 
 
 @operation("PATCH", "/conversations/{conversation}/attributes", Scope.APPEND)
-def change_attributes(request: AdmittedRequest, body: Attributes) -> Attributes:
+def change_attributes(request: AdmittedRequest, *, attributes: dict[str, Any]) -> Attributes:
     """Change attributes by name. Null removes an attribute, and other attributes stay."""
     history = request.history
-    request.check_attributes({**history.attributes(), **body.attributes})
-    return Attributes(attributes=history.set_attributes(**body.attributes))
+    request.check_attributes({**history.attributes(), **attributes})
+    return Attributes(attributes=history.set_attributes(**attributes))
 
 
 @operation("GET", "/conversations/{conversation}/documents", Scope.READ)
@@ -174,63 +196,51 @@ def read_documents(request: AdmittedRequest) -> DocumentValues:
     return DocumentValues(version=version, documents=history.documents(version))
 
 
-@operation("PATCH", "/conversations/{conversation}/documents", Scope.APPEND, headers=APPENDS)
-def change_documents(request: AdmittedRequest, body: dict[str, Any]) -> AppendedEvents:
+@operation("PATCH", "/conversations/{conversation}/documents", Scope.APPEND)
+def change_documents(
+    request: AdmittedRequest,
+    *,
+    body: dict[str, Any],
+    expected_version: ExpectedVersion,
+    idempotency_key: str | None,
+) -> AppendedEvents:
     """Set documents by name. Null removes a document."""
     history = request.history
     recorded = history.append(
         [],
-        expected_version=request.expected_version,
-        idempotency_key=request.idempotency_key,
+        expected_version=expected_version,
+        idempotency_key=idempotency_key,
         documents=request.checked_documents(body),
     )
     return AppendedEvents.after(history, recorded)
 
 
 @operation("POST", "/conversations/{conversation}/erasure", Scope.ADMINISTER)
-def erase(request: AdmittedRequest, body: ErasureBody) -> ErasedConversation:
+def erase(
+    request: AdmittedRequest, *, reason: str, with_forks: bool = False, detach_forks: bool = False
+) -> ErasedConversation:
     """Erase the conversation for good. A tombstone with the reason stays."""
     history = request.history
-    if request.principal.where and (body.with_forks or body.detach_forks):
+    if request.principal.where and (with_forks or detach_forks):
         raise Refusal(403, "this token may not see all forks, so it cannot erase or detach them")
     try:
         tombstone = request.histories.erase(
-            history.id,
-            reason=body.reason,
-            with_forks=body.with_forks,
-            detach_forks=body.detach_forks,
+            history.id, reason=reason, with_forks=with_forks, detach_forks=detach_forks
         )
     except ConversationHasForks:
         if request.principal.where:
             raise Refusal(409, "the conversation has forks; ask an administrator") from None
         raise
-    return ErasedConversation(
-        id=tombstone.id,
-        events=tombstone.version,
-        bytes_pending=tombstone.bytes_pending,
-        unconfirmed=list(tombstone.unconfirmed),
-    )
+    return ErasedConversation.of(tombstone, events=tombstone.version)
 
 
 def _list_below(request: AdmittedRequest, start: str, where: Mapping[str, Any]) -> ConversationPage:
     listed = []
-    for row in below(request.histories, start):
+    for row in rows_below(request.histories, start):
         attributes = request.histories[row.id].attributes()
         if where.items() <= attributes.items():
-            listed.append(_state(row, attributes))
+            listed.append(ConversationState.of_row(row, attributes))
     return ConversationPage(conversations=listed, next=None)
-
-
-def _state(
-    row: RecentConversation | ConversationRow, attributes: Mapping[str, Any]
-) -> ConversationState:
-    return ConversationState(
-        id=row.id,
-        version=row.version,
-        attributes=dict(attributes),
-        created_at=row.created_at.isoformat(),
-        updated_at=row.updated_at.isoformat(),
-    )
 
 
 def _attributes(where: str) -> Mapping[str, str]:
@@ -238,10 +248,3 @@ def _attributes(where: str) -> Mapping[str, str]:
     if any(not name or not separator for name, separator, _ in pairs):
         raise Refusal(400, f"where is {where!r}; write name=value, with commas between")
     return {name: value for name, _, value in pairs}
-
-
-def _place(text: str) -> tuple[int, int]:
-    parts = text.split(".")
-    if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise Refusal(400, f"after is {text!r}; send 'next' of the page before")
-    return int(parts[0]), int(parts[1])

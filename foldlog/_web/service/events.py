@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from foldlog._answers.document import Document
 from foldlog._history import effects
 from foldlog._history.history import History
 from foldlog._history.lease import LeaseTaken
-from foldlog._web.service.admitted import LEASE, AdmittedRequest
-from foldlog._web.service.operations import (
-    APPENDS,
-    KEYED,
-    OperationAnswer,
-    OperationRequest,
-    operation,
-)
-from foldlog._web.service.problems import Refusal
+from foldlog._web.parameters import Count
+from foldlog._web.problems import Refusal
+from foldlog._web.service.operations import operation
+from foldlog._web.service.request import LEASE, AdmittedRequest
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import (
@@ -27,14 +23,16 @@ from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     CondensationRequest,
+    Logged,
     Message,
     Observation,
     Recorded,
     SystemMessage,
 )
 from foldlog.eventstore.store import prepare_append
+from foldlog.types import ExpectedVersion
 
-EVENTS_MAX = 1_000
+EVENTS_MAX: Final = 1_000
 """The maximum number of events in an answer."""
 
 AppendableEvent = (
@@ -48,7 +46,7 @@ AppendableEvent = (
 )
 
 
-class RecordedEvent(OperationAnswer):
+class RecordedEvent(Document, frozen=True):
     """``position`` is the place of the event in the whole store, as a text, because it may exceed
     2^53; an answer about one conversation may leave it out. ``event`` is the event as the store
     keeps it, with its ``id`` and its ``kind``.
@@ -61,17 +59,21 @@ class RecordedEvent(OperationAnswer):
     position: str | None = None
 
     @classmethod
-    def of(cls, recorded: Recorded) -> RecordedEvent:
+    def of_recorded(cls, recorded: Recorded) -> RecordedEvent:
+        logged = cls.of_logged(recorded.conversation, recorded)
+        return msgspec.structs.replace(logged, position=str(recorded.position))
+
+    @classmethod
+    def of_logged(cls, conversation: str, logged: Logged | Recorded) -> RecordedEvent:
         return cls(
-            conversation=recorded.conversation,
-            id=recorded.id,
-            position=str(recorded.position),
-            recorded_at=recorded.recorded_at.isoformat(),
-            event=event_document(recorded.event),
+            conversation=conversation,
+            id=logged.event.id,
+            recorded_at=logged.recorded_at.isoformat(),
+            event=event_document(logged.event),
         )
 
 
-class AppendedEvents(OperationAnswer):
+class AppendedEvents(Document, frozen=True):
     """``version`` is the version after the append."""
 
     version: int
@@ -80,46 +82,10 @@ class AppendedEvents(OperationAnswer):
     @classmethod
     def after(cls, history: History, recorded: Sequence[Recorded]) -> AppendedEvents:
         version = recorded[-1].id + 1 if recorded else history.version()
-        return cls(version=version, recorded=list(map(RecordedEvent.of, recorded)))
+        return cls(version=version, recorded=list(map(RecordedEvent.of_recorded, recorded)))
 
 
-class AppendBody(OperationRequest):
-    """Either ``events`` or chat ``messages``. ``documents`` are new values of documents, written
-    together with the events; null removes a document.
-    """
-
-    events: list[AppendableEvent] = []
-    messages: list[dict[str, Any]] = []
-    documents: dict[str, Any] = {}
-
-
-class ReplyBody(OperationRequest):
-    """``reply`` is what the model's server answered: a chat completion or one of its messages, a
-    response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
-    was sent to the model.
-    """
-
-    reply: dict[str, Any]
-    view_version: int | None = None
-    cost: float | None = None
-    meta: dict[str, Any] = {}
-
-
-class ToolResultBody(OperationRequest):
-    """``call`` is the id of the call that the model gave it."""
-
-    call: str
-    content: Any
-    is_error: bool = False
-    extras: dict[str, Any] | None = None
-
-
-class EventRange(OperationRequest):
-    start: int = 0
-    stop: int | None = None
-
-
-class EventPage(OperationAnswer):
+class EventPage(Document, frozen=True):
     """At most 1,000 events. ``next`` is the start of the next page, or null at the end."""
 
     version: int
@@ -127,110 +93,128 @@ class EventPage(OperationAnswer):
     next: int | None
 
 
-@operation(
-    "POST", "/conversations/{conversation}/events", Scope.APPEND, status=201, headers=APPENDS
-)
-def append_events(request: AdmittedRequest, body: AppendBody) -> AppendedEvents:
+@operation("POST", "/conversations/{conversation}/events", Scope.APPEND, status=201)
+def append_events(
+    request: AdmittedRequest,
+    *,
+    events: Sequence[AppendableEvent] = (),
+    messages: Sequence[dict[str, Any]] = (),
+    documents: dict[str, Any] | None = None,
+    expected_version: ExpectedVersion,
+    idempotency_key: str | None,
+) -> AppendedEvents:
     """Append events or chat messages, all or none. When the answer comes, the events are on disk.
     The first append begins the conversation.
+
+    Send either ``events`` or chat ``messages``. ``documents`` are new values of documents, written
+    together with the events; null removes a document.
     """
-    if body.events and body.messages:
+    if events and messages:
         raise Refusal(400, "send either 'events' or 'messages', not both")
     history = request.history
     recorded = history.append(
-        body.events or body.messages,
-        expected_version=request.expected_version,
-        idempotency_key=request.idempotency_key,
-        documents=request.checked_documents(body.documents) or None,
+        events or messages,
+        expected_version=expected_version,
+        idempotency_key=idempotency_key,
+        documents=request.checked_documents(documents or {}) or None,
     )
     return AppendedEvents.after(history, recorded)
 
 
-@operation(
-    "POST", "/conversations/{conversation}/replies", Scope.APPEND, status=201, headers=APPENDS
-)
-def append_reply(request: AdmittedRequest, body: ReplyBody) -> AppendedEvents:
-    """Append what a model answered: an action for each tool call, or the agent's message."""
+@operation("POST", "/conversations/{conversation}/replies", Scope.APPEND, status=201)
+def append_reply(
+    request: AdmittedRequest,
+    *,
+    reply: dict[str, Any],
+    view_version: Count | None = None,
+    cost: float | None = None,
+    meta: dict[str, Any] | None = None,
+    expected_version: ExpectedVersion,
+    idempotency_key: str | None,
+) -> AppendedEvents:
+    """Append what a model answered: an action for each tool call, or the agent's message.
+
+    ``reply`` is what the model's server answered: a chat completion or one of its messages, a
+    response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
+    was sent to the model.
+    """
     history = request.history
     recorded = history.append_reply(
-        body.reply,
-        cost=body.cost,
-        meta=body.meta,
-        view_version=body.view_version,
-        expected_version=request.expected_version,
-        idempotency_key=request.idempotency_key,
+        reply,
+        cost=cost,
+        meta=meta,
+        view_version=view_version,
+        expected_version=expected_version,
+        idempotency_key=idempotency_key,
     )
     return AppendedEvents.after(history, recorded)
 
 
-@operation(
-    "POST", "/conversations/{conversation}/tool-results", Scope.APPEND, status=201, headers=KEYED
-)
-def append_tool_result(request: AdmittedRequest, body: ToolResultBody) -> AppendedEvents:
-    """Append the result of an open tool call."""
+@operation("POST", "/conversations/{conversation}/tool-results", Scope.APPEND, status=201)
+def append_tool_result(
+    request: AdmittedRequest,
+    *,
+    call: str,
+    content: Any,
+    is_error: bool = False,
+    extras: dict[str, Any] | None = None,
+    idempotency_key: str | None,
+) -> AppendedEvents:
+    """Append the result of an open tool call. ``call`` is the id that the model gave the call."""
     try:
         history = request.history
     except LeaseTaken:
         # The tool has run, so its outcome is recorded, even if another worker closed the call.
         effects.end_elsewhere(
-            request.history_without_lease,
-            body.call,
-            body.content,
-            body.is_error,
-            request.idempotency_key,
+            request.history_without_lease, call, content, is_error, idempotency_key
         )
         raise
     recorded = history.append_tool_result(
-        body.call,
-        body.content,
-        body.is_error,
-        extras=body.extras,
-        idempotency_key=request.idempotency_key,
+        call, content, is_error, extras=extras, idempotency_key=idempotency_key
     )
     return AppendedEvents.after(history, [recorded])
 
 
 @operation("GET", "/conversations/{conversation}/events", Scope.READ)
-def read_events(request: AdmittedRequest, query: EventRange) -> EventPage:
+def read_events(
+    request: AdmittedRequest, *, start: Count = 0, stop: Count | None = None
+) -> EventPage:
     """Return the events with the ids from ``start`` to before ``stop``, forgotten events too."""
     history = request.history
     version = history.version()
-    stop = version if query.stop is None else min(query.stop, version)
-    events = [
-        event_document(event) for event in islice(history.events(query.start, stop), EVENTS_MAX)
-    ]
-    after = query.start + len(events)
+    stop = version if stop is None else min(stop, version)
+    events = list(map(event_document, islice(history.events(start, stop), EVENTS_MAX)))
+    after = start + len(events)
     return EventPage(version=version, events=events, next=after if after < stop else None)
 
 
-class AppendTogetherBody(OperationRequest):
-    """At least two appends, each to another conversation."""
-
-    appends: Annotated[list[OneAppend], msgspec.Meta(min_length=2)]
-
-
-class OneAppend(OperationRequest):
+class OneAppend(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     conversation: str
     events: Annotated[list[AppendableEvent], msgspec.Meta(min_length=1)]
-    expected_version: int
+    expected_version: Count
 
 
-class AppendedTogether(OperationAnswer):
+class AppendedTogether(Document, frozen=True):
     """The appends in the order of the request."""
 
     appended: list[AppendedEvents]
 
 
-@operation("POST", "/appends", Scope.APPEND, status=201, headers=("idempotency-key",))
-def append_together(request: AdmittedRequest, body: AppendTogetherBody) -> AppendedTogether:
-    """Append to several conversations: all events are appended, or none."""
+@operation("POST", "/appends", Scope.APPEND, status=201)
+def append_together(
+    request: AdmittedRequest,
+    *,
+    appends: Annotated[list[OneAppend], msgspec.Meta(min_length=2)],
+    idempotency_key: str | None,
+) -> AppendedTogether:
+    """Append to at least two different conversations: all events are appended, or none."""
     store = request.histories.store
     if LEASE in request.headers:
         raise Refusal(400, "an append to several conversations writes under no lease")
-    histories = [request.histories[each.conversation] for each in body.appends]
+    histories = [request.histories[each.conversation] for each in appends]
     for history in histories:
         request.check_visible(history)
-    first, *others = body.appends
+    first, *others = appends
     together = [
         prepare_append(store, each.conversation, each.events, each.expected_version)
         for each in others
@@ -240,7 +224,7 @@ def append_together(request: AdmittedRequest, body: AppendTogetherBody) -> Appen
             first.conversation,
             first.events,
             expected_version=first.expected_version,
-            idempotency_key=request.idempotency_key,
+            idempotency_key=idempotency_key,
             together=together,
         ),
         *(each.recorded() for each in together),

@@ -10,9 +10,10 @@ from typing import Annotated, Final
 import msgspec
 from anyio import sleep, to_thread
 
+from foldlog._answers.document import Document
 from foldlog._history.lease import LeaseBlock
-from foldlog._web.service.admitted import AdmittedRequest, Later
-from foldlog._web.service.operations import LEASED, OperationAnswer, OperationRequest, operation
+from foldlog._web.service.operations import operation
+from foldlog._web.service.request import AdmittedRequest, Deferred
 from foldlog._web.service.tokens import Scope
 
 _WAIT_MAX_S: Final = 30.0
@@ -20,17 +21,7 @@ LeaseSeconds = Annotated[float, msgspec.Meta(ge=0.1, le=600)]
 """A holder that dies keeps others away for this time at most."""
 
 
-class LeaseBody(OperationRequest):
-    """The lease ends ``ttl_s`` seconds after the last renewal. If another worker has the lease, the
-    answer waits up to ``wait_s`` seconds, at most 30.
-    """
-
-    worker: str
-    ttl_s: LeaseSeconds = 30.0
-    wait_s: float = 0.0
-
-
-class HeldLease(OperationAnswer):
+class HeldLease(Document, frozen=True):
     """``token`` is for the holder alone."""
 
     token: str
@@ -38,17 +29,22 @@ class HeldLease(OperationAnswer):
     until: str
     ttl_s: float
 
-
-class RenewBody(OperationRequest):
-    ttl_s: LeaseSeconds = 30.0
+    @classmethod
+    def of_block(cls, block: LeaseBlock) -> HeldLease:
+        lease = block.lease
+        return cls.of(block, token=block.secret, worker=lease.worker, until=lease.until.isoformat())
 
 
 @operation("POST", "/conversations/{conversation}/lease", Scope.APPEND, status=201)
-def take_lease(request: AdmittedRequest, body: LeaseBody) -> HeldLease | Later:
-    """Take the lease. If another worker has it, the answer is 423 with its name."""
-    block = LeaseBlock(
-        request.history, body.ttl_s, min(body.wait_s, _WAIT_MAX_S), body.worker, renews=False
-    )
+def take_lease(
+    request: AdmittedRequest, *, worker: str, ttl_s: LeaseSeconds = 30.0, wait_s: float = 0.0
+) -> HeldLease | Deferred:
+    """Take the lease. If another worker has it, the answer is 423 with its name.
+
+    The lease ends ``ttl_s`` seconds after the last renewal. If another worker has the lease, the
+    answer waits up to ``wait_s`` seconds, at most 30.
+    """
+    block = LeaseBlock(request.history, ttl_s, min(wait_s, _WAIT_MAX_S), worker, renews=False)
 
     async def wait() -> HeldLease:
         while (pause_s := await to_thread.run_sync(block.attempt)) is not None:
@@ -57,39 +53,21 @@ def take_lease(request: AdmittedRequest, body: LeaseBody) -> HeldLease | Later:
             await to_thread.run_sync(block.leave)  # the client would not know the token
         else:
             await to_thread.run_sync(block.close_redacted_calls)
-        return _document(block)
+        return HeldLease.of_block(block)
 
-    return Later(wait)
+    return Deferred(wait)
 
 
-@operation("PUT", "/conversations/{conversation}/lease", Scope.APPEND, headers=LEASED)
-def renew_lease(request: AdmittedRequest, body: RenewBody) -> HeldLease:
+@operation("PUT", "/conversations/{conversation}/lease", Scope.APPEND)
+def renew_lease(request: AdmittedRequest, *, ttl_s: LeaseSeconds = 30.0) -> HeldLease:
     """Renew the lease of the header ``Foldlog-Lease``. If it has ended, the answer is 412."""
-    block = _block(request)
-    block.ttl_s = body.ttl_s
+    block = request.lease_block
+    block.ttl_s = ttl_s
     block.renew_now()
-    return _document(block)
+    return HeldLease.of_block(block)
 
 
-@operation(
-    "DELETE", "/conversations/{conversation}/lease", Scope.APPEND, status=204, headers=LEASED
-)
+@operation("DELETE", "/conversations/{conversation}/lease", Scope.APPEND, status=204)
 def release_lease(request: AdmittedRequest) -> None:
     """Release the lease of the header ``Foldlog-Lease``."""
-    _block(request).leave()
-
-
-def _block(request: AdmittedRequest) -> LeaseBlock:
-    _ = request.lease  # without the header, there is no lease to speak of
-    block = request.history._lease_block
-    assert block is not None
-    return block
-
-
-def _document(block: LeaseBlock) -> HeldLease:
-    return HeldLease(
-        token=block.secret,
-        worker=block.lease.worker,
-        until=block.lease.until.isoformat(),
-        ttl_s=block.ttl_s,
-    )
+    request.lease_block.leave()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
 
-from foldlog._web.service.operations import Operation
-from foldlog._web.service.problems import MEDIA_TYPE
+from foldlog._web.problems import MEDIA_TYPE
+from foldlog._web.service.operations import HEADERS, Operation
 
 _REF: Final = "#/components/schemas/{name}"
 _HEADERS: Final = {
     "if-match": 'The version that the conversation must have, such as "12".',
-    "idempotency-key": "A request that is repeated with its key appends only once.",
+    "idempotency-key": "A request that is repeated with its key is carried out only once.",
     "foldlog-lease": "The token of the lease under which the request writes.",
 }
 
@@ -32,56 +32,72 @@ class ProblemDetails(msgspec.Struct):
 
 
 def document(operations: Sequence[Operation]) -> bytes:
-    types: list[type] = [ProblemDetails]
-    for operation in operations:
-        types += [
-            each for each in (operation.body, operation.answer, operation.query) if each is not None
-        ]
-    unique = list(dict.fromkeys(types))
+    types: list[Any] = [ProblemDetails]
+    for each in operations:
+        types += [each.in_path, each.query, each.body, each.answer]
+    unique = [each for each in dict.fromkeys(types) if each is not None]
     schemas, components = msgspec.json.schema_components(unique, ref_template=_REF)
     schema_of = dict(zip(unique, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for operation in operations:
-        item = paths.setdefault(f"/v1{operation.path}", {})
-        item[operation.method.lower()] = _describe(operation, schema_of, components)
-    return msgspec.json.format(
-        msgspec.json.encode(
-            {
-                "openapi": "3.1.0",
-                "info": {
-                    "title": "foldlog",
-                    "version": version("foldlog"),
-                    "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-                },
-                "security": [{"token": []}],
-                "paths": paths,
-                "components": {
-                    "schemas": components,
-                    "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-                },
-            }
-        ),
-        indent=2,
-    )
+    for each in operations:
+        item = paths.setdefault(f"/v1{each.path}", {})
+        item[each.method.lower()] = _describe(each, schema_of, components)
+    for each in operations:
+        for parameters in (each.in_path, each.query):  # they stand in the operation
+            components.pop(getattr(parameters, "__name__", ""), None)
+    described = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "foldlog",
+            "version": version("foldlog"),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+    return msgspec.json.format(msgspec.json.encode(described), indent=2)
 
 
 def _describe(
-    operation: Operation, schema_of: dict[type, Any], components: dict[str, Any]
+    operation: Operation, schema_of: Mapping[Any, Any], components: Mapping[str, Any]
 ) -> dict[str, Any]:
+    def parameters(place: str, struct: Any) -> list[dict[str, Any]]:
+        schema = {} if struct is None else components[struct.__name__]
+        required = schema.get("required", ())
+        return [
+            {"name": name, "in": place, "required": name in required, "schema": each}
+            for name, each in schema.get("properties", {}).items()
+        ]
+
+    headers = [HEADERS[name] for name in operation.headers]
+    if operation.method != "GET" and "{conversation}" in operation.path:
+        headers.append("foldlog-lease")
+    answer: dict[str, Any] = {"description": operation.summary.partition("\n")[0]}
+    if operation.answer is not None:
+        answer["content"] = {"application/json": {"schema": schema_of[operation.answer]}}
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary.partition("\n")[0],
         "description": f"{operation.summary}\n\nScope: {operation.scope.name.lower()}.",
         "parameters": [
+            *parameters("path", operation.in_path),
+            *parameters("query", operation.query),
             *(
-                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-                for name in operation.parameters
+                {
+                    "name": name.title(),
+                    "in": "header",
+                    "description": _HEADERS[name],
+                    "schema": {"type": "string"},
+                }
+                for name in headers
             ),
-            *_query_parameters(operation, schema_of, components),
-            *(_header(name.title(), _HEADERS[name]) for name in operation.headers),
         ],
         "responses": {
-            str(operation.status): _response(operation, schema_of),
+            str(operation.status): answer,
             "default": {
                 "description": "A problem",
                 "content": {MEDIA_TYPE: {"schema": schema_of[ProblemDetails]}},
@@ -89,36 +105,6 @@ def _describe(
         },
     }
     if operation.body is not None:
-        described["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": schema_of[operation.body]}},
-        }
+        content = {"application/json": {"schema": schema_of[operation.body]}}
+        described["requestBody"] = {"required": True, "content": content}
     return described
-
-
-def _response(operation: Operation, schema_of: dict[type, Any]) -> dict[str, Any]:
-    if operation.answer is None:
-        return {"description": "Done"}
-    return {
-        "description": operation.summary.partition("\n")[0],
-        "content": {"application/json": {"schema": schema_of[operation.answer]}},
-    }
-
-
-def _header(name: str, text: str) -> dict[str, Any]:
-    return {"name": name, "in": "header", "description": text, "schema": {"type": "string"}}
-
-
-def _query_parameters(
-    operation: Operation, schema_of: dict[type, Any], components: dict[str, Any]
-) -> list[dict[str, Any]]:
-    if operation.query is None:
-        return []
-    name = schema_of[operation.query]["$ref"].rpartition("/")[2]
-    # The parameters stand in the operation, so the document needs no schema of them.
-    schema = components[name]
-    required = schema.get("required", ())
-    return [
-        {"name": field, "in": "query", "required": field in required, "schema": each}
-        for field, each in schema["properties"].items()
-    ]

@@ -1,30 +1,34 @@
 """An operation of the service: what a request to one method and path means.
 
-The functions of the other modules become operations by the decorator ``operation``. Their
-annotations are the types of the request: ``body`` is the type of the JSON body, ``query`` the type
-of the query parameters, and the return type the type of the JSON answer.
+The functions of the other modules become operations by the decorator ``operation``, and their
+signatures describe the requests. The first parameter is the ``AdmittedRequest``. A parameter that
+the path names, such as ``{event}``, is a part of the path. ``expected_version`` is the header
+``If-Match``, and ``idempotency_key`` the header ``Idempotency-Key``. ``body`` is the whole body.
+All other parameters are fields of the body, or of the query of a GET. The return type is the
+type of the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
-from inspect import getdoc, signature
+from inspect import getdoc
 from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from foldlog._web.service.admitted import Later, Stream
+from foldlog._web.parameters import parameters_of
+from foldlog._web.service.request import Deferred, Stream
 from foldlog._web.service.tokens import Scope
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-Headers = tuple[Literal["if-match", "idempotency-key", "foldlog-lease"], ...]
-LEASED: Final[Headers] = ("foldlog-lease",)
-KEYED: Final[Headers] = ("idempotency-key", *LEASED)
-APPENDS: Final[Headers] = ("if-match", *KEYED)
 F = TypeVar("F", bound=Callable[..., Any])
 
+HEADERS: Final = {"expected_version": "if-match", "idempotency_key": "idempotency-key"}
+"""Maps parameters of a handler to the headers that contain them."""
 _MODULES: Final = (
     "conversations",
     "events",
@@ -33,91 +37,74 @@ _MODULES: Final = (
     "calls",
     "leases",
     "changes",
-    "following",
+    "follow",
 )
-_OPERATION: Final = "__foldlog_operation__"
-
-
-class OperationRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The base of bodies and of query parameters. Unknown fields are refused."""
-
-
-class OperationAnswer(msgspec.Struct, kw_only=True):
-    """The base of answers."""
+_marked: Final[list[Operation]] = []
 
 
 @dataclass(frozen=True)
 class Operation:
-    """``path`` is below ``/v1``. A segment in braces is a parameter, such as ``{conversation}``.
+    """``path`` is below ``/v1``, and ``pattern`` matches it before its parts are decoded.
 
-    ``headers``  the headers that a request may have, of those that guard a write
+    ``in_path``  the parameters of the path
+    ``query``    the parameters of the query of a GET
+    ``body``     the type of the JSON body
+    ``headers``  the parameters of the handler that are headers
     """
 
     name: str
     method: Method
     path: str
+    pattern: re.Pattern[str]
     scope: Scope
-    summary: str
-    handle: Callable[..., Any]
-    body: type | None
-    query: type | None
-    answer: type | None
     status: int
-    headers: Headers
+    handle: Callable[..., Any]
+    in_path: type[msgspec.Struct]
+    query: type[msgspec.Struct] | None
+    body: Any
+    answer: Any
+    headers: Sequence[str]
 
     @property
-    def segments(self) -> tuple[str, ...]:
-        return tuple(self.path.strip("/").split("/"))
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        return tuple(part[1:-1] for part in self.segments if part.startswith("{"))
+    def summary(self) -> str:
+        return getdoc(self.handle) or ""
 
 
-def operation(
-    method: Method,
-    path: str,
-    scope: Scope,
-    *,
-    status: int = 200,
-    headers: Headers = (),
-) -> Callable[[F], F]:
+def operation(method: Method, path: str, scope: Scope, *, status: int = 200) -> Callable[[F], F]:
     """Mark a function as the handler of an operation."""
 
     def mark(handle: F) -> F:
-        setattr(handle, _OPERATION, (method, path, scope, status, headers))
+        name = handle.__name__.title().replace("_", "")
+        names_in_path = re.findall(r"{(\w+)}", path)
+        types = get_type_hints(handle, include_extras=True)
+        in_path = [(each, types.get(each, str)) for each in names_in_path]
+        left_out = {"body", *names_in_path, *HEADERS}
+        struct = parameters_of(handle, f"{name}Request", left_out, forbids_others=True)
+        body = types.get("body", struct if struct.__struct_fields__ else None)
+        answers = {*(get_args(types["return"]) or (types["return"],))} - {Deferred, Stream}
+        _marked.append(
+            Operation(
+                name=handle.__name__,
+                method=method,
+                path=path,
+                pattern=re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", path)),
+                scope=scope,
+                status=status,
+                handle=handle,
+                in_path=msgspec.defstruct(f"{name}Path", in_path),
+                query=struct if method == "GET" else None,
+                body=None if method == "GET" else body,
+                answer=None if answers == {type(None)} else answers.pop(),
+                headers=[each for each in HEADERS if each in types],
+            )
+        )
         return handle
 
     return mark
 
 
-def all_operations() -> tuple[Operation, ...]:
-    return tuple(
-        made
-        for name in _MODULES
-        for made in _operations_of(import_module(f"foldlog._web.service.{name}"))
-    )
-
-
-def _operations_of(module: Any) -> Iterator[Operation]:
-    for name, handle in vars(module).items():
-        marked = getattr(handle, _OPERATION, None)
-        if marked is None or handle.__module__ != module.__name__:
-            continue
-        method, path, scope, status, headers = marked
-        types = get_type_hints(handle)
-        parameters = signature(handle).parameters
-        (answer,) = {*(get_args(types["return"]) or (types["return"],))} - {Later, Stream}
-        yield Operation(
-            name=name,
-            method=method,
-            path=path,
-            scope=scope,
-            summary=getdoc(handle) or "",
-            handle=handle,
-            body=types["body"] if "body" in parameters else None,
-            query=types["query"] if "query" in parameters else None,
-            answer=None if answer is type(None) else answer,
-            status=status,
-            headers=headers,
-        )
+@cache
+def all_operations() -> Sequence[Operation]:
+    for name in _MODULES:
+        import_module(f"foldlog._web.service.{name}")
+    return tuple(_marked)

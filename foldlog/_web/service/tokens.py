@@ -19,11 +19,11 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from threading import Lock
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from foldlog._web.problems import Refusal
 from foldlog.eventstore import InvalidOption
 
 
@@ -36,8 +36,8 @@ class Scope(enum.IntEnum):
 
 
 class TokenEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    scope: str
-    sha256: str | None = None
+    scope: Literal["read", "append", "administer"]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{64}$")] | None = None
     token: str | None = None
     where: dict[str, str | int | bool] = {}
     requests_per_s: Annotated[float, msgspec.Meta(gt=0)] = 200.0
@@ -55,12 +55,11 @@ class Principal:
         self.scope = Scope[entry.scope.upper()]
         self.where: Mapping[str, str | int | bool] = entry.where
         self.body_bytes_max = entry.body_bytes_max
-        self._requests_per_s = entry.requests_per_s
+        self._rate = entry.requests_per_s
         self._connections_max = entry.connections
         self._connections = 0
-        self._allowance = max(1.0, entry.requests_per_s)
+        self._allowance = max(1.0, self._rate)
         self._counted_at = time.monotonic()
-        self._lock = Lock()
 
     def sees(self, attributes: Mapping[str, Any]) -> bool:
         """Return whether a conversation with these attributes belongs to the token."""
@@ -69,33 +68,34 @@ class Principal:
             for name, value in self.where.items()
         )
 
-    def wait_s(self) -> float:
-        """Count a request. Return the number of seconds after which the next request may come, or
-        0 if this request may be answered.
-        """
-        with self._lock:
-            now = time.monotonic()
-            elapsed_s = now - self._counted_at
-            self._counted_at = now
-            self._allowance = min(
-                max(1.0, self._requests_per_s), self._allowance + elapsed_s * self._requests_per_s
+    def require(self, scope: Scope) -> None:
+        if self.scope < scope:
+            raise Refusal(
+                403,
+                f"this token has the scope {self.scope.name.lower()!r}, and the request needs"
+                f" {scope.name.lower()!r}",
             )
-            if self._allowance < 1:
-                return (1 - self._allowance) / self._requests_per_s
-            self._allowance -= 1
-            return 0.0
 
-    def enter(self) -> bool:
-        """Count an open request. Return False if the token has too many; then do not ``leave``."""
-        with self._lock:
-            if self._connections >= self._connections_max:
-                return False
-            self._connections += 1
-            return True
+    def enter(self) -> None:
+        """Count an open request, until ``leave``. Raises a ``Refusal`` if the token sends too many
+        requests, or has too many open. Call both methods in the event loop.
+        """
+        now = time.monotonic()
+        earned = (now - self._counted_at) * self._rate
+        self._counted_at = now
+        self._allowance = min(max(1.0, self._rate), self._allowance + earned)
+        if self._allowance < 1:
+            wait_s = (1 - self._allowance) / self._rate
+            raise Refusal(
+                429, f"the token sends too many requests; wait {wait_s:.1f} s", retry_after_s=wait_s
+            )
+        self._allowance -= 1
+        if self._connections >= self._connections_max:
+            raise Refusal(429, "the token has too many open requests; end some of them")
+        self._connections += 1
 
     def leave(self) -> None:
-        with self._lock:
-            self._connections -= 1
+        self._connections -= 1
 
 
 class Tokens:
@@ -135,32 +135,23 @@ class Tokens:
             raise InvalidOption(f"the file of tokens {path} has no token; add a table [NAME]")
         return cls(entries.items())
 
-    def principal(self, token: str | None) -> Principal | None:
-        """Return the holder of a token, or None. All tokens are compared, so the time says nothing
-        about them.
+    def principal(self, authorization: str) -> Principal:
+        """Return the holder of the token in a header ``Authorization``. Raises a ``Refusal``. All
+        tokens are compared, so the time says nothing about them.
         """
-        digest = sha256((token or "").encode("utf-8", "surrogatepass")).digest()
-        holder = None
-        for known, principal in self._principals:
-            if compare_digest(known, digest):
-                holder = principal
-        return holder if token else None
+        scheme, _, token = authorization.partition(" ")
+        digest = sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
+        holders = [
+            principal for known, principal in self._principals if compare_digest(known, digest)
+        ]
+        if not holders or scheme.lower() != "bearer" or not token.strip():
+            raise Refusal(401, "send a token: Authorization: Bearer TOKEN")
+        return holders[0]
 
 
 def _digest(name: str, entry: TokenEntry) -> bytes:
-    if entry.scope.upper() not in Scope.__members__:
-        scopes = ", ".join(scope.name.lower() for scope in Scope)
-        raise InvalidOption(
-            f"the token {name!r} has the scope {entry.scope!r}; use one of {scopes}"
-        )
     if (entry.sha256 is None) == (entry.token is None):
         raise InvalidOption(f"the token {name!r} needs either 'sha256' or 'token'")
     if entry.token is not None:
         return sha256(entry.token.encode()).digest()
-    try:
-        digest = bytes.fromhex(entry.sha256 or "")
-    except ValueError:
-        digest = b""
-    if len(digest) != 32:
-        raise InvalidOption(f"the token {name!r}: 'sha256' must be 64 hexadecimal digits")
-    return digest
+    return bytes.fromhex(entry.sha256 or "")

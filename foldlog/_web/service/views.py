@@ -4,29 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._web.service.admitted import AdmittedRequest
+from foldlog._answers.document import Document
+from foldlog._answers.views import DroppedTermDocument
+from foldlog._reports.dropped import term_document
+from foldlog._web.parameters import Count
 from foldlog._web.service.events import RecordedEvent
-from foldlog._web.service.operations import LEASED, OperationAnswer, OperationRequest, operation
-from foldlog._web.service.problems import Refusal
+from foldlog._web.service.operations import operation
+from foldlog._web.service.request import AdmittedRequest
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
-from foldlog.eventstore import SystemMessage
+from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import View
 from foldlog.projections.messages import Dialect
 
 
-class ViewQuery(OperationRequest):
-    """``at`` is a version, by default the newest. ``dialect`` asks for the messages of the View
-    too: openai, openai-reasoning, litellm, anthropic, anthropic-cached or responses. ``sent`` asks
-    for the View as a model is sent it, without what a condenser hides.
-    """
-
-    at: int | None = None
-    dialect: Dialect | None = None
-    sent: bool = False
-
-
-class ShownView(OperationAnswer):
+class ShownView(Document, frozen=True):
     """``events`` are shown to a model, in this order. Summaries have ids below -1. ``system`` is
     the system prompt, which messages for Anthropic do not contain.
     """
@@ -38,16 +30,19 @@ class ShownView(OperationAnswer):
     system: str | None = None
     tools: list[dict[str, Any]] = []
 
+    @classmethod
+    def of_view(cls, view: View, dialect: Dialect | None) -> ShownView:
+        prompts = [event for event in view if isinstance(event, SystemMessage)]
+        return cls.of(
+            view,
+            events=[event_document(event) for event in view],
+            messages=None if dialect is None else view.to_messages(dialect),
+            system=view.system_prompt,
+            tools=list(prompts[-1].tools) if prompts else [],
+        )
 
-class PrepareBody(OperationRequest):
-    dialect: Dialect = "openai"
 
-
-class ReasonBody(OperationRequest):
-    reason: str = ""
-
-
-class Fate(OperationAnswer):
+class Fate(Document, frozen=True):
     """``fate`` is shown, forgotten, taken back or never shown. ``by`` is the condensation or the
     retraction, ``summary`` the summary that stands for the event now.
     """
@@ -63,147 +58,108 @@ class Fate(OperationAnswer):
     summary: dict[str, Any] | None
 
 
-class AtQuery(OperationRequest):
-    at: int | None = None
-
-
-class BetweenQuery(OperationRequest):
-    before: int
-    after: int
-
-
-class ViewDifference(OperationAnswer):
+class ViewDifference(Document, frozen=True):
     before: int
     after: int
     entered: list[dict[str, Any]]
     left: list[dict[str, Any]]
 
 
-class DroppedQuery(OperationRequest):
-    condensation: int | None = None
-
-
-class LostTerm(OperationAnswer):
-    term: str
-    event: int
-    needed_in: int | None
-
-
-class DroppedEvents(OperationAnswer):
+class DroppedEvents(Document, frozen=True):
     """``condensation`` is null if nothing was condensed."""
 
     condensation: int | None
-    events: list[int] = []
+    events: tuple[int, ...] = ()
     tokens: int = 0
     summary: str | None = None
-    terms: list[LostTerm] = []
+    terms: list[DroppedTermDocument] = []
 
 
 @operation("GET", "/conversations/{conversation}/view", Scope.READ)
-def read_view(request: AdmittedRequest, query: ViewQuery) -> ShownView:
-    """Return the View, now or at a version."""
+def read_view(
+    request: AdmittedRequest,
+    *,
+    at: Count | None = None,
+    dialect: Dialect | None = None,
+    sent: bool = False,
+) -> ShownView:
+    """Return the View, now or at a version.
+
+    ``at`` is a version, by default the newest. ``dialect`` asks for the messages of the View
+    too: openai, openai-reasoning, litellm, anthropic, anthropic-cached or responses. ``sent`` asks
+    for the View as a model is sent it, without what a condenser hides.
+    """
     history = request.history
-    if query.sent:
-        view = history.sent(query.at)
+    if sent:
+        view = history.sent(at)
     else:
-        view = history.view() if query.at is None else history.at(query.at)
-    return _document(view, query.dialect)
+        view = history.view() if at is None else history.at(at)
+    return ShownView.of_view(view, dialect)
 
 
-@operation("POST", "/conversations/{conversation}/prepare", Scope.APPEND, headers=LEASED)
-def prepare(request: AdmittedRequest, body: PrepareBody) -> ShownView:
+@operation("POST", "/conversations/{conversation}/prepare", Scope.APPEND)
+def prepare(request: AdmittedRequest, *, dialect: Dialect = "openai") -> ShownView:
     """Return the View to send to the model, with its messages. If the View has become too large,
     the condenser of the server first forgets events.
     """
-    return _document(request.history.prepare(), body.dialect)
+    return ShownView.of_view(request.history.prepare(), dialect)
 
 
-@operation(
-    "POST",
-    "/conversations/{conversation}/condensation-requests",
-    Scope.APPEND,
-    status=201,
-    headers=LEASED,
-)
-def request_condensation(request: AdmittedRequest, body: ReasonBody) -> RecordedEvent:
+@operation("POST", "/conversations/{conversation}/condensation-requests", Scope.APPEND, status=201)
+def request_condensation(
+    request: AdmittedRequest, *, reason: str = "", idempotency_key: str | None
+) -> RecordedEvent:
     """Ask for a condensation at the next ``prepare``."""
-    return RecordedEvent.of(request.history.request_condensation(body.reason))
+    recorded = request.history.request_condensation(reason, idempotency_key=idempotency_key)
+    return RecordedEvent.of_recorded(recorded)
 
 
-@operation("POST", "/conversations/{conversation}/condensations", Scope.APPEND, headers=LEASED)
-def condense(request: AdmittedRequest, body: ReasonBody) -> ShownView:
+@operation("POST", "/conversations/{conversation}/condensations", Scope.APPEND)
+def condense(request: AdmittedRequest, *, reason: str = "") -> ShownView:
     """Condense now, and return the View."""
     history = request.history
-    history.condense(body.reason)
-    return _document(history.view(), None)
+    history.condense(reason)
+    return ShownView.of_view(history.view(), None)
 
 
 @operation("GET", "/conversations/{conversation}/why/{event}", Scope.READ)
-def why(request: AdmittedRequest, query: AtQuery) -> Fate:
+def why(request: AdmittedRequest, event: int, *, at: Count | None = None) -> Fate:
     """Say why the View shows an event or not."""
-    answer = request.history.why(_event_id(request), query.at)
-    return Fate(
+    answer = request.history.why(event, at)
+    return Fate.of(
+        answer,
         event=event_document(answer.event),
-        version=answer.version,
-        fate=answer.fate,
-        reason=answer.reason,
-        position=answer.position,
-        sent=answer.sent,
-        by=None if answer.by is None else event_document(answer.by),
-        forgotten_at=answer.forgotten_at,
-        summary=None if answer.stands_in is None else event_document(answer.stands_in),
+        by=_optional_document(answer.by),
+        summary=_optional_document(answer.stands_in),
     )
 
 
 @operation("GET", "/conversations/{conversation}/difference", Scope.READ)
-def difference(request: AdmittedRequest, query: BetweenQuery) -> ViewDifference:
+def difference(request: AdmittedRequest, *, before: Count, after: Count) -> ViewDifference:
     """Return the events that entered or left the View between two versions."""
-    found = request.history.difference(query.before, query.after)
+    found = request.history.difference(before, after)
     return ViewDifference(
-        before=found.before,
-        after=found.after,
-        entered=[event_document(event) for event in found.entered],
-        left=[event_document(event) for event in found.left],
+        before=before,
+        after=after,
+        entered=list(map(event_document, found.entered)),
+        left=list(map(event_document, found.left)),
     )
 
 
 @operation("GET", "/conversations/{conversation}/dropped", Scope.READ)
-def dropped(request: AdmittedRequest, query: DroppedQuery) -> DroppedEvents:
+def dropped(request: AdmittedRequest, *, condensation: Count | None = None) -> DroppedEvents:
     """Return what a condensation took out of the View, by default the newest condensation."""
-    found = request.history.dropped(query.condensation)
+    found = request.history.dropped(condensation)
     if found is None:
         return DroppedEvents(condensation=None)
     return DroppedEvents(
         condensation=found.condensation.id,
-        events=list(found.ids),
+        events=found.ids,
         tokens=found.tokens,
         summary=None if found.summary is None else str(found.summary.content),
-        terms=[
-            LostTerm(term=term.term, event=term.event, needed_in=term.needed_in)
-            for term in found.terms
-        ],
+        terms=list(map(term_document, found.terms)),
     )
 
 
-def _document(view: View, dialect: Dialect | None) -> ShownView:
-    return ShownView(
-        version=view.version,
-        events=[event_document(event) for event in view],
-        unhandled_condensation_request=view.unhandled_condensation_request,
-        messages=None if dialect is None else view.to_messages(dialect),
-        system=view.system_prompt,
-        tools=_tools(view),
-    )
-
-
-def _tools(view: View) -> list[dict[str, Any]]:
-    prompts = [event for event in view if isinstance(event, SystemMessage)]
-    return list(prompts[-1].tools) if prompts else []
-
-
-def _event_id(request: AdmittedRequest) -> int:
-    text = request.parameters["event"]
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 15):
-        raise Refusal(400, f"{text!r} is not the id of an event; ids are whole numbers")
-    return int(text)
+def _optional_document(event: Event | None) -> dict[str, Any] | None:
+    return None if event is None else event_document(event)

@@ -1,0 +1,107 @@
+"""Errors as answers: the status of each error, and problem details (RFC 9457) with the words of the
+store, and its numbers as members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+from foldlog._history.effects import NotApproved
+from foldlog._history.lease import LeaseTaken
+from foldlog.condensers import InvalidCondenser, NoCondensationAvailable
+from foldlog.eventstore import (
+    CannotRedact,
+    ConversationErased,
+    ConversationHasForks,
+    ConversationNotFound,
+    CorruptEvent,
+    EventStoreError,
+    IdempotencyConflict,
+    InvalidArgument,
+    InvalidEvent,
+    KeyUnavailable,
+    StoreRefused,
+    StoreUnavailable,
+    UnknownEventType,
+    VersionConflict,
+)
+from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
+
+MEDIA_TYPE: Final = "application/problem+json"
+_HEALS_AFTER_S: Final = 1
+
+_STATUS: Final[Mapping[type[Exception], int]] = {
+    VersionConflict: 409,
+    IdempotencyConflict: 409,
+    ConversationHasForks: 409,
+    NoCondensationAvailable: 409,
+    ConversationErased: 410,
+    ConversationNotFound: 404,
+    LeaseTaken: 423,
+    NotApproved: 403,
+    NoSuchVersion: 404,
+    NoSuchEvent: 404,
+    InvalidEvent: 422,
+    CannotRedact: 422,
+    InvalidCondenser: 422,
+    UnknownEventType: 501,
+    KeyUnavailable: 503,
+    StoreUnavailable: 503,
+    StoreRefused: 503,
+    CorruptEvent: 500,
+    InvalidArgument: 400,
+    ValueError: 400,
+    TypeError: 400,
+    EventStoreError: 500,
+}
+"""The status of each error. A subclass comes before its base."""
+
+
+class Refusal(EventStoreError):
+    """A refusal of the server itself. ``members`` are added to the document."""
+
+    def __init__(self, status: int, detail: str, **members: Any) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.members = status, detail, members
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            **self.members,
+        }
+
+    @property
+    def headers(self) -> dict[str, str]:
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            return {"www-authenticate": "Bearer"}
+        if self.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+            wait_s = self.members.get("retry_after_s", _HEALS_AFTER_S)
+            return {"retry-after": str(max(1, round(wait_s)))}
+        return {}
+
+
+def refusal_of(error: Exception, *, has_lease: bool = False) -> Refusal:
+    """Return the refusal that tells a client of an error. With ``has_lease``, the request carried a
+    lease, so ``LeaseTaken`` means that this lease has ended (412).
+    """
+    if isinstance(error, Refusal):
+        return error
+    kind = next((each for each in _STATUS if isinstance(error, each)), None)
+    if kind is None:
+        return Refusal(500, f"the server failed: {type(error).__name__}")
+    status = 412 if kind is LeaseTaken and has_lease else _STATUS[kind]
+    # The remedy in the message of this error is for programs in Python.
+    detail = error.problem if isinstance(error, ConversationErased) else str(error)
+    members = {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in vars(error).items()
+        if not name.startswith("_") and isinstance(value, str | int | float | datetime)
+    }
+    return Refusal(status, detail, **{**members, "error": kind.__name__})

@@ -1,0 +1,115 @@
+"""Follow new events: as server-sent events, or as long polls.
+
+A client continues after the last event that it has: it sends ``after``, or the header
+``Last-Event-ID``, which browsers send by themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Annotated, Final
+
+import msgspec
+from anyio import to_thread
+
+from foldlog._answers.document import Document
+from foldlog._web import following
+from foldlog._web.following import Page
+from foldlog._web.parameters import Count, convert
+from foldlog._web.problems import refusal_of
+from foldlog._web.service.events import RecordedEvent
+from foldlog._web.service.operations import operation
+from foldlog._web.service.request import AdmittedRequest, Deferred, Stream
+from foldlog._web.service.tokens import Scope
+from foldlog.eventstore import ConversationNotFound
+
+_PAGE: Final = 100
+_POLL_MAX_S: Final = 30.0
+Limit = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class FollowedEvents(Document, frozen=True):
+    """The next events, in their order. With ``after``, the next request continues behind them."""
+
+    events: list[RecordedEvent]
+    after: str
+
+
+@operation("GET", "/conversations/{conversation}/follow", Scope.READ)
+def follow_conversation(
+    request: AdmittedRequest, *, after: str = "0", wait_s: float = 0.0, limit: Limit = _PAGE
+) -> FollowedEvents | Deferred | Stream:
+    """Return the events of a conversation behind ``after``, a number of events. With ``Accept:
+    text/event-stream``, the answer is a stream that goes on with each append.
+
+    ``after`` is the one of the answer before, at first 0. ``wait_s`` is the number of seconds that
+    a poll waits for a new event, at most 30.
+    """
+    history = request.history
+    if history.version() == 0:
+        raise ConversationNotFound(history.id)
+    log = request.histories.store.log
+
+    def read(after: str) -> Iterable[tuple[str, RecordedEvent | None]]:
+        request.check_visible(history)
+        history.version()  # an erased conversation ends the stream
+        for logged in log(history.id, convert("after", after, Count)):
+            yield str(logged.event.id + 1), RecordedEvent.of_logged(history.id, logged)
+
+    return _follow(request, after, wait_s, limit, read)
+
+
+@operation("GET", "/follow", Scope.READ)
+def follow_store(
+    request: AdmittedRequest, *, after: str = "0", wait_s: float = 0.0, limit: Limit = _PAGE
+) -> FollowedEvents | Deferred | Stream:
+    """Return the events of all conversations that the token may see, behind the position
+    ``after``. With ``Accept: text/event-stream``, the answer is a stream.
+    """
+    histories = request.histories
+
+    def read(after: str) -> Iterable[tuple[str, RecordedEvent | None]]:
+        for recorded in histories.store.follow(after, min(limit, _PAGE)):
+            is_visible = request.is_visible(histories[recorded.conversation])
+            event = RecordedEvent.of_recorded(recorded) if is_visible else None
+            yield str(recorded.position), event
+
+    return _follow(request, after, wait_s, limit, read)
+
+
+def _follow(
+    request: AdmittedRequest,
+    after: str,
+    wait_s: float,
+    limit: int,
+    read: Callable[[str], Iterable[tuple[str, RecordedEvent | None]]],
+) -> Deferred | Stream:
+    after = request.headers.get("last-event-id", after)
+
+    def read_page(after: str) -> Page[RecordedEvent]:
+        return list(islice(read(after), min(limit, _PAGE)))
+
+    def problem(error: Exception) -> bytes:
+        return msgspec.json.encode(refusal_of(error).document)
+
+    page = read_page(after)  # a wrong place is refused, and begins no stream
+    if "text/event-stream" in request.headers.get("accept", ""):
+        return Stream(following.stream(request.changes, "event", read_page, after, page, problem))
+
+    async def poll() -> FollowedEvents:
+        nonlocal after, page
+        give_up_at = time.monotonic() + min(wait_s, _POLL_MAX_S)
+        while True:
+            if page:
+                after = page[-1][0]
+            events = [event for _, event in page if event is not None]
+            left_s = give_up_at - time.monotonic()
+            if events or left_s <= 0 or request.changes.is_ending():
+                return FollowedEvents(events=events, after=after)
+            if not page:
+                await request.changes.wait(left_s)
+            page = await to_thread.run_sync(read_page, after)
+
+    return Deferred(poll)
