@@ -7,4 +7,7 @@ pages.py           the documents of open pages
 notes.py           the notes of readers
 service            the operations of ``--write``, below ``/v1``
 metrics.py         the figures for Prometheus
+problems.py        the status and the document of each error
+parameters.py      the parameters and the body of a request, as typed values
+following.py       server-sent events, and the task that wakes their streams
 """

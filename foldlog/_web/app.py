@@ -4,7 +4,9 @@ and the paths for monitoring.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from inspect import signature
@@ -13,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from anyio import create_task_group, to_thread
+from anyio import create_task_group
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from foldlog._programs.server import MountedTools
     from foldlog._web.service.service import Service
 
+_THREADS = 40
+"""The number of requests whose appends can wait for the disk together."""
 _SEARCH_S = 5.0
 """The number of seconds after which a search ends. The result says how much was read."""
 _SEARCHED_MAX = 1_000
@@ -92,14 +96,16 @@ def application(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        threads = ThreadPoolExecutor(_THREADS, "foldlog-serve")
         async with AsyncExitStack() as running:
             if tools is not None:
                 await running.enter_async_context(tools.running())
+            asyncio.get_running_loop().set_default_executor(threads)
             tasks = await running.enter_async_context(create_task_group())
             tasks.start_soon(changes.run)
             yield
             tasks.cancel_scope.cancel()
-        await to_thread.run_sync(conversations.close)
+        await asyncio.to_thread(conversations.close)
 
     def find_everywhere(
         request: Request, words: Text, line: str = "", limit: Count = 50
@@ -193,7 +199,7 @@ def _answer_failure(request: Request, error: Exception) -> Response:
 
 async def _healthz(check: Callable[[], object], request: Request) -> Response:
     try:
-        await to_thread.run_sync(check)
+        await asyncio.to_thread(check)
     except EventStoreError as error:
         return Response(f"{type(error).__name__}\n", 503, media_type="text/plain")
     return Response("ok\n", media_type="text/plain")
@@ -256,7 +262,7 @@ def _answering(
 
     async def respond(request: Request) -> Response:
         try:
-            return await to_thread.run_sync(answer, request)
+            return await asyncio.to_thread(answer, request)
         except (EventStoreError, ValueError) as error:
             return _refuse(error)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
-from anyio import Event, move_on_after, sleep, to_thread
+from anyio import Event, move_on_after, sleep
 from starlette.responses import StreamingResponse
 
 from foldlog.eventstore import EventStoreError, Store
@@ -46,7 +47,7 @@ class StoreChanges:
             if not self._followers:
                 continue
             try:
-                now = await to_thread.run_sync(self._store.database.data_version)
+                now = await asyncio.to_thread(self._store.database.data_version)
             except EventStoreError:
                 continue  # the followers read again by themselves, and report the problem
             if now != before:
@@ -94,7 +95,7 @@ async def stream(
             spoke_at = time.monotonic()
             yield b"".join(events)
         try:
-            page = await to_thread.run_sync(read, after)
+            page = await asyncio.to_thread(read, after)
         except Exception as error:  # noqa: BLE001 - the stream ends with the reason
             yield b"event: problem\ndata: %b\n\n" % problem(error)
             return

@@ -15,6 +15,7 @@ from tests.http_client import DOCUMENT, HttpClient, Refusal
 
 CALL = {"id": "k1", "type": "function", "function": {"name": "pay", "arguments": '{"to": "Ann"}'}}
 REPLY = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+EVENT = {"kind": "message", "source": "user", "content": "hi"}
 
 
 def served(store: Store):
@@ -424,6 +425,7 @@ def test_what_is_no_request_of_the_document_is_refused(http, clients):
         {"body": {"messages": [{"role": "user", "content": "x"}], "more": 1}},
         {"body": {"events": [{"kind": "message"}]}},
         {"body": {"events": [{"kind": "redaction"}]}},
+        {"body": {"events": [EVENT], "messages": [{"role": "user", "content": "x"}]}},
         {"headers": {"if-match": "x"}, "body": {"messages": [{"role": "user", "content": "x"}]}},
     ):
         with pytest.raises(Refusal) as refusal:

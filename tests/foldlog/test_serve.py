@@ -491,6 +491,17 @@ def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(client):
     assert HOSTILE[1] not in answer.text
 
 
+def test_a_reason_that_a_condenser_made_up_is_no_label_of_a_metric(client, store):
+    condensation = CondensationAction(
+        forgotten_event_ids=(0,), metadata={"reason": "a name of a patient"}
+    )
+    append(store, "own", said("one"), said("two"), condensation)
+    until(lambda: 'reason="other"' in client.get("/metrics").text)
+    text = client.get("/metrics").text
+    assert 'reason="too many tokens"' in text
+    assert "patient" not in text
+
+
 def test_metrics_have_no_sum_before_each_conversation_was_counted(client, may_count):
     sums = re.compile("^foldlog_(events|view_tokens|condensations|tokens_saved|.*_usd)", re.M)
     text = client.get("/metrics").text

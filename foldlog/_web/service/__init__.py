@@ -3,11 +3,10 @@ describes.
 
 service.py      the ASGI application: finds the operation of a request, and answers
 operations.py   an operation: its method, path, scope, and the types of its body and answer
-admitted.py      a request to an operation: its conversation, its headers, its lease
+request.py      a request to an operation: its conversation, its headers, its lease
 tokens.py       who may do what: the tokens, their scopes, filters and limits
-problems.py     errors as problem details (RFC 9457)
 openapi.py      the OpenAPI document, made from the operations
 
-conversations.py, events.py, records.py, views.py, calls.py, leases.py, changes.py, following.py
+conversations.py, events.py, records.py, views.py, calls.py, leases.py, changes.py, follow.py
                 the operations, each file about one thing
 """

@@ -6,13 +6,13 @@ A client continues after the last event that it has: it sends ``after``, or the 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Annotated, Final
 
 import msgspec
-from anyio import to_thread
 
 from foldlog._answers.document import Document
 from foldlog._web import following
@@ -110,6 +110,6 @@ def _follow(
                 return FollowedEvents(events=events, after=after)
             if not page:
                 await request.changes.wait(left_s)
-            page = await to_thread.run_sync(read_page, after)
+            page = await asyncio.to_thread(read_page, after)
 
     return Deferred(poll)

@@ -5,10 +5,10 @@ store can serve the holder.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Final
 
 import msgspec
-from anyio import sleep, to_thread
 
 from foldlog._answers.document import Document
 from foldlog._history.lease import LeaseBlock
@@ -47,12 +47,12 @@ def take_lease(
     block = LeaseBlock(request.history, ttl_s, min(wait_s, _WAIT_MAX_S), worker, renews=False)
 
     async def wait() -> HeldLease:
-        while (pause_s := await to_thread.run_sync(block.attempt)) is not None:
-            await sleep(pause_s)
+        while (pause_s := await asyncio.to_thread(block.attempt)) is not None:
+            await asyncio.sleep(pause_s)
         if await request.is_disconnected():
-            await to_thread.run_sync(block.leave)  # the client would not know the token
+            await asyncio.to_thread(block.leave)  # the client would not know the token
         else:
-            await to_thread.run_sync(block.close_redacted_calls)
+            await asyncio.to_thread(block.close_redacted_calls)
         return HeldLease.of_block(block)
 
     return Deferred(wait)

@@ -6,6 +6,7 @@ path are decoded one by one, so ``a%2Fb`` is one part.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Mapping
@@ -14,7 +15,6 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
 import msgspec
-from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope as AsgiScope, Send
@@ -114,7 +114,7 @@ class Service:
             self._check()
             return operation.handle(admitted, **arguments)
 
-        answer = await to_thread.run_sync(handle)
+        answer = await asyncio.to_thread(handle)
         if isinstance(answer, Deferred):
             answer = await answer.wait()
         return answer if isinstance(answer, Stream) else _respond_with(operation, answer, headers)
