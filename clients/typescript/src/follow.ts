@@ -1,8 +1,8 @@
 /** Follows new events over server-sent events, and continues after each break where it stopped. */
 
-import { errorOf, type Problem, Unavailable } from "./errors.js";
+import { errorOf, type Problem, Unavailable, unavailable } from "./errors.js";
 import type { components } from "./openapi.js";
-import { pause, pauseMs, type Transport } from "./transport.js";
+import { anyOf, pause, pauseMs, type Transport, type Values } from "./transport.js";
 
 export type RecordedEvent = components["schemas"]["RecordedEvent"];
 
@@ -28,30 +28,33 @@ interface ServerSentEvent {
 
 export async function* follow(
   transport: Transport,
-  path: string[],
+  path: string,
+  values: Values,
   { after: start = "0", signal, silenceMs = 45_000 }: FollowOptions,
 ): AsyncGenerator<FollowedEvent, void, undefined> {
   let after = String(start);
   for (let attempt = 0; !signal?.aborted; attempt += 1) {
-    const silence = new AbortController();
-    const watched = signal === undefined ? silence.signal : AbortSignal.any([signal, silence.signal]);
-    const watch = setTimer(() => silence.abort(), silenceMs);
+    const broken = new AbortController();
+    const unlessSilent = <T>(work: Promise<T>): Promise<T> => {
+      const timer = setTimeout(() => broken.abort(), silenceMs);
+      return work.finally(() => clearTimeout(timer));
+    };
     try {
-      const body = await transport.open(path, {}, { "last-event-id": after }, watched);
-      for await (const event of serverSentEvents(body, watch.restart)) {
+      const headers = { accept: "text/event-stream", "last-event-id": after };
+      const sending = { values, headers, signal: anyOf(signal, broken.signal) };
+      const { body } = await unlessSilent(transport.request("get", path, sending));
+      if (body === null) throw unavailable("the stream of events has no body", undefined);
+      for await (const event of serverSentEvents(body, unlessSilent)) {
         attempt = 0;
         if (event.name === "problem") throw errorOf(JSON.parse(event.data) as Problem);
         after = event.id || after;
-        watch.stop(); // while the caller works on an event, silence is not the server's
         if (event.name === "event") yield { ...(JSON.parse(event.data) as RecordedEvent), after };
-        watch.restart();
       }
     } catch (error) {
       if (signal?.aborted) return;
       if (!(error instanceof Unavailable) && !isBroken(error)) throw error;
     } finally {
-      watch.stop();
-      silence.abort();
+      broken.abort();
     }
     await pause(pauseMs(attempt), signal).catch(() => undefined); // an abort ends the loop
   }
@@ -62,29 +65,18 @@ function isBroken(error: unknown): boolean {
   return error instanceof TypeError || (error instanceof Error && error.name === "AbortError");
 }
 
-function setTimer(act: () => void, ms: number): { restart: () => void; stop: () => void } {
-  let timer = setTimeout(act, ms);
-  const stop = (): void => clearTimeout(timer);
-  const restart = (): void => {
-    stop();
-    timer = setTimeout(act, ms);
-  };
-  return { restart, stop };
-}
-
 /** Parse a stream of server-sent events. An event that is cut off by the end is left out. */
 export async function* serverSentEvents(
   body: ReadableStream<Uint8Array>,
-  onBytes: () => void = () => undefined,
+  read: <T>(work: Promise<T>) => Promise<T> = (work) => work,
 ): AsyncGenerator<ServerSentEvent, void, undefined> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   let text = "";
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await read(reader.read());
       if (done) return;
-      onBytes();
       text += decoder.decode(value, { stream: true });
       const blocks = text.split("\n\n");
       text = blocks.pop() ?? "";

@@ -1,16 +1,25 @@
 /** One conversation: its events, its Views, its leases and the effects of its tools. */
 
 import { type FollowedEvent, follow, type FollowOptions } from "./follow.js";
-import { holdLease, type LeaseOptions } from "./lease.js";
-import type { components, operations } from "./openapi.js";
-import type { Answer, Body, Operation, Query, Sending, Transport } from "./transport.js";
+import { type Lease, type LeaseOptions, LeaseRequests } from "./lease.js";
+import type { components } from "./openapi.js";
+import {
+  type Answer,
+  anyOf,
+  type Body,
+  type InConversation,
+  type Query,
+  type Sending,
+  type Transport,
+  type Values,
+} from "./transport.js";
 
 type Schemas = components["schemas"];
-export type AppendableEvent = NonNullable<Body<"append_events">["events"]>[number];
+export type AppendableEvent = NonNullable<Body<"post", InConversation<"/events">>["events"]>[number];
 export type Appended = Schemas["AppendedEvents"];
 export type RecordedEvent = Schemas["RecordedEvent"];
 export type ShownView = Schemas["ShownView"];
-export type Dialect = NonNullable<Body<"prepare">["dialect"]>;
+export type Dialect = NonNullable<Body<"post", InConversation<"/prepare">>["dialect"]>;
 
 /** An event as the store keeps it, with its `id` and its `kind`. */
 export type StoredEvent = Record<string, unknown> & { id: number; kind: string };
@@ -45,47 +54,41 @@ export interface RecordsOptions extends WriteOptions {
   dedupe?: boolean;
 }
 
-type Headers = Record<string, string>;
-
 /** A conversation of the store. It begins with the first append. Get one by `histories.open`. */
 export class History {
   readonly id: string;
   protected readonly transport: Transport;
-  /** Ends the requests of this object. */
-  protected readonly ending: AbortSignal | undefined;
-  readonly #leaseHeaders: Headers;
+  /** Carried by each request. */
+  protected readonly held: Lease | undefined;
 
-  constructor(transport: Transport, id: string, lease?: { token: string; signal: AbortSignal }) {
+  constructor(transport: Transport, id: string, held?: Lease) {
     this.transport = transport;
     this.id = id;
-    this.ending = lease?.signal;
-    this.#leaseHeaders = lease === undefined ? {} : { "foldlog-lease": lease.token };
+    this.held = held;
   }
 
   // -- appending
 
   /** Append events, all or none. They are on disk when the promise resolves. */
   append(events: AppendableEvent | AppendableEvent[], options?: WriteOptions): Promise<Appended> {
-    return this.write("append_events", ["events"], { events: [events].flat() }, options);
+    return this.write("/events", { events: [events].flat() }, options);
   }
 
   /** Append chat messages, such as `{role: "user", content: "hello"}`. */
   appendMessages(messages: Record<string, unknown>[], options?: WriteOptions): Promise<Appended> {
-    return this.write("append_events", ["events"], { messages }, options);
+    return this.write("/events", { messages }, options);
   }
 
   /** Append what a model's server answered: an action for each tool call, or the agent's message. */
   appendReply(reply: object, options: ReplyOptions = {}): Promise<Appended> {
     const { viewVersion, cost, meta } = options;
-    const body: Body<"append_reply"> = { reply: { ...reply }, ...defined({ cost, meta }) };
-    if (viewVersion !== undefined) body.view_version = viewVersion;
-    return this.write("append_reply", ["replies"], body, options);
+    return this.write("/replies", { reply: { ...reply }, view_version: viewVersion, cost, meta }, options);
   }
 
   /** Append the result of an open tool call. `call` is the id that the model gave the call. */
   appendToolResult(call: string, content: unknown, options: ToolResultOptions = {}): Promise<Appended> {
-    const body = { call, content, is_error: options.isError ?? false, extras: options.extras ?? null };
-    return this.write("append_tool_result", ["tool-results"], body, options);
+    const { isError, extras } = options;
+    return this.write("/tool-results", { call, content, is_error: isError, extras }, options);
   }
 
   /**
@@ -94,148 +97,153 @@ export class History {
    * their ids are the keys, and all records need one.
    */
   appendRecords(format: string, records: object[], options: RecordsOptions = {}): Promise<Appended> {
-    const body: Body<"append_records"> = { format, records: records as Record<string, unknown>[] };
-    if (!options.dedupe) return this.write("append_records", ["records"], body, options);
-    const headers = this.#headers(options);
-    const sending = { body: { ...body, dedupe: "origin" as const }, headers, signal: options.signal };
-    return this.call<"append_records">("POST", ["records"], { ...sending, repeatable: true });
+    const body = { format, records: records.map((record) => ({ ...record })) };
+    if (!options.dedupe) return this.write("/records", body, options);
+    return this.send("post", "/records", { body: { ...body, dedupe: "origin" } }, options);
   }
 
   /** Set documents by name; null removes a document. */
-  setDocuments(documents: Record<string, unknown>, options?: WriteOptions): Promise<Appended> {
-    return this.write("change_documents", ["documents"], documents, options, "PATCH");
+  setDocuments(documents: Record<string, unknown>, options: WriteOptions = {}): Promise<Appended> {
+    return this.send("patch", "/documents", { body: documents }, keyed(options));
   }
 
   /** Change attributes by name; null removes an attribute. */
-  setAttributes(attributes: Record<string, unknown>): Promise<Answer<"change_attributes">> {
-    return this.call<"change_attributes">("PATCH", ["attributes"], { body: { attributes }, repeatable: true });
+  setAttributes(attributes: Record<string, unknown>): Promise<Schemas["Attributes"]> {
+    return this.send("patch", "/attributes", { body: { attributes } });
   }
 
   // -- reading
 
   /** The version, the attributes and the lease. Raises `ConversationNotFound` before the first event. */
-  state(): Promise<Answer<"read_conversation">> {
-    return this.#read<"read_conversation">([]);
+  state(): Promise<Schemas["ConversationState"]> {
+    return this.send("get", "");
   }
 
   /** The events from `start` to before `stop`, also those that a condensation forgot. */
   async *events(start = 0, stop?: number): AsyncGenerator<StoredEvent, void, undefined> {
     for (let next: number | null | undefined = start; typeof next === "number"; ) {
-      const query: Query<"read_events"> = { start: next, ...defined({ stop }) };
-      const page: Answer<"read_events"> = await this.#read<"read_events">(["events"], query);
+      const page: Schemas["EventPage"] = await this.send("get", "/events", { query: { start: next, stop } });
       yield* page.events as StoredEvent[];
       next = page.next;
     }
   }
 
   /** The View, now or at a version; with a dialect, its messages too. */
-  view(query: Query<"read_view"> = {}): Promise<ShownView> {
-    return this.#read<"read_view">(["view"], query);
+  view(query: Query<"get", InConversation<"/view">> = {}): Promise<ShownView> {
+    return this.send("get", "/view", { query });
   }
 
   /** The messages of the View in the form that a model's server expects. */
   async messages(dialect: Dialect = "openai", at?: number): Promise<Record<string, unknown>[]> {
-    return (await this.view({ dialect, ...defined({ at }) })).messages ?? [];
+    return (await this.view({ dialect, at })).messages ?? [];
   }
 
   /** The View to send to the model. If it has become too large, the server's condenser runs first. */
   prepare(dialect: Dialect = "openai", options?: KeyedOptions): Promise<ShownView> {
-    return this.write("prepare", ["prepare"], { dialect }, options);
+    return this.write("/prepare", { dialect }, options);
   }
 
   /** The records of a format: all, or, with `sent`, those that a model is shown. */
-  records(format: string, { sent = false } = {}): Promise<Answer<"read_records">> {
-    return this.#read<"read_records">(["records"], { format, sent });
+  records(format: string, { sent = false } = {}): Promise<Schemas["ConversationRecords"]> {
+    return this.send("get", "/records", { query: { format, sent } });
   }
 
-  attributes(): Promise<Answer<"read_attributes">> {
-    return this.#read<"read_attributes">(["attributes"]);
+  attributes(): Promise<Schemas["Attributes"]> {
+    return this.send("get", "/attributes");
   }
 
-  documents(): Promise<Answer<"read_documents">> {
-    return this.#read<"read_documents">(["documents"]);
+  documents(): Promise<Schemas["DocumentValues"]> {
+    return this.send("get", "/documents");
   }
 
   /** Why the View shows an event or not. */
-  why(event: number, at?: number): Promise<Answer<"why">> {
-    return this.#read<"why">(["why", String(event)], defined({ at }));
+  why(event: number, at?: number): Promise<Schemas["Fate"]> {
+    return this.send("get", "/why/{event}", { values: { event }, query: { at } });
   }
 
-  difference(before: number, after: number): Promise<Answer<"difference">> {
-    return this.#read<"difference">(["difference"], { before, after });
+  difference(before: number, after: number): Promise<Schemas["ViewDifference"]> {
+    return this.send("get", "/difference", { query: { before, after } });
   }
 
   /** What a condensation took out of the View, by default the newest condensation. */
-  dropped(condensation?: number): Promise<Answer<"dropped">> {
-    return this.#read<"dropped">(["dropped"], defined({ condensation }));
+  dropped(condensation?: number): Promise<Schemas["DroppedEvents"]> {
+    return this.send("get", "/dropped", { query: { condensation } });
   }
 
   /** New events as they are appended, after a break too: `for await (const event of history.follow())`. */
   follow(options: FollowOptions = {}): AsyncGenerator<FollowedEvent, void, undefined> {
-    return follow(this.transport, this.#path(["follow"]), options);
+    const path = "/v1/conversations/{conversation}/follow";
+    return follow(this.transport, path, { conversation: this.id }, options);
   }
 
   // -- changing
 
   requestCondensation(reason = "", options?: KeyedOptions): Promise<RecordedEvent> {
-    return this.write("request_condensation", ["condensation-requests"], { reason }, options);
+    return this.write("/condensation-requests", { reason }, options);
   }
 
   condense(reason = ""): Promise<ShownView> {
-    return this.call<"condense">("POST", ["condensations"], { body: { reason }, repeatable: false });
+    return this.send("post", "/condensations", { body: { reason }, repeatable: false });
   }
 
   /** Take back all events after a version. They stay in the log. */
   retract(version: number, reason = "", options?: WriteOptions): Promise<RecordedEvent> {
-    return this.write("retract", ["retractions"], { version, reason }, options);
+    return this.write("/retractions", { version, reason }, options);
   }
 
   /** Begin a conversation that shares the events up to a version, by default all. */
-  async fork(body: Body<"fork"> = {}, options?: KeyedOptions): Promise<History> {
-    return new History(this.transport, (await this.write("fork", ["forks"], body, options)).id);
+  async fork(body: Body<"post", InConversation<"/forks">> = {}, options?: KeyedOptions): Promise<History> {
+    return new History(this.transport, (await this.write("/forks", body, options)).id);
   }
 
   /** Erase the content of events for good. Needs the scope `administer`. */
-  redact(body: Body<"redact">): Promise<Answer<"redact">> {
-    return this.call<"redact">("POST", ["redactions"], { body, repeatable: false });
+  redact(body: Body<"post", InConversation<"/redactions">>): Promise<Schemas["RedactedEvents"]> {
+    return this.send("post", "/redactions", { body, repeatable: false });
   }
 
   /** Erase the conversation for good. Needs the scope `administer`. */
-  erase(body: Body<"erase">): Promise<Answer<"erase">> {
-    return this.call<"erase">("POST", ["erasure"], { body, repeatable: false });
+  erase(body: Body<"post", InConversation<"/erasure">>): Promise<Schemas["ErasedConversation"]> {
+    return this.send("post", "/erasure", { body, repeatable: false });
   }
 
   // -- tool calls
 
   /** The actions that wait for their result. */
   async openCalls(): Promise<StoredEvent[]> {
-    return (await this.#read<"read_open_calls">(["open-calls"])).calls as StoredEvent[];
+    return (await this.send("get", "/open-calls")).calls as StoredEvent[];
   }
 
   /** Close every open call with a result that says why it has none. */
   closeOpenCalls(reason = ""): Promise<Appended> {
-    const headers = this.#leaseHeaders;
-    return this.call<"close_open_calls">("POST", ["open-calls", "close"], { body: { reason }, headers, repeatable: true });
+    return this.write("/open-calls/close", { reason });
   }
 
   /** Record that a person was asked to approve an open call, and what the person was shown. */
-  askApproval(call: StoredEvent, body: Body<"ask_approval">, options?: KeyedOptions): Promise<RecordedEvent> {
-    return this.write("ask_approval", ["approvals", String(call.id), "questions"], body, options);
+  askApproval(
+    { id }: StoredEvent,
+    body: Body<"post", InConversation<"/approvals/{event}/questions">>,
+    options?: KeyedOptions,
+  ): Promise<RecordedEvent> {
+    return this.write("/approvals/{event}/questions", body, options, { event: id });
   }
 
   /** Record that a person approved or refused an open call: see `needsApproval` of `run`. */
-  decide(call: StoredEvent, body: Body<"decide">, options?: KeyedOptions): Promise<RecordedEvent> {
-    return this.write("decide", ["approvals", String(call.id), "decisions"], body, options);
+  decide(
+    { id }: StoredEvent,
+    body: Body<"post", InConversation<"/approvals/{event}/decisions">>,
+    options?: KeyedOptions,
+  ): Promise<RecordedEvent> {
+    return this.write("/approvals/{event}/decisions", body, options, { event: id });
   }
 
   /** The calls with the state of their effects. */
-  async effects(state?: Query<"read_effects">["state"]): Promise<Schemas["CallEffect"][]> {
-    return (await this.#read<"read_effects">(["effects"], defined({ state }))).effects;
+  async effects(state?: Schemas["CallEffect"]["state"]): Promise<Schemas["CallEffect"][]> {
+    return (await this.send("get", "/effects", { query: { state } })).effects;
   }
 
   /** Record the outcome of an effect, by its key, that a person or the outside system reported. */
-  settle(key: string, body: Body<"settle_effect">): Promise<RecordedEvent> {
-    return this.call<"settle_effect">("POST", ["settlements", key], { body, repeatable: false });
+  settle(key: string, body: Body<"post", InConversation<"/settlements/{key}">>): Promise<RecordedEvent> {
+    return this.send("post", "/settlements/{key}", { values: { key }, body, repeatable: false });
   }
 
   /**
@@ -246,49 +254,40 @@ export class History {
    * Raises `LeaseTaken` if another worker has the lease after `waitS` seconds.
    */
   lease<T>(options: LeaseOptions, work: (held: HeldHistory) => Promise<T>): Promise<T> {
-    return holdLease(this.transport, this.id, options, (lease) =>
-      work(new HeldHistory(this.transport, this.id, lease)),
-    );
+    const requests = new LeaseRequests(this.transport, this.id, options);
+    return requests.hold((lease) => work(new HeldHistory(this.transport, this.id, lease)));
   }
 
   // -- requests
 
   /** Send a write that has an idempotency key, so that it may be repeated. */
-  protected write<Op extends Operation>(
-    _operation: Op,
-    path: string[],
-    body: Body<Op>,
+  protected write<S extends string>(
+    path: S,
+    body: Body<"post", InConversation<S>>,
     options: WriteOptions = {},
-    method = "POST",
-  ): Promise<Answer<Op>> {
-    const headers = this.#headers({ idempotencyKey: crypto.randomUUID(), ...options });
-    return this.call<Op>(method, path, { body, headers, signal: options.signal, repeatable: true });
+    values?: Values,
+  ): Promise<Answer<"post", InConversation<S>>> {
+    return this.send("post", path, { body, values }, keyed(options));
   }
 
-  protected call<Op extends keyof operations>(
-    method: string,
-    path: string[],
-    sending: Sending<Op>,
-  ): Promise<Answer<Op>> {
-    const headers = { ...this.#leaseHeaders, ...sending.headers };
-    const signals = [sending.signal, this.ending].filter((signal) => signal !== undefined);
-    const signal = signals.length === 0 ? undefined : AbortSignal.any(signals);
-    return this.transport.send<Op>(method, this.#path(path), { ...sending, headers, signal });
-  }
-
-  #read<Op extends Operation>(path: string[], query?: Query<Op>): Promise<Answer<Op>> {
-    return this.call<Op>("GET", path, { ...defined({ query }), repeatable: true });
-  }
-
-  #path(path: string[]): string[] {
-    return ["conversations", this.id, ...path];
-  }
-
-  #headers({ expectedVersion, idempotencyKey }: WriteOptions): Headers {
-    const headers: Headers = {};
-    if (idempotencyKey !== undefined) headers["idempotency-key"] = idempotencyKey;
-    if (expectedVersion !== undefined) headers["if-match"] = `"${expectedVersion}"`;
-    return headers;
+  protected send<M extends string, S extends string>(
+    method: M,
+    path: S,
+    sending: Sending<M, InConversation<S>> = {},
+    { idempotencyKey, expectedVersion, signal }: WriteOptions = {},
+  ): Promise<Answer<M, InConversation<S>>> {
+    const headers = {
+      "foldlog-lease": this.held?.token,
+      "idempotency-key": idempotencyKey,
+      "if-match": expectedVersion === undefined ? undefined : `"${expectedVersion}"`,
+    };
+    const values = { conversation: this.id, ...sending.values };
+    return this.transport.send(method, `/v1/conversations/{conversation}${path}`, {
+      ...sending,
+      headers,
+      values,
+      signal: anyOf(signal, this.held?.signal),
+    });
   }
 }
 
@@ -318,9 +317,9 @@ export interface RunOptions {
 export class HeldHistory extends History {
   readonly signal: AbortSignal;
 
-  constructor(transport: Transport, id: string, lease: { token: string; signal: AbortSignal }) {
-    super(transport, id, lease);
-    this.signal = lease.signal;
+  constructor(transport: Transport, id: string, held: Lease) {
+    super(transport, id, held);
+    this.signal = held.signal;
   }
 
   /**
@@ -329,15 +328,12 @@ export class HeldHistory extends History {
    * the next worker decides by its own `repeat`.
    */
   async run(call: StoredEvent, tool: Tool, options: RunOptions = {}): Promise<RecordedEvent> {
-    const { check, by, reason } = options;
-    const repeat = check === undefined ? (options.repeat ?? "never") : "check";
-    const begin = (checked: boolean): Promise<Answer<"begin_effect">> =>
-      this.write("begin_effect", this.#effect(call, "begin"), {
-        ...defined({ by, reason }),
-        repeat,
-        checked,
-        needs_approval: options.needsApproval ?? false,
-      });
+    const { check, by, reason, needsApproval } = options;
+    const repeat: "never" | "same key" | "check" | undefined = check === undefined ? options.repeat : "check";
+    const begin = (checked: boolean): Promise<Schemas["BegunEffect"]> => {
+      const body = { repeat, checked, needs_approval: needsApproval, by, reason };
+      return this.write("/effects/{event}/begin", body, {}, { event: call.id });
+    };
     let begun = await begin(false);
     if (begun.next === "check") {
       const found = await check?.(begun.key, call);
@@ -360,21 +356,15 @@ export class HeldHistory extends History {
   }
 
   /** Record an outcome. It happened, so it is recorded even if the lease is lost by now. */
-  #end(call: StoredEvent, outcome: unknown, isError: boolean): Promise<RecordedEvent> {
-    const path = ["conversations", this.id, ...this.#effect(call, "outcome")];
-    const headers = { "idempotency-key": crypto.randomUUID() };
-    const body = { outcome, is_error: isError };
-    return this.transport.send<"end_effect">("POST", path, { body, headers, repeatable: true });
-  }
-
-  #effect(call: StoredEvent, act: string): string[] {
-    return ["effects", String(call.id), act];
+  #end({ id }: StoredEvent, outcome: unknown, isError: boolean): Promise<RecordedEvent> {
+    return this.transport.send("post", "/v1/conversations/{conversation}/effects/{event}/outcome", {
+      values: { conversation: this.id, event: id },
+      body: { outcome, is_error: isError },
+      headers: { "idempotency-key": crypto.randomUUID() },
+    });
   }
 }
 
-type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
-
-/** Leave out the members that are undefined. */
-function defined<T extends object>(members: T): Defined<T> {
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as Defined<T>;
+function keyed(options: WriteOptions): WriteOptions {
+  return { idempotencyKey: crypto.randomUUID(), ...options };
 }

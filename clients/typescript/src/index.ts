@@ -2,7 +2,8 @@
 
 import { follow, type FollowedEvent, type FollowOptions } from "./follow.js";
 import { type Appended, History } from "./history.js";
-import { type Answer, type Body, type FoldlogOptions, type Query, Transport } from "./transport.js";
+import type { components } from "./openapi.js";
+import { type Body, type FoldlogOptions, type Query, Transport } from "./transport.js";
 
 export type { components, operations, paths } from "./openapi.js";
 export * from "./errors.js";
@@ -11,7 +12,7 @@ export * from "./history.js";
 export type { LeaseOptions } from "./lease.js";
 export type { FoldlogOptions } from "./transport.js";
 
-type ConversationState = Answer<"read_conversation">;
+type ConversationState = components["schemas"]["ConversationState"];
 
 /** A foldlog service. */
 export class Foldlog {
@@ -36,14 +37,9 @@ export class Histories {
   }
 
   /** Begin a conversation with attributes. Without an id, the service makes one. */
-  async create(
-    body: Body<"create_conversation"> = {},
-    idempotencyKey: string = crypto.randomUUID(),
-  ): Promise<History> {
-    const headers = { "idempotency-key": idempotencyKey };
-    const sending = { body, headers, repeatable: true };
-    const made = await this.#transport.send<"create_conversation">("POST", ["conversations"], sending);
-    return this.open(made.id);
+  async create(body: Body<"post", "/v1/conversations"> = {}, idempotencyKey?: string): Promise<History> {
+    const headers = { "idempotency-key": idempotencyKey ?? crypto.randomUUID() };
+    return this.open((await this.#transport.send("post", "/v1/conversations", { body, headers })).id);
   }
 
   /**
@@ -54,34 +50,30 @@ export class Histories {
     where: Record<string, string> = {},
     below = "",
   ): AsyncGenerator<ConversationState, void, undefined> {
-    const query: Query<"list_conversations"> = {
+    const query: Query<"get", "/v1/conversations"> = {
       below,
       where: Object.entries(where)
         .map((pair) => pair.join("="))
         .join(","),
     };
-    let after: string | null | undefined;
     do {
-      if (after) query.after = after;
-      const sending = { query, repeatable: true };
-      const page = await this.#transport.send<"list_conversations">("GET", ["conversations"], sending);
+      const page = await this.#transport.send("get", "/v1/conversations", { query });
       yield* page.conversations;
-      after = page.next;
-    } while (after);
+      query.after = page.next;
+    } while (query.after);
   }
 
   /** Append to several conversations: all events are appended, or none. */
   async appendTogether(
-    appends: Body<"append_together">["appends"],
+    appends: Body<"post", "/v1/appends">["appends"],
     idempotencyKey: string = crypto.randomUUID(),
   ): Promise<Appended[]> {
     const headers = { "idempotency-key": idempotencyKey };
-    const sending = { body: { appends }, headers, repeatable: true };
-    return (await this.#transport.send<"append_together">("POST", ["appends"], sending)).appended;
+    return (await this.#transport.send("post", "/v1/appends", { body: { appends }, headers })).appended;
   }
 
   /** The new events of all conversations that the token may see. */
   follow(options: FollowOptions = {}): AsyncGenerator<FollowedEvent, void, undefined> {
-    return follow(this.#transport, ["follow"], options);
+    return follow(this.#transport, "/v1/follow", undefined, options);
   }
 }

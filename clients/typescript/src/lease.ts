@@ -1,7 +1,7 @@
 /** Holds the lease of a conversation while some work runs. */
 
 import { FoldlogError, LeaseLost, leaseLost, LeaseTaken, Unavailable } from "./errors.js";
-import { pause, type Transport } from "./transport.js";
+import { anyOf, pause, type Transport, type Values } from "./transport.js";
 
 export interface LeaseOptions {
   /** The name of this worker, which others read in `LeaseTaken`. */
@@ -21,80 +21,69 @@ export interface Lease {
 
 const LONGEST_WAIT_S = 20;
 const RENEWALS = 3;
-
-export async function holdLease<T>(
-  transport: Transport,
-  conversation: string,
-  options: LeaseOptions,
-  work: (lease: Lease) => Promise<T>,
-): Promise<T> {
-  const { signal, ttlS = 30 } = options;
-  const requests = new LeaseRequests(transport, conversation, options.worker, ttlS);
-  let renewedAt = await requests.take(options.waitS ?? 0, signal);
-  const lost = new AbortController();
-  const ended = new AbortController();
-  let expiry = expireAt(renewedAt);
-
-  function expireAt(sentAt: number): ReturnType<typeof setTimeout> {
-    const leftMs = sentAt + ttlS * 1_000 - performance.now();
-    return setTimeout(() => lost.abort(leaseLost(conversation)), leftMs);
-  }
-
-  async function keepRenewing(ending: AbortSignal): Promise<void> {
-    for (;;) {
-      await pause((ttlS * 1_000) / RENEWALS, ending);
-      renewedAt = await requests.renew(ending);
-      clearTimeout(expiry);
-      expiry = expireAt(renewedAt);
-    }
-  }
-
-  const ending = AbortSignal.any([ended.signal, lost.signal]);
-  const renewing = keepRenewing(ending).catch((error: unknown) => {
-    // The service refused the renewal, or did not answer: then the time of the lease decides.
-    if (!ending.aborted && !(error instanceof Unavailable)) lost.abort(error);
-  });
-  try {
-    const held = signal === undefined ? lost.signal : AbortSignal.any([signal, lost.signal]);
-    return await work({ token: requests.token, signal: held });
-  } finally {
-    ended.abort();
-    clearTimeout(expiry);
-    await renewing;
-    if (!lost.signal.aborted) await requests.release();
-  }
-}
+const LEASE = "/v1/conversations/{conversation}/lease";
 
 /** The requests about the lease of one worker. Times are of this process, in milliseconds. */
-class LeaseRequests {
-  token = "";
+export class LeaseRequests {
   readonly #transport: Transport;
-  readonly #path: string[];
-  readonly #worker: string;
-  readonly #ttlS: number;
+  readonly #conversation: string;
+  readonly #options: LeaseOptions;
+  readonly #ttlMs: number;
+  #token = "";
 
-  constructor(transport: Transport, conversation: string, worker: string, ttlS: number) {
+  constructor(transport: Transport, conversation: string, options: LeaseOptions) {
     this.#transport = transport;
-    this.#path = ["conversations", conversation, "lease"];
-    this.#worker = worker;
-    this.#ttlS = ttlS;
+    this.#conversation = conversation;
+    this.#options = options;
+    this.#ttlMs = (options.ttlS ?? 30) * 1_000;
+  }
+
+  async hold<T>(work: (lease: Lease) => Promise<T>): Promise<T> {
+    const { signal } = this.#options;
+    const lost = new AbortController();
+    const ended = new AbortController();
+    const ending = AbortSignal.any([ended.signal, lost.signal]);
+    const expireAfter = (sentAt: number): ReturnType<typeof setTimeout> =>
+      setTimeout(() => lost.abort(leaseLost(this.#conversation)), sentAt + this.#ttlMs - performance.now());
+    let expiry = expireAfter(await this.#take());
+
+    const keepRenewing = async (): Promise<void> => {
+      for (;;) {
+        await pause(this.#ttlMs / RENEWALS, ending);
+        const sentAt = await this.#renew(ending);
+        clearTimeout(expiry);
+        expiry = expireAfter(sentAt);
+      }
+    };
+    const renewing = keepRenewing().catch((error: unknown) => {
+      // The service refused the renewal, or did not answer: then the time of the lease decides.
+      if (!ending.aborted && !(error instanceof Unavailable)) lost.abort(error);
+    });
+    try {
+      return await work({ token: this.#token, signal: anyOf(signal, lost.signal) });
+    } finally {
+      ended.abort();
+      clearTimeout(expiry);
+      await renewing;
+      if (!lost.signal.aborted) await this.#release();
+    }
   }
 
   /**
    * Take the lease, and return a time before which it was not renewed. If an answer is lost, the
    * next attempt waits until the lease of the attempt before has ended: it has another token.
    */
-  async take(waitS: number, signal: AbortSignal | undefined): Promise<number> {
+  async #take(): Promise<number> {
+    const { worker, waitS = 0, signal } = this.#options;
     const giveUpAt = performance.now() + waitS * 1_000;
     for (;;) {
       const sentAt = performance.now();
       const wait_s = Math.min(Math.max(0, (giveUpAt - sentAt) / 1_000), LONGEST_WAIT_S);
-      const body = { worker: this.#worker, ttl_s: this.#ttlS, wait_s };
       try {
-        const sending = { body, signal, repeatable: true };
-        this.token = (await this.#transport.send<"take_lease">("POST", this.#path, sending)).token;
-        const isRecent = performance.now() - sentAt < (this.#ttlS * 1_000) / RENEWALS;
-        return isRecent ? sentAt : await this.renew(signal);
+        const body = { worker, ttl_s: this.#ttlMs / 1_000, wait_s };
+        this.#token = (await this.#transport.send("post", LEASE, { values: this.#values, body, signal })).token;
+        const isRecent = performance.now() - sentAt < this.#ttlMs / RENEWALS;
+        return isRecent ? sentAt : await this.#renew(signal);
       } catch (error) {
         const mayFollow = error instanceof LeaseTaken || error instanceof LeaseLost;
         if (!mayFollow || performance.now() >= giveUpAt) throw error;
@@ -102,22 +91,25 @@ class LeaseRequests {
     }
   }
 
-  async renew(signal: AbortSignal | undefined): Promise<number> {
+  async #renew(signal: AbortSignal | undefined): Promise<number> {
     const sentAt = performance.now();
-    const sending = { body: { ttl_s: this.#ttlS }, headers: this.#headers, signal, repeatable: true };
-    await this.#transport.send<"renew_lease">("PUT", this.#path, sending);
+    const body = { ttl_s: this.#ttlMs / 1_000 };
+    await this.#transport.send("put", LEASE, { ...this.#sending, body, signal });
     return sentAt;
   }
 
   /** Release the lease. If this fails, the lease ends by itself. */
-  async release(): Promise<void> {
-    const sending = { headers: this.#headers, repeatable: true };
-    await this.#transport.send<"release_lease">("DELETE", this.#path, sending).catch((error: unknown) => {
+  async #release(): Promise<void> {
+    await this.#transport.send("delete", LEASE, this.#sending).catch((error: unknown) => {
       if (!(error instanceof FoldlogError)) throw error;
     });
   }
 
-  get #headers(): Record<string, string> {
-    return { "foldlog-lease": this.token };
+  get #sending(): { values: Values; headers: Record<string, string> } {
+    return { values: this.#values, headers: { "foldlog-lease": this.#token } };
+  }
+
+  get #values(): Values {
+    return { conversation: this.#conversation };
   }
 }

@@ -1,7 +1,7 @@
 /** Sends requests to the service, and repeats them where a repetition cannot do harm. */
 
 import { errorOf, FoldlogError, type Problem, Unavailable, unavailable } from "./errors.js";
-import type { operations } from "./openapi.js";
+import type { paths } from "./openapi.js";
 
 export interface FoldlogOptions {
   /** The address of the service, such as `http://localhost:8765`. */
@@ -15,26 +15,28 @@ export interface FoldlogOptions {
   fetch?: typeof fetch;
 }
 
+/** The path of something in a conversation, such as `/events`. */
+export type InConversation<Suffix extends string> = `/v1/conversations/{conversation}${Suffix}`;
+/** The values of the parameters of a path. */
+export type Values = Record<string, string | number> | undefined;
+
 type Json<R> = R extends { content: { "application/json": infer T } } ? T : never;
+/** An undefined member is left out of a body or a query. */
+type Optional<T> = { [K in keyof T]: T[K] | undefined };
+type Operation<M, P> = P extends keyof paths ? (M extends keyof paths[P] ? paths[P][M] : never) : never;
 
-export type Operation = keyof operations;
-export type Answer<Op extends Operation> = operations[Op]["responses"] extends infer R
-  ? R extends { 200: infer Ok }
-    ? Json<Ok>
-    : R extends { 201: infer Made }
-      ? Json<Made>
-      : undefined
-  : never;
-export type Body<Op extends Operation> = operations[Op] extends { requestBody: infer B } ? Json<B> : never;
-export type Query<Op extends Operation> = NonNullable<operations[Op]["parameters"]["query"]>;
+export type Answer<M, P> = Operation<M, P> extends { responses: infer R } ? Json<R[keyof R & (200 | 201)]> : never;
+export type Body<M, P> = Operation<M, P> extends { requestBody: infer B } ? Optional<Json<B>> : undefined;
+export type Query<M, P> = Operation<M, P> extends { parameters: { query?: infer Q } } ? Optional<Q> : undefined;
 
-export interface Sending<Op extends Operation> {
-  body?: Body<Op>;
-  query?: Query<Op>;
-  headers?: Record<string, string>;
+export interface Sending<M, P> {
+  values?: Values;
+  body?: Body<M, P>;
+  query?: Query<M, P>;
+  headers?: Record<string, string | undefined>;
   signal?: AbortSignal | undefined;
-  /** Whether the request may be sent twice: it reads, has an idempotency key, or changes nothing twice. */
-  repeatable: boolean;
+  /** Whether the request may be sent twice, as by default: it reads, has a key, or changes nothing twice. */
+  repeatable?: boolean;
 }
 
 const FIRST_PAUSE_MS = 100;
@@ -42,86 +44,71 @@ const LONGEST_PAUSE_MS = 5_000;
 const MAY_PASS = new Set([429, 502, 503, 504]);
 
 export class Transport {
-  readonly #url: string;
-  readonly #token: string;
-  readonly #retries: number;
-  readonly #timeoutMs: number;
-  readonly #fetch: typeof fetch;
+  readonly #options: Required<FoldlogOptions>;
 
   constructor(options: FoldlogOptions) {
-    this.#url = `${options.url.replace(/\/+$/, "")}/v1`;
-    this.#token = options.token;
-    this.#retries = options.retries ?? 8;
-    this.#timeoutMs = options.timeoutMs ?? 60_000;
-    this.#fetch = options.fetch ?? ((input, init) => fetch(input, init));
+    const usual = { retries: 8, timeoutMs: 60_000, fetch: (...sent: Parameters<typeof fetch>) => fetch(...sent) };
+    this.#options = { ...usual, ...options, url: options.url.replace(/\/+$/, "") };
   }
 
-  async send<Op extends Operation>(method: string, path: string[], sending: Sending<Op>): Promise<Answer<Op>> {
+  async send<M extends string, P extends string>(
+    method: M,
+    path: P,
+    sending: Sending<M, P>,
+  ): Promise<Answer<M, P>> {
+    const { signal, repeatable = true } = sending;
     for (let attempt = 0; ; attempt += 1) {
       try {
-        return await this.#attempt(method, path, sending);
+        const ending = anyOf(signal, AbortSignal.timeout(this.#options.timeoutMs));
+        const response = await this.request(method, path, { ...sending, signal: ending });
+        const text = await response.text().catch((error: unknown) => {
+          throw unavailable(`${method} ${response.url}: the answer was cut off`, error);
+        });
+        return (text === "" ? undefined : parsed(text, response)) as Answer<M, P>;
       } catch (error) {
-        sending.signal?.throwIfAborted();
+        signal?.throwIfAborted();
         // 429 refuses a request before anything is done, so each request may follow it.
-        const passes = error instanceof Unavailable && (sending.repeatable || error.status === 429);
-        if (!passes || attempt >= this.#retries) throw error;
-        await pause(pauseMs(attempt, error), sending.signal);
+        const passes = error instanceof Unavailable && (repeatable || error.status === 429);
+        if (!passes || attempt >= this.#options.retries) throw error;
+        await pause(pauseMs(attempt, error), signal);
       }
     }
   }
 
-  /** Open a stream of server-sent events. The caller cancels the body, or aborts the signal. */
-  async open(
-    path: string[],
-    query: Record<string, unknown>,
-    headers: Record<string, string>,
-    signal: AbortSignal,
-  ): Promise<ReadableStream<Uint8Array>> {
-    const accept = { accept: "text/event-stream", ...headers };
-    const response = await this.#request("GET", path, query, { headers: accept, signal });
-    if (response.body === null) throw unavailable("the stream of events has no body", undefined);
-    return response.body;
-  }
-
-  async #attempt<Op extends Operation>(
-    method: string,
-    path: string[],
-    { body, query, headers, signal }: Sending<Op>,
-  ): Promise<Answer<Op>> {
-    const timeout = AbortSignal.timeout(this.#timeoutMs);
-    const init: RequestInit = {
-      method,
-      headers: { ...headers, ...(body === undefined ? {} : { "content-type": "application/json" }) },
-      signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
-    };
-    if (body !== undefined) init.body = JSON.stringify(body);
-    const response = await this.#request(method, path, query ?? {}, init);
-    const text = await response.text().catch((error: unknown) => {
-      throw unavailable(`${method} ${response.url}: the answer was cut off`, error);
-    });
-    return (text === "" ? undefined : parsed(text, response)) as Answer<Op>;
-  }
-
-  async #request(
-    method: string,
-    path: string[],
-    query: Record<string, unknown>,
-    init: RequestInit,
+  /** Send a request once. The caller reads the body, or aborts the signal. */
+  async request<M extends string, P extends string>(
+    method: M,
+    path: P,
+    { values = {}, body, query, headers = {}, signal }: Sending<M, P>,
   ): Promise<Response> {
-    const url = new URL(`${this.#url}/${path.map(segment).join("/")}`);
-    for (const [name, value] of Object.entries(query)) {
+    const { url: start, token, fetch } = this.#options;
+    const url = new URL(start + path.replace(/{(\w+)}/g, (_, name: string) => segment(String(values[name]))));
+    for (const [name, value] of Object.entries(query ?? {})) {
       if (value !== undefined && value !== null) url.searchParams.set(name, String(value));
     }
-    const headers = { accept: "application/json", ...init.headers, authorization: `Bearer ${this.#token}` };
+    const sent = new Headers({ accept: "application/json", authorization: `Bearer ${token}` });
+    for (const [name, value] of Object.entries(headers)) {
+      if (value !== undefined) sent.set(name, value);
+    }
+    const init: RequestInit = { method: method.toUpperCase(), headers: sent, signal: signal ?? null };
+    if (body !== undefined) {
+      sent.set("content-type", "application/json");
+      init.body = JSON.stringify(body);
+    }
     let response: Response;
     try {
-      response = await this.#fetch(url, { ...init, headers });
+      response = await fetch(url, init);
     } catch (error) {
-      throw unavailable(`${method} ${url}: no answer: ${reason(error)}`, error);
+      throw unavailable(`${init.method} ${url}: no answer: ${reason(error)}`, error);
     }
     if (!response.ok) throw await refusal(response);
     return response;
   }
+}
+
+/** A signal that aborts with the first of some signals. */
+export function anyOf(...signals: (AbortSignal | undefined)[]): AbortSignal {
+  return AbortSignal.any(signals.filter((signal) => signal !== undefined));
 }
 
 /** Wait, or throw the reason of the signal. */
