@@ -1,0 +1,253 @@
+"""``python -m benchmarks.service``: what the HTTP service costs, and how soon a follower reads.
+
+Three questions, each with a server of its own at a free port of this machine:
+
+cpu      the CPU time of an append by turns: of the server, of the library in this process, and of
+         uvicorn alone, which answers the same requests without doing anything
+follow   the time from the request of an append to the event at a follower, at 500 appends a second
+slow     the memory of the server with many connections that send nothing more
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+from urllib.parse import urlsplit
+
+import foldlog
+from foldlog.eventstore import Message
+
+TOKEN = "a token of the benchmark"
+TURNS = 20
+APPENDS_OF_A_TURN = 100
+APPENDS_PER_S = 500
+FOLLOW_S = 20
+CONNECTIONS = 10_000
+WRITERS = 20
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_TEXT = "The build of the module failed, because the file has a wrong name. " * 4
+
+
+class Server:
+    """A process of ``foldlog serve --write``."""
+
+    def __init__(self, port: int, pid: int) -> None:
+        self.port = port
+        self.pid = pid
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+    def memory_mb(self) -> float:
+        (line,) = (
+            line
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines()
+            if line.startswith("VmRSS")
+        )
+        return int(line.split()[1]) / 1_000
+
+    def client(self) -> Client:
+        return Client(self.port)
+
+
+class Client:
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port)
+
+    def append(self, conversation: str, text: str) -> None:
+        body = {"events": [{"kind": "message", "source": "user", "content": text}]}
+        self.send("POST", f"/v1/conversations/{conversation}/events", json.dumps(body))
+
+    def send(self, method: str, path: str, body: str | None = None) -> bytes:
+        headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+        self._connection.request(method, path, body, headers)
+        response = self._connection.getresponse()
+        content = response.read()
+        if response.status >= 300:
+            raise RuntimeError(f"{method} {path}: {response.status} {content.decode()}")
+        return content
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Server]:
+    tokens = folder / "tokens.toml"
+    tokens.touch(0o600)
+    limits = "requests_per_s = 1e9\nconnections = 100000"
+    tokens.write_text(f'[benchmark]\ntoken = "{TOKEN}"\nscope = "append"\n{limits}\n')
+    command = [sys.executable, "-m", "foldlog", "serve", "--write", "--port", "0"]
+    options = ["--tokens", str(tokens), "--db", f"sqlite:///{folder / 'served.db'}"]
+    with subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            address = urlsplit(process.stdout.readline().strip())
+            assert address.port is not None
+            yield Server(address.port, process.pid)
+        finally:
+            process.terminate()
+
+
+def measure_cpu(folder: Path) -> None:
+    with (
+        served(folder) as server,
+        bare() as server_alone,
+        foldlog.open(f"sqlite:///{folder / 'own.db'}") as histories,
+    ):
+        history = histories["c1"]
+        used_s = {"library": 0.0, "served": 0.0, "bare": 0.0}
+        clients = {
+            "served": (server, server.client()),
+            "bare": (server_alone, server_alone.client()),
+        }
+        for turn in range(TURNS + 1):
+            if turn == 1:  # the first turn warms up
+                used_s = dict.fromkeys(used_s, 0.0)
+            began_s = time.process_time()
+            for _ in range(APPENDS_OF_A_TURN):
+                history.append(Message(source="user", content=_TEXT))
+            used_s["library"] += time.process_time() - began_s
+            for name, (process, client) in clients.items():
+                began_s = process.cpu_s()
+                for _ in range(APPENDS_OF_A_TURN):
+                    client.append("c1", _TEXT)
+                used_s[name] += process.cpu_s() - began_s
+    count = TURNS * APPENDS_OF_A_TURN
+    library, served_, alone = (1e6 * seconds / count for seconds in used_s.values())
+    print(
+        f"cpu: {count} appends by turns: the service {served_:.0f} µs, the library {library:.0f} µs"
+        f" ({served_ / library:.1f} times); uvicorn alone, with an empty answer, {alone:.0f} µs:"
+        f" without it, the service takes {(served_ - alone) / library:.1f} times the library's"
+    )
+
+
+async def empty_answer(scope: Any, receive: Any, send: Any) -> None:
+    """The application that measures uvicorn alone."""
+    while (await receive()).get("more_body"):
+        pass
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"2")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"{}"})
+
+
+@contextmanager
+def bare() -> Iterator[Server]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        options = ["--fd", str(listener.fileno()), "--log-level", "critical", "--lifespan", "off"]
+        command = [sys.executable, "-m", "uvicorn", "benchmarks.service:empty_answer", *options]
+        with subprocess.Popen(command, pass_fds=[listener.fileno()]) as process:
+            try:
+                yield Server(port, process.pid)
+            finally:
+                process.terminate()
+
+
+def measure_follow(folder: Path) -> None:
+    with served(folder) as server:
+        writers = [Writer(server, f"c{number}") for number in range(WRITERS)]
+        follower = Follower(server)
+        follower.start()
+        cpu_s = server.cpu_s()
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        cpu_s = server.cpu_s() - cpu_s
+        time.sleep(1)
+    answered_at = {text: at for writer in writers for text, at in writer.answered_at.items()}
+    lags_s = [max(0.0, follower.seen_at[text] - at) for text, at in answered_at.items()]
+    cuts = quantiles(lags_s, n=1_000)
+    print(
+        f"follow: {len(lags_s) / FOLLOW_S:.0f} appends a second by {WRITERS} writers for"
+        f" {FOLLOW_S} s; a follower has an event after the writer has its answer by: median"
+        f" {1e3 * cuts[499]:.1f} ms, p99 {1e3 * cuts[989]:.1f} ms, longest"
+        f" {1e3 * max(lags_s):.1f} ms; the server used {100 * cpu_s / FOLLOW_S:.0f} % of a core"
+    )
+
+
+class Writer(threading.Thread):
+    """Appends to a conversation at its part of the rate."""
+
+    def __init__(self, server: Server, conversation: str) -> None:
+        super().__init__(daemon=True)
+        self._client = server.client()
+        self._conversation = conversation
+        self.answered_at: dict[str, float] = {}
+
+    def run(self) -> None:
+        began_at = time.monotonic()
+        for number in range(FOLLOW_S * APPENDS_PER_S // WRITERS):
+            time.sleep(max(0.0, began_at + number * WRITERS / APPENDS_PER_S - time.monotonic()))
+            if time.monotonic() > began_at + FOLLOW_S:
+                return  # the machine is too slow for the rate
+            text = f"{self._conversation} {number}"
+            self._client.append(self._conversation, text)
+            self.answered_at[text] = time.monotonic()
+
+
+class Follower(threading.Thread):
+    """Follows all conversations."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(daemon=True)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        headers = {"authorization": f"Bearer {TOKEN}", "accept": "text/event-stream"}
+        connection.request("GET", "/v1/follow", headers=headers)
+        self._stream = connection.getresponse()
+        self.seen_at: dict[str, float] = {}
+
+    def run(self) -> None:
+        for line in self._stream:
+            if line.startswith(b"data: "):
+                self.seen_at[json.loads(line[6:])["event"]["content"]] = time.monotonic()
+
+
+def measure_slow(folder: Path) -> None:
+    with served(folder) as server, ExitStack() as connections:
+        server.client().append("c1", _TEXT)
+        before_mb = server.memory_mb()
+        request = b"POST /v1/conversations/c1/events HTTP/1.1\r\nHost: localhost\r\nX-"
+        for _ in range(CONNECTIONS):
+            connection = socket.create_connection(("127.0.0.1", server.port), 10)
+            connections.enter_context(connection)
+            connection.send(request)
+        server.client().append("c1", _TEXT)
+        first_mb = server.memory_mb()
+        time.sleep(5)
+        began_s = time.monotonic()
+        server.client().append("c1", _TEXT)
+        lasted_s = time.monotonic() - began_s
+        later_mb = server.memory_mb()
+    print(
+        f"slow: {CONNECTIONS} connections with half a request: memory {before_mb:.0f} MB before,"
+        f" {first_mb:.0f} MB with them, {later_mb:.0f} MB after 5 s; an append beside them took"
+        f" {1e3 * lasted_s:.0f} ms"
+    )
+
+
+MEASURED = {"cpu": measure_cpu, "follow": measure_follow, "slow": measure_slow}
+
+
+def main(names: list[str]) -> None:
+    for name in names or MEASURED:
+        with tempfile.TemporaryDirectory(prefix="foldlog-service-") as folder:
+            MEASURED[name](Path(folder))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
