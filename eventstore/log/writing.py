@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -41,14 +41,10 @@ the list of rows.
 """
 
 
-class _NewestRows(NamedTuple):
-    """The newest rows of a conversation. ``before`` is the state before the first of these rows was
-    appended. These three fields are also the last fields of ``LastConversation``.
-    """
-
-    before: Conversation
-    rows: tuple[Row, ...] = ()
-    size: int = 0
+_NewestRows = tuple[Conversation, tuple[Row, ...], int]
+"""The last three fields of ``LastConversation``: the state before the newest rows, the rows, and
+their size.
+"""
 
 
 class WriteTransaction(ReadTransaction):
@@ -239,7 +235,7 @@ class WriteTransaction(ReadTransaction):
             self._reader.set_mark(state.key, mark)
             state = state._replace(mark=mark, salt=codec.data_key.salt)
         if state.visible and state.head is not None and state.erasure is None and not state.pending:
-            newest = self._newest_rows or _NewestRows(state)
+            newest = self._newest_rows or (state, (), 0)
             self._reader.last_conversation = LastConversation(
                 state, codec, self.database.settings, *newest
             )
@@ -283,15 +279,15 @@ def _with_newest(
         size += len(row.body)
         has_attachments = type(row.body) is not bytes
         if has_attachments:
-            return _NewestRows(after)
+            return after, (), 0
     if size > _RECENT_BYTES_MAX or after.structural != before.structural:
-        return _NewestRows(after)
+        return after, (), 0
     if last is None or last.state is not before:
-        return _NewestRows(before, tuple(rows), size)
+        return before, tuple(rows), size
     total_size = last.size + size
     if len(last.rows) >= _RECENT_MAX or total_size > _RECENT_BYTES_MAX:
-        return _NewestRows(before, tuple(rows), size)
-    return _NewestRows(last.before, (*last.rows, *rows), total_size)
+        return before, tuple(rows), size
+    return last.before, (*last.rows, *rows), total_size
 
 
 def begin_new(transaction: Transaction, database: Database, new: Conversation) -> Conversation:

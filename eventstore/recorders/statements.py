@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+
+from foldlog.eventstore.errors import count
 
 _SQL = os.path.join(os.path.dirname(__file__), "sql")
 
@@ -77,6 +79,18 @@ def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]
         (kind.lower(), name) for script in scripts for kind, name in re.findall(_CREATE, script)
     }
     return [_describe_missing(kind, name) for kind, name in sorted(parts.difference(there))]
+
+
+def orphans(rows: Iterable[Sequence[int]], attachments: int) -> Iterator[str]:
+    """Describe rows of conversations that do not exist, as pairs of the conversation's key and the
+    number of rows, and a number of attachments without an event.
+    """
+    for key, events in rows:
+        belong = count(events, "event belongs", "events belong")
+        yield f"{belong} to conversation number {key}, which does not exist"
+    if attachments:
+        belong = count(attachments, "attachment belongs", "attachments belong")
+        yield f"{belong} to no event (an attachment is a value stored beside events)"
 
 
 def _describe_missing(kind: str, name: str) -> str:

@@ -191,7 +191,7 @@ def copy_source(records: CopiedRecords, version: int) -> int:
     is_alone = original.parent is not None and shared is None
     if is_alone:
         original = original._replace(redacted=tuple(sorted(redacted)))
-    if _has_all(existing, original):
+    if existing is not None and existing.head == original.head and _has_more(existing, original):
         return 0
     hashes = query_sources(source, Sources.hashes, original)
     if _is_ahead(target, existing, original, hashes, conversation):
@@ -234,7 +234,7 @@ def copy_source(records: CopiedRecords, version: int) -> int:
         writing, sources = _open_in_target(transaction, target, conversation)
         sources.refuse(writing.key, refused, own=False)
         if whole.made == copied.made:  # the target made no further events
-            sources.clear_made(whole)
+            transaction.write("delete_made", whole.conversation)
             own_made = {number: made[number] for number in made if number >= whole.from_record}
             sources.put_made(whole, own_made)
         for place, imported in places:
@@ -457,11 +457,6 @@ def _is_ahead(
     if not is_same:
         raise HistoryDiverged(conversation.id, 0, conversation.version)
     return is_longer and set(existing.redacted).issuperset(original.redacted)
-
-
-def _has_all(existing: Source | None, original: Source) -> bool:
-    is_equal = existing is not None and existing.head == original.head
-    return existing is not None and is_equal and _has_more(existing, original)
 
 
 def _keep_redactions(

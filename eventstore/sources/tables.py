@@ -167,11 +167,8 @@ class Sources:
         return None
 
     def family(self, root: int) -> list[Source]:
-        keys = self.family_keys(root)
+        keys = sorted(key for (key,) in self.reader.ask_all("family", root))
         return [source for source in map(self.find_by_key, keys) if source is not None]
-
-    def family_keys(self, root: int) -> list[int]:
-        return sorted(key for (key,) in self.reader.ask_all("family", root))
 
     def all(self, after: int = 0, limit: int = 500) -> list[Source]:
         rows = sorted(self.reader.ask_all("sources", after, limit), key=itemgetter(0))
@@ -587,26 +584,22 @@ class SourcesToWrite(Sources):
         self.reader.write("set_progress", source.conversation, records, made, head)
 
     def put_blocks(self, source: Source, blocks: Iterable[Block]) -> None:
-        key = source.conversation
         for block in blocks:
-            index, body = block.packed()
-            sealed = [
-                self._sealed(key, b"places", block.first, index),
-                self._sealed(key, b"body", block.first, body),
-            ]
-            count = block.stop - block.first
-            self.reader.write("put_block", key, block.first, count, self._encoding(key), *sealed)
+            self._put_block(source.conversation, block, *block.packed())
 
     def append_block(self, conversation: int, block: Block, made: Made, head: bytes) -> None:
         index = AppendedIndex(block.places, block.hashes, made, head).packed()
+        self._put_block(conversation, block, index, pack(block.raw), _APPENDED)
+
+    def _put_block(self, key: int, block: Block, index: bytes, body: bytes, form: int = 0) -> None:
         self.reader.write(
             "put_block",
-            conversation,
+            key,
             block.first,
-            len(made),
-            self._encoding(conversation) | _APPENDED,
-            self._sealed(conversation, b"places", block.first, index),
-            self._sealed(conversation, b"body", block.first, pack(block.raw)),
+            block.stop - block.first,
+            self._encoding(key) | form,
+            self._sealed(key, b"places", block.first, index),
+            self._sealed(key, b"body", block.first, body),
         )
 
     def delete_blocks(self, conversation: int, start: int, stop: int) -> None:
@@ -643,9 +636,6 @@ class SourcesToWrite(Sources):
                 numbers.extend((number, first, count))
             _, (first_event, _) = page[0]
             self.reader.write("put_made", source.conversation, first_event, pack(numbers.tobytes()))
-
-    def clear_made(self, source: Source) -> None:
-        self.reader.write("delete_made", source.conversation)
 
     def put_place(self, place: bytes, state: Place) -> None:
         self.reader.write("put_place", state.conversation, place, *state[1:])

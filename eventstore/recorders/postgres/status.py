@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from foldlog.eventstore.errors import count
-from foldlog.eventstore.recorders.statements import missing_parts
+from foldlog.eventstore.recorders.statements import missing_parts, orphans
 
 
 class Holder(NamedTuple):
@@ -92,13 +91,9 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
     yield from missing_parts(
         "postgresql", set(connection.execute(statements["parts_of_schema"]).fetchall())
     )
-    for key, events in connection.execute(statements["rows_without_conversation"]).fetchall():
-        belong = count(events, "event belongs", "events belong")
-        yield f"{belong} to conversation number {key}, which does not exist"
-    for (lonely,) in connection.execute(statements["attachments_without_conversation"]).fetchall():
-        if lonely:
-            belong = count(lonely, "attachment belongs", "attachments belong")
-            yield f"{belong} to no event (an attachment is a value stored beside events)"
+    rows = connection.execute(statements["rows_without_conversation"]).fetchall()
+    [(lonely,)] = connection.execute(statements["attachments_without_conversation"]).fetchall()
+    yield from orphans(rows, lonely)
     checker = connection.execute(
         "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
     ).fetchone()

@@ -19,7 +19,7 @@ from typing import Final
 
 from foldlog.eventstore.errors import count
 from foldlog.eventstore.recorders.sqlite.reader import SQL, a_position
-from foldlog.eventstore.recorders.statements import missing_parts
+from foldlog.eventstore.recorders.statements import missing_parts, orphans
 
 _PATIENCE_S: Final = 0.02
 _LEFT_OUT_MIN: Final = 2**32
@@ -118,13 +118,8 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
         "sqlite",
         {(kind.decode(), name.decode()) for kind, name in reader.execute(SQL["parts_of_schema"])},
     )
-    for key, events in reader.execute(SQL["rows_without_conversation"]):
-        belong = count(events, "event belongs", "events belong")
-        yield f"{belong} to conversation number {key}, which does not exist"
     lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
-    if lonely:
-        belong = count(lonely, "attachment belongs", "attachments belong")
-        yield f"{belong} to no event (an attachment is a value stored beside events)"
+    yield from orphans(reader.execute(SQL["rows_without_conversation"]), lonely)
     otherwise = reader.execute(SQL["lists_that_contradict"]).fetchone()[0]
     if otherwise:
         yield (
