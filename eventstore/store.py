@@ -14,7 +14,12 @@ from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import AnyVersion
-from foldlog.eventstore.errors import ConversationNotFound, InvalidArgument, InvalidEvent
+from foldlog.eventstore.errors import (
+    ConversationNotFound,
+    InvalidArgument,
+    InvalidEvent,
+    VersionConflict,
+)
 from foldlog.eventstore.events import NOT_RECORDED, Event, summary_of
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork
@@ -31,11 +36,11 @@ from foldlog.eventstore.log.finding import (
     tombstones_before,
 )
 from foldlog.eventstore.log.following import follow
-from foldlog.eventstore.log.importing import extend, ingest
+from foldlog.eventstore.log.importing import ingest, project_batch
 from foldlog.eventstore.log.origins import check_own_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, row_of
-from foldlog.eventstore.log.row import dense_events, from_microseconds
+from foldlog.eventstore.log.row import begun, dense_events, from_microseconds
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
@@ -208,18 +213,24 @@ class Store:
         Cost: writing the events.
         """
         batch = [self._encode(event, finite=False) for event in events]
-        work = partial(
-            extend,
-            self.database,
-            conversation,
-            expected_version,
-            batch,
-            self._project,
-            also,
-            recorded_at,
-            secret,
-        )
-        return self._recorder.transact(work)
+        database = self.database
+
+        def append_records(transaction: Transaction) -> int:
+            state = begun(database.find(transaction, conversation, pending=True))
+            if state is None:
+                raise ConversationNotFound(conversation)
+            if state.version != expected_version:
+                raise VersionConflict(conversation, expected_version, state.version)
+            writing = WriteTransaction(transaction, state, database)
+            if batch:
+                now = database.now() if recorded_at is None else recorded_at
+                _, appended_at = writing.append(batch, now, secret)
+                project_batch(writing, batch, expected_version, appended_at, self._project)
+            also(writing)
+            writing.end()
+            return writing.version
+
+        return self._recorder.transact(append_records)
 
     def fork(
         self, conversation: str, at: int, new_id: str, *, replace_erased: bool = False
@@ -239,15 +250,12 @@ class Store:
         returns. Cost: writing two rows, whatever the length of the fork's past.
         """
         generation = Generation(replaces_erased=replace_erased)
-        begin = partial(
-            begin_fork,
-            self.database,
-            conversation=conversation,
-            at=at,
-            new_id=new_id,
-            generation=generation,
+        fork = self._recorder.transact(
+            lambda transaction: begin_fork(
+                self.database, transaction, conversation, at, new_id, generation
+            )
         )
-        return row_of(self._recorder.transact(begin))
+        return row_of(fork)
 
     def register(self, projection: InlineProjection) -> None:
         """From now on, call ``projection`` in the transaction of every append with structural

@@ -18,7 +18,6 @@ from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import number_events
 from foldlog.eventstore.errors import (
-    ConversationNotFound,
     HistoryDiverged,
     StoreUnavailable,
     VersionConflict,
@@ -28,7 +27,6 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import find_begun, page_ranges, pages_again
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import (
-    begun,
     dense_rows,
     from_microseconds,
     is_redacted,
@@ -86,14 +84,10 @@ class StagedWriter:
         database: Database,
         new: Conversation,
         existing: Conversation | None,
-        *,
-        replaces: int | None = None,
     ) -> None:
-        # ``replaces`` is the key of the erased conversation whose id ``new`` uses again.
         self.database = database
         self._new = new
         self.existing = existing
-        self._replaces = replaces
         self._is_published = existing is not None
         self.key = None if existing is None else existing.key
         self._tried: int | None = None
@@ -167,7 +161,7 @@ class StagedWriter:
         existing = self.existing
         pending = existing is not None and existing.pending > 0
         state = database.find(transaction, new.id, pending=pending)
-        if state is not None and state.key != self._replaces:
+        if state is not None and state.key != new.replaces:
             not_erased(state)
             if existing is None or (state.key, state.version) != (existing.key, version):
                 raise VersionConflict(new.id, 0 if existing is None else version, state.version)
@@ -176,9 +170,7 @@ class StagedWriter:
             raise VersionConflict(new.id, version, 0)
         if self.key is not None:
             return continue_staging(transaction, database, self.key)
-        started = begin_new(
-            transaction, database, new._replace(visible=False, replaces=self._replaces)
-        )
+        started = begin_new(transaction, database, new._replace(visible=False))
         return WriteTransaction(transaction, started, database)
 
 
@@ -199,46 +191,18 @@ def ingest(
             rows, state = make_rows(
                 state, chunk, database.now() if state.version else state.created_at
             )
-            recorded_at = rows[0].recorded_at
             writer.add(
                 rows,
                 partial(
-                    _project,
+                    project_batch,
                     batch=chunk,
                     first=rows[0].id,
-                    recorded_at=recorded_at,
+                    recorded_at=rows[0].recorded_at,
                     project=project,
                 ),
             )
         writer.publish(state.version)
     return writer.added, state.version
-
-
-def extend(
-    database: Database,
-    conversation: str,
-    version: int,
-    batch: Sequence[Encoded],
-    project: Project,
-    also: Beside,
-    recorded_at: int | None,
-    secret: bytes | None,
-    transaction: Transaction,
-) -> int:
-    state = begun(database.find(transaction, conversation, pending=True))
-    if state is None:
-        raise ConversationNotFound(conversation)
-    if state.version != version:
-        raise VersionConflict(conversation, version, state.version)
-    writing = WriteTransaction(transaction, state, database)
-    if batch:
-        _, recorded_at = writing.append(
-            batch, database.now() if recorded_at is None else recorded_at, secret
-        )
-        _project(writing, batch, version, recorded_at, project)
-    also(writing)
-    writing.end()
-    return writing.version
 
 
 def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iterator[Row]:
@@ -284,13 +248,16 @@ def new_events(
     return history
 
 
-def _project(
+def project_batch(
     writing: WriteTransaction,
     batch: Sequence[Encoded],
     first: int,
     recorded_at: int,
     project: Project,
 ) -> None:
+    """Call ``project`` with the events of a batch, which begins at id ``first``, if one of them is
+    structural.
+    """
     if any(encoded.structural for encoded in batch):
         events = number_events((encoded.event for encoded in batch), first)
         project(writing, with_times(events, from_microseconds(recorded_at)))

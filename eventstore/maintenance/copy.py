@@ -569,9 +569,15 @@ class CopyWriter(StagedWriter):
         ):
             raise HistoryDiverged(new.id, 0, existing.version)
         self.end = existing or Conversation(
-            0, new.id, new.created_at, new.salt, parent_version=new.parent_version, seed=new.seed
+            0,
+            new.id,
+            new.created_at,
+            new.salt,
+            parent_version=new.parent_version,
+            seed=new.seed,
+            replaces=replaces,
         )
-        super().__init__(target, self.end, existing, replaces=replaces)
+        super().__init__(target, self.end, existing)
         self._records = records
         self._without_receipt: frozenset[int] = frozenset()
         """The ids of redacted events whose receipts have not been copied yet."""
