@@ -110,12 +110,11 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder):
     store = Store(recorder)
     say(store, "c1", "private")
     key = key_of(recorder, "c1")
+    original = recorder.query(lambda reader: reader.conversation("c1"))
+    writer = copy.CopyWriter(store.database, original, (), None)
     erased(store, "c1")
-    keys = [("private", RecalledKey(0, 1))]
     with pytest.raises(ConversationErased):
-        recorder.transact(
-            lambda transaction: copy._write_beside(transaction, store.database, key, keys)
-        )
+        writer.finish([("private", RecalledKey(0, 1))], 0, (), ())
     assert recorder.query(lambda reader: list(reader.recalled(key, "", 9))) == []
 
 

@@ -171,12 +171,12 @@ def test_positions_are_asked_for_before_anything_else(postgres_url):
         with recorder.read() as reader:
             assert reader.conversation("c1") is None
             with pytest.raises(StoreRefused, match="last_position has to be the first"):
-                int(reader.value("last_position"))
+                recorder.position(reader.value("last_position"))
         with recorder.read() as reader:
             assert (
-                int(reader.value("last_position")),
+                recorder.position(reader.value("last_position")),
                 reader.conversation("c1"),
-                int(reader.value("last_position")),
+                recorder.position(reader.value("last_position")),
             ) == (0, None, 0)
 
 

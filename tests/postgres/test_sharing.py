@@ -34,6 +34,7 @@ class Held:
 def together(store, works, meanwhile=lambda: None):
     """Run works in threads, all of which wait for one that leads already. Return their outcomes."""
     recorder, held, outcomes = store.database.recorder, Held(), {}
+    [server] = getattr(recorder, "servers", [recorder])
     leading = threading.Thread(target=partial(recorder.transact, held, any_thread=True))
     leading.start()
     assert held.began.wait(30)
@@ -43,7 +44,7 @@ def together(store, works, meanwhile=lambda: None):
             threading.Thread(target=lambda p=place, w=work: outcomes.update({p: Outcome.of(w)}))
         )
         threads[-1].start()
-        while len(recorder._sharing._waiting["c1"]) <= place:
+        while len(server._sharing._waiting["c1"]) <= place:
             assert threads[-1].is_alive()
     meanwhile()
     held.may_end.set()

@@ -140,6 +140,7 @@ def test_followers_of_one_process_do_not_take_the_place_of_each_other(many):
         for name in ("near", elsewhere(store, "near")):
             say(store, name, "x")
         *_, last = store.follow()
+        assert [*store.follow("0")] == [*store.follow()]
         assert list(store.follow(last.position)) == []
         number = store.database.recorder.home("near")
         [ahead] = [entry for entry in store.follow() if entry.conversation == "near"][-1:]
