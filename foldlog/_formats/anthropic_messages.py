@@ -52,7 +52,7 @@ from foldlog._formats.claude_code.reading import usage_in
 from foldlog._formats.event_fields import parts_in
 from foldlog._formats.files.documents import DocumentRecords, array_in
 from foldlog._formats.files.found_sources import NotAHistory
-from foldlog._formats.format import Contained, FileReader, Format, Options
+from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.messages import COMPACTED_BY_PROVIDER, READER
 from foldlog._formats.openai_chat import beside
@@ -165,8 +165,7 @@ class AnthropicDecoder(FollowingDecoder):
 
     has_own_ids = True
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._count = 0
 
     def read(self, read: RecordEvents, record: Fields) -> None:

@@ -47,7 +47,7 @@ from foldlog._formats.event_fields import (
 )
 from foldlog._formats.files.documents import document_in
 from foldlog._formats.files.readers import in_object, object_in, on_lines
-from foldlog._formats.format import Contained, FileReader, Format, Options
+from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import bytes_of
 from foldlog._formats.members import Members
 from foldlog._formats.places import is_declined
@@ -184,8 +184,7 @@ class _Decoder(FollowingDecoder):
     def repeated_fields(self, record: Any) -> Collection[str]:
         return () if within(record, *_BOUNDARY) is None else ("message",)
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._agent: Fields = {}
         self._begun = self._copies = False
 
@@ -204,14 +203,10 @@ class _Decoder(FollowingDecoder):
         if parent := text_or_empty(record, "extra", _PARENT):
             read.meta["parent"] = f"{self.options.prefix}{parent}"
         model = record.get("model_name", self._agent.get("model_name") if counts else None)
-        names = {name: name for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
         if not read.is_copy:
-            read.tell(model, within(counts, "cost_usd"), counts, **names)
-            read.meta |= (
-                {"calls": calls}
-                if type(calls := record.get("llm_call_count")) is int and calls > 1
-                else {}
-            )
+            read.tell(model, within(counts, "cost_usd"), counts)
+            if type(calls := record.get("llm_call_count")) is int and calls > 1:
+                read.meta["calls"] = calls
         replaces = within(record, *_BOUNDARY) == "replace"
         if source == "system" and not self._begun and not replaces:
             tools = self._agent.get("tool_definitions")

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from foldlog._formats.format import Format, Options, first_named
+from foldlog._formats.format import Format, first_named
 from foldlog._formats.json_text import json_of
 from foldlog._formats.record import (
     Fields,
@@ -125,8 +125,8 @@ class _Decoder(TreeDecoder):
     repeated = ("message.content.content", "message.content.thoughts")
     """The thinking goes into the event of a later record. A recap of it is for people."""
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
+        super().set_up()
         self._open: dict[Any, Action] = {}
         """Maps the id of a node to the call that still waits for its result after this node."""
 
@@ -147,10 +147,8 @@ class _Decoder(TreeDecoder):
             fields["meta"] = {"model": metadata["model_slug"]}
         to = text_or_empty(message, "recipient") or "all"
         if role == "assistant" and to != "all" and content:
-            if type(content.get("language")) is str:
-                arguments = {"language": content["language"]}
-            else:
-                arguments = {}
+            language = text_or_empty(content, "language")
+            arguments = {"language": language} if language else {}
             call: Fields = {
                 "tool": to,
                 "arguments": {**arguments, "text": text},

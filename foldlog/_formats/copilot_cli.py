@@ -37,7 +37,7 @@ from typing import Any
 from foldlog._base.usage import usage_of
 from foldlog._formats.blocks import shown_blocks, thinking_of
 from foldlog._formats.event_fields import data_url, file_at, text_part
-from foldlog._formats.format import Format, Options, first_named
+from foldlog._formats.format import Format, first_named
 from foldlog._formats.prompt_changes import change_of_prompt
 from foldlog._formats.record import (
     Fields,
@@ -106,8 +106,7 @@ class CopilotDecoder(FollowingDecoder):
     has_own_ids = True
     repeated = ("data.result.detailedContent",)
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._prompt: str | None = None
         self._prompt_id: int | None = None
         self._is_named = False
@@ -173,9 +172,8 @@ class CopilotDecoder(FollowingDecoder):
             self._prompt_id = prompt.id
 
     def _read_result(self, read: RecordEvents, data: Fields) -> None:
-        result = data.get("result")
         error = data.get("error")
-        fields = result if type(result) is dict else {}
+        fields = dict_or_empty(data, "result")
         content = _with_files(text_or_empty(fields, "content"), fields.get("binaryResultsForLlm"))
         failed = data.get("success") is False
         if failed and not content and type(error) is dict:

@@ -31,7 +31,7 @@ from typing import Any
 from foldlog._files.open_files import SQLITE
 from foldlog._formats.blocks import content_of_parts as content_of_parts, shown_blocks, thinking_of
 from foldlog._formats.files.readers import Placed, open_read_only, parse_line, rows_in, unread_log
-from foldlog._formats.format import Contained, FileReader, Format, Options
+from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import json_text, parse_text as parsed_text
 from foldlog._formats.messages import spoken
 from foldlog._formats.record import (
@@ -246,8 +246,7 @@ class _Decoder(FollowingDecoder):
     repeated = ("thinking",)
     """The thinking of a bubble goes into the event of a later bubble."""
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._thoughts: list[Fields] = []
         """The thinking for the next message or call."""
 

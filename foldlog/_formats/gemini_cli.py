@@ -41,7 +41,7 @@ from msgspec.structs import force_setattr
 from foldlog._formats.blocks import content_of_parts, shown_of, thinking_of
 from foldlog._formats.event_fields import data_url, file_at, text_part
 from foldlog._formats.files.readers import in_document, on_lines
-from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
+from foldlog._formats.format import Contained, FileReader, Format, first_named
 from foldlog._formats.prompt_changes import change_of_prompt
 from foldlog._formats.record import (
     Fields,
@@ -198,6 +198,16 @@ def accepts(record: Any) -> bool:
     return is_message or is_change or session_in(record) is not None
 
 
+def read_reply(
+    read: RecordEvents, parts: list[Fields], thoughts: list[str], calls: list[Fields]
+) -> None:
+    read.parts = visible_parts(parts)
+    read.thinking = [*map(thinking_of, filter(None, thoughts))]
+    for call in calls:
+        read.call(call.get("name"), call.get("args"), call.get("id"))
+    read.say("agent")
+
+
 def _is_context(record: Fields) -> bool:
     """Return whether a message is the context that Gemini CLI sends before all other messages."""
     text = joined_text(content_of(record.get("content")))
@@ -281,8 +291,7 @@ class GeminiDecoder(FollowingDecoder):
             fields.append("toolCalls.args")  # the message comes again with the results
         return fields
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._messages: list[_CurrentMessage] = []
         self._index_of_id: dict[str, int] = {}
         self._time: datetime | None = None
@@ -555,12 +564,8 @@ class GeminiDecoder(FollowingDecoder):
                 thought = text_or_empty(item, "description")
                 thoughts.append(f"**{subject}** {thought}" if subject else thought)
             calls = dicts_in(record, "toolCalls")
-        read.parts = visible_parts(parts)
-        read.thinking = [*map(thinking_of, filter(None, thoughts))]
         read.response = str(record.get("id"))
-        for call in calls:
-            read.call(call.get("name"), call.get("args"), call.get("id"))
-        read.say("agent")
+        read_reply(read, parts, thoughts, calls)
         read.thinking = []
         for call in calls:
             call_id = call.get("id")

@@ -49,9 +49,7 @@ def parse(text: bytes) -> Any:
     once. JSON that is not strict is parsed twice.
     """
     try:
-        value = _strict.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        value = _parse_leniently(text)
+        value = parse_stored(text)
     except RecursionError:
         raise UnreadableJson(TOO_DEEP) from None
     if brackets(text) > DEPTH_MAX:

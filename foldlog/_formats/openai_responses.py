@@ -24,7 +24,7 @@ own: its ``id`` is the id of another item. A View also shows the annotations of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.blocks import kind_of
@@ -101,11 +101,7 @@ def matches(record: Any) -> bool:
     if type(kind) is str and kind in CALLS | OUTPUTS | _OTHERS:
         return any(key in record for key in IDS)
     content = record.get("content") if is_message_item(record) else None
-    if type(content) is list:
-        parts = [part.get("type") for part in content if type(part) is dict]
-    else:
-        parts = []
-    return any(type(part) is str and part in _PARTS for part in parts)
+    return any(kind_of(part) in _PARTS for part in dicts_in(content))
 
 
 _is_typed = has(type=str)
@@ -180,35 +176,6 @@ class ResponsesDecoder(FollowingDecoder):
         )
 
 
-class _CallItems:
-    """Writes calls and results as items of OpenAI's Responses API. Calls and results of custom
-    tools, which accept a text, are items of other types. A server refuses an output whose type does
-    not match its call.
-    """
-
-    def __init__(self) -> None:
-        self._custom: set[str] = set()
-
-    def follow(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if isinstance(event, Action):
-                (self._custom.add if _is_custom(event) else self._custom.discard)(call_id_of(event))
-
-    def call(self, call: Action) -> Fields:
-        self.follow([call])
-        item = {"type": "function_call", "call_id": call_id_of(call), "name": call.tool}
-        if _is_custom(call):
-            return item | {"type": "custom_tool_call", **arguments_of(call)}
-        return item | {"arguments": arguments_shown(call)}
-
-    def result(self, result: Observation, output: Any) -> Fields:
-        if call_id_of(result) in self._custom:
-            kind = "custom_tool_call_output"
-        else:
-            kind = "function_call_output"
-        return {"type": kind, "call_id": call_id_of(result), "output": output}
-
-
 def _is_custom(call: Action) -> bool:
     return (
         "custom_tool" in call.meta
@@ -218,14 +185,19 @@ def _is_custom(call: Action) -> bool:
 
 
 class _Encoder(RepliesEncoder):
-    """Writes events as items. A summary becomes a message of the user."""
+    """Writes events as items. A summary becomes a message of the user. Calls and results of custom
+    tools, which accept a text, are items of other types. A server refuses an output whose type does
+    not match its call.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._calls = _CallItems()
+        self._custom: set[str] = set()
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        self._calls.follow(events)
+        for event in events:
+            if isinstance(event, Action):
+                (self._custom.add if _is_custom(event) else self._custom.discard)(call_id_of(event))
 
     def written(self, events: Sequence[Any]) -> list[Any]:
         return [item for event in events for item in self._items(event)]
@@ -242,7 +214,7 @@ class _Encoder(RepliesEncoder):
                 return [
                     *_reasoning(event),
                     *thought_items,
-                    {**self._calls.call(event), "status": "completed"},
+                    {**self._item_of_call(event), "status": "completed"},
                 ]
             case Observation():
                 has_files = any(map(file_in, parts_in(event.content)))
@@ -250,9 +222,18 @@ class _Encoder(RepliesEncoder):
                     output = _message_of(event.content, "tool")["content"]
                 else:
                     output = joined_text(event.content)
-                return [self._calls.result(event, output)]
+                is_custom = call_id_of(event) in self._custom
+                kind = "custom_tool_call_output" if is_custom else "function_call_output"
+                return [{"type": kind, "call_id": call_id_of(event), "output": output}]
         compacted = [part for part in parts_in(event.content) if compaction_in(part)]
         return compacted or [*_reasoning(event), _message_of(event.content, role_of(event))]
+
+    def _item_of_call(self, call: Action) -> Fields:
+        self.follow([call], None)
+        item = {"type": "function_call", "call_id": call_id_of(call), "name": call.tool}
+        if _is_custom(call):
+            return item | {"type": "custom_tool_call", **arguments_of(call)}
+        return item | {"arguments": arguments_shown(call)}
 
 
 def _reasoning(event: Event) -> list[Any]:

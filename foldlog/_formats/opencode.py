@@ -23,7 +23,7 @@ from itertools import groupby
 from typing import Any
 
 from foldlog._formats.blocks import content_of_parts, kind_of, shown_blocks, thinking_of
-from foldlog._formats.format import Format, Options, first_named
+from foldlog._formats.format import Format, first_named
 from foldlog._formats.opencode_files import IN_WORDS, Sessions
 from foldlog._formats.record import (
     Fields,
@@ -91,8 +91,7 @@ class _Decoder(FollowingDecoder):
 
     has_own_ids = True
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._messages: dict[str | None, tuple[int, Fields | None]] = {}
         """Maps the id of a message to a pair: the version before the message, and the part of the
         message that requests a compaction, or None.

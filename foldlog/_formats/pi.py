@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import content_of_parts, kind_of, shown_blocks, texts_of, thinking_of
-from foldlog._formats.format import Format, Options, first_named
+from foldlog._formats.format import Format, first_named
 from foldlog._formats.messages import spoken
 from foldlog._formats.record import (
     Fields,
@@ -111,8 +111,7 @@ class PiDecoder(FollowingDecoder):
 
     has_own_ids = True
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._places: dict[str, _Place] = {}
         self._newest: _Place | None = None
         self._count = 0

@@ -23,19 +23,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.blocks import thinking_of
 from foldlog._formats.calls import OpenCalls
-from foldlog._formats.format import Format, Options, first_named
+from foldlog._formats.format import Format, first_named
 from foldlog._formats.gemini_cli import (
     content_of,
     held_in,
     parts_of,
+    read_reply,
     result_of,
     thoughts_in,
-    visible_parts,
 )
 from foldlog._formats.record import (
     Fields,
+    dict_or_empty,
     dicts_in,
     has,
     joined_text,
@@ -88,8 +88,7 @@ def _session_in(record: Any) -> str | None:
 class _Decoder(FollowingDecoder):
     has_own_ids = True
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._ends: dict[str, int] = {}
         """Maps the id of a line to the version whose View ends with the line."""
         self._tip = 0
@@ -137,9 +136,8 @@ class _Decoder(FollowingDecoder):
     def _read_line(self, read: RecordEvents, record: Fields) -> None:
         kind = record["type"]
         subtype = record.get("subtype")
-        payload = record.get("systemPayload")
         if kind == "system":
-            self._read_system(read, subtype, payload if type(payload) is dict else {})
+            self._read_system(read, subtype, dict_or_empty(record, "systemPayload"))
             return
         message = record.get("message")
         if type(message) is not dict or subtype in _NOT_SENT:
@@ -191,7 +189,7 @@ class _Decoder(FollowingDecoder):
     ) -> None:
         parts = parts_of(content.get("parts"))
         if content.get("role") == "model":
-            _read_reply(read, parts)
+            read_reply(read, parts, thoughts_in(parts), held_in(parts, "functionCall"))
             return
         responses = held_in(parts, "functionResponse")
         for response in responses:
@@ -206,14 +204,6 @@ class _Decoder(FollowingDecoder):
         text = content_of(parts)
         if text and not responses:
             read.add(Message, content=text, source=source)
-
-
-def _read_reply(read: RecordEvents, parts: list[Fields]) -> None:
-    read.thinking = [*map(thinking_of, filter(None, thoughts_in(parts)))]
-    read.parts = visible_parts(parts)
-    for call in held_in(parts, "functionCall"):
-        read.call(call.get("name"), call.get("args"), call.get("id"))
-    read.say("agent")
 
 
 def _is_local(payload: Fields, last_command: tuple[int, str] | None) -> bool:

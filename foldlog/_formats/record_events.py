@@ -113,6 +113,10 @@ class FollowingDecoder(RecordDecoder):
         self._repeats = Repeats()
         self._response: Any = None
         self._reported_fields = set[str]()
+        self.set_up()
+
+    def set_up(self) -> None:
+        """Prepare the state that only this format needs. Called once, before the first record."""
 
     def follow(self, event: Event) -> None:
         """Update the open calls and the current response."""

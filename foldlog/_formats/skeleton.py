@@ -215,6 +215,11 @@ class Skeleton(ABC):
         self._decode = msgspec.json.Decoder(self.record, strict=False).decode
         self.on_another_shape: Callable[[bytes], None] = lambda record: None
         """A function that is called with each record that does not fit the record class."""
+        self.set_up()
+
+    @abstractmethod
+    def set_up(self) -> None:
+        """Read the part of ``state`` that only this format has."""
 
     def add(self, record: bytes, record_hash: bytes) -> None:
         """Count the record with the hash ``record_hash``. Raises ``UnreadableJson`` for a record

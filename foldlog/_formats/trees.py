@@ -21,7 +21,7 @@ from typing import Any
 
 from foldlog._formats.files.documents import document_in, document_of, elements, text_of
 from foldlog._formats.files.readers import JsonLines, Placed, on_lines
-from foldlog._formats.format import LOOK_AT, Contained, FileReader, Options
+from foldlog._formats.format import LOOK_AT, Contained, FileReader
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.record import (
     Fields,
@@ -179,8 +179,7 @@ class TreeDecoder(FollowingDecoder):
     keeps_shown = False
     exports: Exports
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._ends: dict[str, int] = {}
         self._tip: str | None = None
         self._root: Any = None

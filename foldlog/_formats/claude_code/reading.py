@@ -29,7 +29,6 @@ from foldlog._formats.claude_code.lines import (
     words_of,
 )
 from foldlog._formats.event_fields import text_part
-from foldlog._formats.format import Options
 from foldlog._formats.record import Fields, omit, text_or_none, usage_meta
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
@@ -58,8 +57,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     repeated = ("toolUseResult",)
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._is_begun = False
         self._side = False
         self._titles = Titles()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -95,10 +94,7 @@ def _is_answer(message: _Message) -> bool:
 class ClaudeCodeSkeleton(Skeleton):
     record: ClassVar[type[Struct]] = _Line
 
-    def __init__(
-        self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
-    ) -> None:
-        super().__init__(state, hashes, left_out)
+    def set_up(self) -> None:
         extra = self.state.extra
         self._titles = Titles(
             extra.get("rank", 0), extra.get("lines", b""), extra.setdefault("awaiting", {})

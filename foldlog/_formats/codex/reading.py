@@ -26,7 +26,6 @@ from foldlog._formats.codex.lines import (
     unmark,
 )
 from foldlog._formats.event_fields import text_part
-from foldlog._formats.format import Options
 from foldlog._formats.messages import READER
 from foldlog._formats.record import Fields, NotAnEvent, omit, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -96,8 +95,7 @@ class _Known(NamedTuple):
 
 
 class CodexDecoder(FollowingDecoder):
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._numbered: list[tuple[int, int]] = []
         self._returns_to = 0
         """The lowest version to which a rollback may return. A return to a lower version would take
@@ -185,10 +183,8 @@ class CodexDecoder(FollowingDecoder):
         if line in _SHOWN and _read_item(read, payload):
             return
         if line in _INSTRUCTIONS and (texts := self._new_instructions(line, payload)):
-            if type(payload.get("model")) is str:
-                model = {"model": payload["model"]}
-            else:
-                model = {}
+            name = text_or_empty(payload, "model")
+            model = {"model": name} if name else {}
             read.meta = model | (_IS_BASE if line == "session_meta" else {}) | read.meta
             content = content_of_parts([*map(text_part, texts)])
             read.add(SystemMessage, content=content)
@@ -243,10 +239,10 @@ class CodexDecoder(FollowingDecoder):
                 for each in instructions
             ),
         )
-        unsaid = [text for text in texts if not self._is_said(text)]
+        unsaid = [text for text in texts if not self._has_text(text)]
         return unsaid[:1] if line == "session_meta" else unsaid
 
-    def _is_said(self, text: str) -> bool:
+    def _has_text(self, text: str) -> bool:
         room = _SAID_MAX
         for _, member in self.shown.newest_first():
             if (member.role == _BASE or room > 0) and any(text in each for each in member.texts):
@@ -289,7 +285,7 @@ class CodexDecoder(FollowingDecoder):
         a View shows events in the order of their ids.
         """
         members = self.shown.all()
-        said = [(event_id, member) for event_id, member in members if _is_said(event_id, member)]
+        said = [(event_id, member) for event_id, member in members if _is_of_user(event_id, member)]
         texts = newest_messages([member.text for _, member in said])
         stays = {event_id for event_id, member in members if member.role >= _INSTRUCTED}
         new_from = 0
@@ -318,7 +314,7 @@ def _role_of_message(message: Message, texts: list[str]) -> int:
     return _INSTRUCTED if is_initial else _OTHER
 
 
-def _is_said(event_id: int, member: _Known) -> bool:
+def _is_of_user(event_id: int, member: _Known) -> bool:
     """Return whether Codex takes a member of the prompt for a message of the user."""
     is_summary = event_id < 0
     return member.role == _TURN or (is_summary and not is_marked_summary(member.text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, ClassVar
 
 import msgspec
@@ -66,10 +65,7 @@ class CodexSkeleton(Skeleton):
     record: ClassVar[type[Struct]] = _Line
     have_ids = False
 
-    def __init__(
-        self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
-    ) -> None:
-        super().__init__(state, hashes, left_out)
+    def set_up(self) -> None:
         self._totals = msgspec.convert(self.state.extra.get("totals", {}), Totals)
 
     def encode(self) -> bytes:

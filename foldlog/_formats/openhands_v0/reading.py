@@ -8,7 +8,6 @@ from typing import Any
 from foldlog._base.usage import usage_of
 from foldlog._formats.calls import Recent
 from foldlog._formats.event_fields import image_at, text_part
-from foldlog._formats.format import Options
 from foldlog._formats.openhands_v0.memory import (
     Recollection,
     call_of,
@@ -87,8 +86,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
         fields = ("tool_call_metadata", "message", "args.final_thought")
         return (*fields, "content") if within(record, "observation") == "recall" else fields
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._open = 0
         """The number of delegations without a result."""
         self._event_ids: Recent[int | str, int] = Recent(_CAUSES_MAX)

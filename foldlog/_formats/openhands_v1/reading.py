@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.calls import Recent
 from foldlog._formats.event_fields import parts_in
-from foldlog._formats.format import Options
 from foldlog._formats.messages import SPEAKERS
 from foldlog._formats.openhands_v1.contents import content_of, observation_content
 from foldlog._formats.openhands_v1.writing import (
@@ -23,6 +22,7 @@ from foldlog._formats.record import (
     dicts_in,
     has,
     omit,
+    strings_in,
     text_or_empty,
     text_or_none,
     within,
@@ -104,8 +104,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     repeated = ("llm_message.tool_calls", "thought", "summary")
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._places: dict[str, _Place | None] = {}
         self._newest: _Place | None = None
         self._previous: _Place | None = None
@@ -290,11 +289,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         """Forget the events that the record names by their ids in the source. The id "X-summary"
         stands for the summary of the condensation X.
         """
-        forgotten = record.get("forgotten_event_ids")
-        if type(forgotten) is list:
-            names = [name for name in forgotten if type(name) is str]
-        else:
-            names = []
+        names = strings_in(record, "forgotten_event_ids")
         named: dict[str, list[int]] = {name: [] for name in names}
         stays = False
         for event_id, member in self.shown.all():

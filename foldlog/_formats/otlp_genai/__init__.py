@@ -121,8 +121,7 @@ _OF_MESSAGES = (
 class _Decoder(FollowingDecoder):
     keeps_shown = False
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._traces: dict[str, Trace] = {}
         self.sent: list[SentMessage] = []
         self._condensed_at = -1

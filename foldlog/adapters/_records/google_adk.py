@@ -46,7 +46,6 @@ from foldlog._formats.event_fields import (
     role_of,
     text_part,
 )
-from foldlog._formats.format import Options
 from foldlog._formats.messages import drop_empty
 from foldlog._formats.record import (
     Fields,
@@ -150,8 +149,7 @@ class _Decoder(PartsDecoder):
     keeps_shown = True
     repeated = ("actions.compaction.compacted_content",)
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def set_up(self) -> None:
         self._invocations: dict[str, int] = {}
         """Maps an invocation to the version at which it began."""
 
@@ -207,8 +205,7 @@ class _Decoder(PartsDecoder):
 
 
 def _span_in(compaction: Any) -> _Span | None:
-    times = compaction if type(compaction) is dict else {}
-    first, last = (time_at(times.get(name)) for name in _TIMES)
+    first, last = (time_at(within(compaction, name)) for name in _TIMES)
     return None if first is None or last is None else _Span(first, last)
 
 
