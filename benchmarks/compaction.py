@@ -30,7 +30,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.base import ToolCall
 from foldlog.condensers.models.caches import OTHER, RULES, CacheRule, cache_rule
-from foldlog.condensers.strategies.model_summaries import FIELDS, REQUIRED, TOOL_NAME
+from foldlog.condensers.strategies.state_fields import FIELDS, REQUIRED, TOOL_NAME
 from foldlog.eventstore import Event
 from foldlog.replays import Replay, replay
 

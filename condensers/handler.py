@@ -292,7 +292,6 @@ class CondenseHandler:
         metadata = plan.metadata
         view_after = view.then((plan,))
         spent = Usage.of(reports)
-        views = {"tokens_before": view, "tokens_after": view_after}
         self._tell(
             "foldlog.condensation.made",
             conversation,
@@ -301,10 +300,8 @@ class CondenseHandler:
             reason=metadata.get("reason", "asked for"),
             events_before=len(view),
             events_after=len(view_after),
-            **{
-                name: metadata.get(name) or tokens_of(counted, ESTIMATE)
-                for name, counted in views.items()
-            },
+            tokens_before=metadata.get("tokens_before") or tokens_of(view, ESTIMATE),
+            tokens_after=metadata.get("tokens_after") or tokens_of(view_after, ESTIMATE),
             cost=spent.cost,
             tokens=dict(spent.usage),
             ms=round(seconds * 1_000),

@@ -46,11 +46,6 @@ def first_kept_index(view: View) -> int:
     )
 
 
-def last_cut(view: View) -> int:
-    # The cut point is before the unit that contains ``first_kept_index``.
-    return view.cut_points[bisect_right(view.cut_points, first_kept_index(view)) - 1]
-
-
 def describe_unseen(view: View) -> str:
     unseen = len(view) - first_kept_index(view)
     if unseen:
@@ -75,7 +70,8 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
     if keep_last < 0:
         return None
     start = next_cut(view.cut_points, keep_first)
-    last_stop = last_cut(view)
+    # The last cut point is before the unit that contains ``first_kept_index``.
+    last_stop = view.cut_points[bisect_right(view.cut_points, first_kept_index(view)) - 1]
     stop = next_cut(view.cut_points, len(view) - keep_last)
     stop = last_stop if stop is None else min(stop, last_stop)
     return slice(start, stop) if start is not None and start < stop else None

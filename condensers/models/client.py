@@ -129,19 +129,17 @@ class LLM(TokenCounter):
 
     @property
     def supports_function_calling(self) -> bool:
-        setting = self.config.function_calling
-        if setting is None:
-            is_known = (_entry(self.model) or {}).get("supports_function_calling")
-            return is_known is True or bool(_litellm().supports_function_calling(self.model))
-        return setting
+        return self._supports(self.config.function_calling, "supports_function_calling")
 
     @property
     def supports_response_schema(self) -> bool:
-        setting = self.config.response_schema
-        if setting is None:
-            is_known = (_entry(self.model) or {}).get("supports_response_schema")
-            return is_known is True or bool(_litellm().supports_response_schema(self.model))
-        return setting
+        return self._supports(self.config.response_schema, "supports_response_schema")
+
+    def _supports(self, setting: bool | None, feature: str) -> bool:
+        if setting is not None:
+            return setting
+        is_known = (_entry(self.model) or {}).get(feature) is True
+        return is_known or bool(getattr(_litellm(), feature)(self.model))
 
     def complete(
         self,

@@ -1,17 +1,11 @@
-"""Summaries that a model writes, either as free text or in eighteen fields. The model fills in the
-fields by calling a tool.
-"""
+"""Summaries that a model writes, either as free text or in the fields of ``state_fields.py``."""
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
-
-from msgspec import NODEFAULT, defstruct
-from msgspec.structs import asdict
 
 from foldlog.condensers.base import (
     AgentModel,
@@ -36,7 +30,6 @@ from foldlog.condensers.models.replies import (
     ask,
     fit_to_replace,
     made_by,
-    read_json,
     report_on,
     useless,
 )
@@ -53,6 +46,15 @@ from foldlog.condensers.strategies.digest import summary_of
 from foldlog.condensers.strategies.next_prompt import Request, next_prompt
 from foldlog.condensers.strategies.parts import next_part, size_of
 from foldlog.condensers.strategies.savings import REPLY, SUMMARY
+from foldlog.condensers.strategies.state_fields import (
+    FIELDS,
+    REQUIRED,
+    TOOL_NAME,
+    WHOLE_SENTENCES,
+    close_json,
+    state_summary_tool,
+    text_of_state,
+)
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
 from foldlog.eventstore import CondensationSummary, Event
 from foldlog.projections import View
@@ -326,10 +328,6 @@ def _with_costs(metadata: Mapping[str, Any], reports: Sequence[Report]) -> dict[
     return {**metadata, "cost": spent.cost, "latency_s": spent.latency_s}
 
 
-_WHOLE_SENTENCES = re.compile(r".*(?:[.!?;。！？][\"')\]]*(?=\s|\Z)|(?=\n))", re.DOTALL)
-"""Matches a text up to the end of its last whole sentence or line."""
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LLMSummarizingCondenser(ModelSummaryCondenser):
     """Lets a model summarize the forgotten events together with the previous summary."""
@@ -356,7 +354,7 @@ class LLMSummarizingCondenser(ModelSummaryCondenser):
             if error.partial is not None:
                 text += self._text(error.partial)
                 further = without_failure(further)
-            sentences = _WHOLE_SENTENCES.match(text)
+            sentences = WHOLE_SENTENCES.match(text)
             if sentences is None:
                 error.reports = (without_failure(cut.report), *error.reports)
                 raise
@@ -364,57 +362,6 @@ class LLMSummarizingCondenser(ModelSummaryCondenser):
             return _Written(sentences[0].strip(), partial, reports, is_cut=True)
         reports = (without_failure(cut.report), report_on(reply))
         return _Written(text + self._text(reply), reply, reports)
-
-
-# --- eighteen fields ---
-
-TOOL_NAME = "create_state_summary"
-
-
-PARTS: Mapping[str, Mapping[str, str]] = {
-    "Core Information": {
-        "user_context": "what the user wants: requirements, goals, clarifications",
-        "completed_tasks": "what is done, each with its result in brief",
-        "pending_tasks": "what is still to be done",
-        "current_state": "variables, figures and anything else to remember now",
-    },
-    "Code Changes": {
-        "files_modified": "files that were created or changed",
-        "function_changes": "functions that were created or changed",
-        "data_structures": "data structures that matter, used or changed",
-        "dependencies": "imports and packages that were added or changed",
-    },
-    "Testing Status": {
-        "tests_written": "whether tests were written: true, false or unknown",
-        "tests_passing": "whether all tests pass: true, false or unknown",
-        "failing_tests": "the tests that fail",
-        "error_messages": "the errors that matter, word for word",
-    },
-    "Version Control": {
-        "branch_created": "whether a branch was made for this work: true, false or unknown",
-        "branch_name": "the branch that the work is on",
-        "commits_made": "whether anything was committed: true, false or unknown",
-        "pr_created": "whether a pull request was opened: true, false or unknown",
-        "pr_status": "the state of the pull request: draft, open, merged, closed or unknown",
-    },
-    "Additional Context": {
-        "other_relevant_context": "anything that matters and fits nowhere else",
-    },
-}
-"""The parts of a structured summary, with the fields of each part and their descriptions for the
-model.
-"""
-
-FIELDS: Mapping[str, str] = {
-    name: meaning for part in PARTS.values() for name, meaning in part.items()
-}
-
-REQUIRED = ("user_context", "completed_tasks", "pending_tasks")
-
-_State = defstruct(
-    "_State", [(name, str, NODEFAULT if name in REQUIRED else "") for name in FIELDS], kw_only=True
-)
-"""The required fields have no default."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -435,7 +382,7 @@ class StructuredSummaryCondenser(ModelSummaryCondenser):
         return {"tools": (state_summary_tool(),), "tool_choice": TOOL_NAME}
 
     def _text(self, reply: Reply) -> str:
-        return _render(_state(self._with_call(reply)))
+        return text_of_state(self._with_call(reply))
 
     def _with_call(self, reply: Reply) -> Reply:
         """Return the reply with its text as a call, if the model was asked for a JSON text."""
@@ -448,65 +395,8 @@ class StructuredSummaryCondenser(ModelSummaryCondenser):
     def _complete(self, request: Request, partial: Reply, cut: ModelCallFailed) -> _Written:
         # A model cannot continue the arguments of a call, so the fields that it wrote count.
         calls = tuple(
-            ToolCall(call.name, _close_json(call.arguments))
+            ToolCall(call.name, close_json(call.arguments))
             for call in self._with_call(partial).tool_calls
         )
         text = self._text(replace(partial, tool_calls=calls))
         return _Written(text, partial, (without_failure(cut.report),), is_cut=True)
-
-
-def _close_json(arguments: str) -> str:
-    """Return the JSON object ``arguments``, which was cut off, up to its last whole field. If the
-    text of the last field has a whole sentence, this text stays, up to its last whole sentence.
-    """
-    fields, comma, last = arguments.rpartition('",')
-    sentences = _WHOLE_SENTENCES.match(last.replace("\\n", "\n"))
-    if sentences is not None and '":' in sentences[0]:
-        last_field = sentences[0].rstrip().replace("\n", "\\n")
-        return f'{fields}{comma}{last_field}"}}'
-    return f'{fields}"}}'
-
-
-def state_summary_tool() -> dict[str, Any]:
-    return {
-        "type": "function",
-        "function": {
-            "name": TOOL_NAME,
-            "description": (
-                "Records the state of the work for an agent that will know only this record."
-            ),
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    name: {"type": "string", "description": meaning}
-                    for name, meaning in FIELDS.items()
-                },
-                "required": [*REQUIRED],
-            },
-        },
-    }
-
-
-def _state(reply: Reply) -> dict[str, str]:
-    call = next((call for call in reply.tool_calls if call.name == TOOL_NAME), None)
-    if call is None:
-        called_names = ", ".join(call.name for call in reply.tool_calls) or "nothing"
-        raise useless(reply, f"the model should have called {TOOL_NAME}, but called {called_names}")
-    state: dict[str, str] = asdict(
-        read_json(reply, call.arguments, _State, f"the arguments of {TOOL_NAME}")
-    )
-    if not any(map(str.strip, state.values())):
-        raise useless(reply, "the state summary is empty")
-    return state
-
-
-def _render(state: Mapping[str, str]) -> str:
-    lines = ["# State Summary"]
-    for part, names in PARTS.items():
-        lines.append(f"## {part}")
-        lines += [f"**{_label(name)}**: {state[name]}" for name in names]
-    return "\n\n".join(lines)
-
-
-def _label(name: str) -> str:
-    return name.replace("_", " ").title().replace("Pr ", "PR ")

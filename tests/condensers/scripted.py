@@ -9,7 +9,7 @@ from typing import Any
 
 from foldlog.condensers import ModelCallFailed, Reply, TokensUnknown, ToolCall
 from foldlog.condensers.prompts.rendering import event_text
-from foldlog.condensers.strategies.model_summaries import FIELDS, TOOL_NAME
+from foldlog.condensers.strategies.state_fields import FIELDS, TOOL_NAME
 from foldlog.projections import View
 
 FULL_STATE = {name: name.replace("_", " ") for name in FIELDS}

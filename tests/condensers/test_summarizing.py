@@ -22,12 +22,10 @@ from foldlog.condensers import (
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import truncate
 from foldlog.condensers.strategies.model_summaries import (
-    FIELDS,
-    TOOL_NAME,
     LLMSummarizingCondenser,
     StructuredSummaryCondenser,
-    state_summary_tool,
 )
+from foldlog.condensers.strategies.state_fields import FIELDS, TOOL_NAME, state_summary_tool
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
 from foldlog.projections import View
 from tests.condensers.made import (

@@ -73,18 +73,21 @@ class DigestCondenser(SummarizingCondenser):
     def summary(self, view: View, span: slice) -> Summary:
         return summary_of(view, span, self.max_length)
 
+    def _has_limit(self, agent_llm: AgentModel | None) -> bool:
+        return super().limits(counting(agent_llm))[1] is not None
+
     def urgency(
         self, view: View, due: Set[Reason], agent_llm: AgentModel | None = None
     ) -> Requirement:
         """Return how urgent a condensation is. A default limit requires only soft condensations, so
         a step never fails because of a default limit.
         """
-        if Reason.REQUEST in due or super().limits(counting(agent_llm))[1] is not None:
+        if Reason.REQUEST in due or self._has_limit(agent_llm):
             return super().urgency(view, due, agent_llm)
         return Requirement.SOFT
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
-        if self.max_size is not None or super().limits(counting(agent_llm))[1] is not None:
+        if self.max_size is not None or self._has_limit(agent_llm):
             return super().overrun(view, counting(agent_llm))
         sums = ESTIMATE.token_sums(view)
         limit = limit_of(window_in(view), margin_ratio=self.token_margin_ratio)
@@ -93,19 +96,14 @@ class DigestCondenser(SummarizingCondenser):
             limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]
         # Before its first reply, the agent was shown no event.
         has_reply = any(map(begins_reply, view.events))
-        if sums[-1] > limit and has_reply:
-            return Overrun(sums, limit, ESTIMATE)
-        return None
+        return Overrun(sums, limit, ESTIMATE) if sums[-1] > limit and has_reply else None
 
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
         """Return how many events and how many tokens a View may have before it is condensed. If no
         token limit is known, the number of tokens does not include the head.
         """
-        token_limit = super().limits(counting(agent_llm))[1]
-        return (
-            self.max_size,
-            _TOKENS if token_limit is None and self.max_size is None else token_limit,
-        )
+        tokens = super().limits(counting(agent_llm))[1]
+        return self.max_size, _TOKENS if tokens is None and self.max_size is None else tokens
 
     def _head(self, view: View) -> int:
         # A message that a runtime wrote before the user's first message does not count as the first
