@@ -343,6 +343,7 @@ def face_of(histories: sync.Histories) -> AsyncHistories:
 
 _created = _method(sync.Histories.create, writes=True)
 _forked = _method(SyncHistory.fork, writes=True)
+_begun = _method(SyncHistory.begin_child, writes=True)
 
 
 class AsyncHistories:
@@ -620,6 +621,17 @@ class AsyncHistory:
         return self._histories[forked.id]
 
     fork.__doc__ = SyncHistory.fork.__doc__
+
+    async def begin_child(
+        self,
+        call: Action,
+        conversation: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> AsyncHistory:
+        child = await _begun(self, call, conversation, attributes)
+        return self._histories[child.id]
+
+    begin_child.__doc__ = SyncHistory.begin_child.__doc__
 
     def __repr__(self) -> str:
         return f"<AsyncHistory {self.id!r}>"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import UNSET, UnsetType
 
 from foldlog._answers.document import Document, OfVersion
-from foldlog._answers.figures import ModelDocument, SpentDocument
+from foldlog._answers.figures import ModelDocument, SpentDocument, TaskDocument
 
 if TYPE_CHECKING:
     from foldlog.eventstore import ConversationRow
@@ -37,6 +37,7 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     ``tokens``              the tokens of the View
     ``last_prompt_tokens``  the tokens of the prompt of the last call
     ``longest_wait_s``      the longest time in seconds that a model or a tool took
+    ``task``                the conversation with its sub-agents, if it has any
     """
 
     created_at: str
@@ -69,6 +70,7 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     first_event_at: str | UnsetType | None = UNSET
     context: tuple[int, ...] | UnsetType = UNSET
     spent: SpentDocument | UnsetType | None = UNSET
+    task: TaskDocument | UnsetType = UNSET
 
     @classmethod
     def of_row(cls, row: ConversationRow, **more: Any) -> Self:

@@ -134,7 +134,9 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     the tokens of the largest prompt, and ``peak_prompt_version`` is the version of the View in this
     prompt. This version is null before the events of an import are made. ``max_input_tokens`` is
     the limit that the source or a condensation recorded. If no limit is recorded,
-    ``max_input_tokens`` is the context window of the model ``window_of``.
+    ``max_input_tokens`` is the context window of the model ``window_of``. ``task`` is a single
+    conversation with its sub-agents. ``sub_agents`` is the number of conversations that another
+    conversation began, and ``spent_alone`` is what the others spent.
     """
 
     conversation: str | UnsetType = UNSET
@@ -159,11 +161,54 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     max_input_tokens: int | None
     window_of: str | None
     findings: tuple[str, ...]
+    task: TaskDocument | UnsetType = UNSET
+    sub_agents: int | UnsetType = UNSET
+    spent_alone: SpentDocument | UnsetType = UNSET
+
+
+class AgentDocument(OfConversation, frozen=True, kw_only=True):
+    """An agent of a task. ``depth`` is the number of agents above it. ``parent`` and ``call`` name
+    the conversation and its call that began the agent; ``call`` is null if no record names it.
+    ``ConversationDocument`` describes the other fields.
+    """
+
+    depth: int
+    parent: str | None
+    call: str | None
+    title: str | None
+    state: str | None
+    events: int | None
+    errors: int | None
+    first_error: str | None
+    first_event_at: str | None
+    last_event_at: str | None
+    spent: SpentDocument | None
+
+
+class TaskDocument(Document, frozen=True, kw_only=True):
+    """A conversation with the conversations of its sub-agents. The figures are sums over all of
+    them, and a reply that several recorded counts once. ``sub_agents`` is their number. From
+    ``first_event_at`` to ``last_event_at`` is the time that passed, and ``seconds`` is the sum of
+    the agents' times. ``first_error`` is the first error of any agent, and ``first_error_in`` is
+    the conversation of this agent. ``agents`` begins with the conversation itself; lists leave it
+    out.
+    """
+
+    sub_agents: int
+    errors: int | None
+    first_error: str | None
+    first_error_in: str | None
+    first_event_at: str | None
+    last_event_at: str | None
+    seconds: float
+    longest_wait_s: float | None
+    spent: SpentDocument
+    agents: tuple[AgentDocument, ...] | UnsetType = UNSET
 
 
 class GroupedDocument(Document, frozen=True, kw_only=True):
-    """The output of ``foldlog stats --by``: the calls of models by ``day`` or by ``model``, or the
-    calls of tools. ``StatsDocument`` describes all other fields.
+    """The output of ``foldlog stats --by``: the calls of models by ``day`` or by ``model``, the
+    calls of tools, or the agents of a task. ``StatsDocument`` describes all other fields.
     """
 
     by: str
@@ -172,3 +217,4 @@ class GroupedDocument(Document, frozen=True, kw_only=True):
     without_cost: int
     models: tuple[ModelDocument, ...] = ()
     tools: dict[str, ToolDocument] = msgspec.field(default_factory=dict)
+    agents: tuple[AgentDocument, ...] = ()

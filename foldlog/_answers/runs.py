@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from foldlog._answers.document import Document, OfVersion
-from foldlog._answers.figures import SpentDocument
+from foldlog._answers.figures import SpentDocument, TaskDocument
 
 
 class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
@@ -44,6 +46,7 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
     tools: dict[str, int]
     answer: LineDocument | None
     spent: SpentDocument | None
+    task: TaskDocument | UnsetType = UNSET
 
 
 class KnewDocument(Document, frozen=True, kw_only=True):

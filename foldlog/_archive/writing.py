@@ -20,6 +20,7 @@ from foldlog._archive.projecting import SECRET, SECRET_BYTES, change_of_document
 from foldlog._archive.reading import reading_of, state_of
 from foldlog._base.usage import IMPORTED
 from foldlog._figures.of_sources import count_block, figures_in
+from foldlog._figures.overview import PARENT
 from foldlog._figures.writing import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
 from foldlog._formats.files.found_sources import FoundHistory, SourceRefused
@@ -341,7 +342,10 @@ class SourceWriter:
             "unread": reading.unread,
             IMPORTED_AT: self.database.now(),
         }
-        if place := {**self.options.where, **about(source).get(WHERE, {}), **skeleton.where}:
+        parent = self.found_history.format.begun_by(self.found_history.path)
+        begun_by = {PARENT: f"{self.options.prefix}{parent}"} if parent else {}
+        where = {**self.options.where, **about(source).get(WHERE, {}), **skeleton.where}
+        if place := {**where, **begun_by}:
             fields[WHERE] = place
         if REDACTED in about(source):
             fields[REDACTED] = True

@@ -294,6 +294,7 @@ def _describe_rows(
     """
     for row, figures in stored.of(rows, whole=sizes):
         more = figures.overview
+        task = next(stored.tasks([figures]), None) if sizes else None
         if more.problem is not None and more.needs_key:
             aside.locked[row.id] = more.problem
         elif more.problem is not None:
@@ -302,7 +303,7 @@ def _describe_rows(
             near = {name: value for name, value in more._asdict().items() if name not in _OF_VIEW}
             yield ConversationDocument.of_row(row, **near)
             continue
-        document = document_of(row, figures, table)
+        document = document_of(row, figures, table, task)
         if document.spent and document.spent.cost is None:
             aside.unpriced.append(models_without_price(figures.calls, table))
         yield document

@@ -40,6 +40,7 @@ class Counts(Struct):
     ``reached``             the time of the last counted event
     ``last``                the kind of the last event: see ``state``
     ``first_error``         the beginning of the text of the first error
+    ``first_error_at``      the time of the first error
     ``findings``            problems of events that could not be read; no other count includes them
     """
 
@@ -56,6 +57,7 @@ class Counts(Struct):
     reached: EventTime | None = None
     last: str | None = None
     first_error: str | None = None
+    first_error_at: EventTime | None = None
     findings: list[str] = []
 
     @property
@@ -95,7 +97,7 @@ class Counts(Struct):
         if is_call(event):
             self._count_call(event)
         elif type(event) is Observation:
-            self._count_result(event)
+            self._count_result(event, time_of_event(event, recorded_at))
         elif type(event) is Message and event.shown and event.source in ENDS_WITH:
             self.last = ENDS_WITH[event.source]
         elif type(event) is CondensationAction:
@@ -133,11 +135,13 @@ class Counts(Struct):
         sum_up(self.tools, {name: ToolDocument(calls=1)})
         self.waiting.setdefault(call.call_id or "", []).append(call.tool)
 
-    def _count_result(self, result: Observation) -> None:
+    def _count_result(self, result: Observation, at: EventTime | None) -> None:
         called = self._close_call(result)
         self.last = state_after(called, failed=result.is_error)
         if result.is_error:
-            self.first_error = self.first_error or beginning_of(words_of(result.content))
+            if self.first_error is None:
+                self.first_error = beginning_of(words_of(result.content))
+                self.first_error_at = at
             sum_up(self.tools, {result.tool or called or NO_NAME: ToolDocument(errors=1)})
 
     def _count_condensation(self, strategy: str, cost: float | None, **outcome: int) -> None:

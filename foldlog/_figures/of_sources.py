@@ -14,7 +14,7 @@ from foldlog._answers.figures import CondensationsDocument, SavingsDocument, Too
 from foldlog._base.usage import IMPORTED
 from foldlog._figures.counting import Figures, figures_of
 from foldlog._figures.counts import Counts
-from foldlog._figures.overview import TITLE_MAX, Overview
+from foldlog._figures.overview import PARENT, TITLE_MAX, Overview, parent_in
 from foldlog._figures.places import where_written
 from foldlog._formats.decoded import DecodedRecords, values_of
 from foldlog._formats.files.frames import TITLE
@@ -94,6 +94,9 @@ def figures_in(
     else:
         figures = _of_skeleton(skeleton, format, records)
     overview = figures.overview
+    if parent := parent_in(overview.attributes or {}):
+        link = {PARENT: f"{about_source.get('prefix', '')}{parent}"}
+        overview = overview._replace(attributes={**(overview.attributes or {}), **link})
     if title := about_source.get(TITLE):
         overview = overview._replace(title=title[:TITLE_MAX])
     if place := where_written(format, about_source, overview.title):
@@ -127,10 +130,11 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
         unmarked=0 if skeleton.marks_errors else 1,
         last="open_call" if state.waiting else state.last,
         first_error=state.first_error or None,
+        first_error_at=time_in(state.first_error_at),
     )
     title = state.title or state.asked or state.said
     overview = Overview(
-        attributes={} if state.parent is None else {"parent": state.parent},
+        attributes={} if state.parent is None else {PARENT: state.parent},
         title=None if title is None else title[:TITLE_MAX],
         format=format.name,
         events=records,

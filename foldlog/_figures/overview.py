@@ -4,7 +4,7 @@ events. Lists of conversations show the values of this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
@@ -19,6 +19,7 @@ from foldlog.eventstore import (
     CondensationAction,
     CondensationSummary,
     ConversationErased,
+    ConversationNotFound,
     ConversationRow,
     CorruptEvent,
     DocumentChanges,
@@ -49,6 +50,12 @@ _Log = Callable[[int, int], Iterable[Logged]]
 """Returns the events from one id to another, with their times."""
 
 _ABOUT_THE_HISTORY = {ATTRIBUTES, IMPORTED, UNREAD}
+PARENT = "parent"
+PARENT_CALL = "parent_call"
+LINK = (PARENT, PARENT_CALL)
+"""The attributes of a sub-agent: the id of the conversation that began it, and the id of the call
+in that conversation. An import has them in the ``meta`` of the first event.
+"""
 _WITHIN = 30
 TITLE_MAX = 300
 
@@ -144,12 +151,12 @@ def read_ends(
 def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> Overview:
     version = reading.version
     set_attributes = newest_value(reading, ATTRIBUTES, version, default={})
-    attributes = {**place, **set_attributes}
     changes = changes_of_counts(reading.structural_events(0, version))
     counts_event = counted_in(changes, version)
     count = version - sum(map(copies_before, changes))
     if any(map(is_replacing, changes)):
         count = sum(map(counts_event, reading.events(0, version)))
+    begun_by: dict[str, Any] = {}
     title: str | None = None
     format: str | None = None
     last_event_at: str | None = None
@@ -158,6 +165,8 @@ def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> O
     first_words = ""
     for recorded_at, event in _ends(version, log, counts_event):
         title = _title_in(event.meta) or title
+        if not begun_by and PARENT in event.meta:
+            begun_by = {name: event.meta[name] for name in LINK if name in event.meta}
         if not request and isinstance(event, Message) and event.source == "user" and event.shown:
             request, words = _request_in(event)
             first_words = first_words or words
@@ -170,12 +179,34 @@ def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> O
             last_event_at = time_text(event, recorded_at) or last_event_at
     best_title = _title_in(set_attributes) or title or request or first_words or None
     return Overview(
-        attributes,
+        {**place, **begun_by, **set_attributes},
         None if best_title is None else best_title[:TITLE_MAX],
         format,
         count,
         last_event_at=last_event_at,
     )
+
+
+def parent_in(attributes: Mapping[str, Any]) -> str:
+    """Return the conversation that began a sub-agent with these attributes, or an empty text."""
+    parent = attributes.get(PARENT)
+    return parent if isinstance(parent, str) else ""
+
+
+def parents_of(store: Store, row: ConversationRow) -> Iterator[ConversationRow]:
+    """Yield the conversation that began a sub-agent, the conversation that began this one, and so
+    on. Cost: for each conversation, the function reads some events at both ends.
+    """
+    seen = {row.id}
+    while (parent := parent_in(near_the_ends(store, row).attributes or {})) not in {"", *seen}:
+        seen.add(parent)
+        try:
+            row = store.conversation(parent)
+        except ConversationNotFound:
+            return
+        if row.erased_at is not None:
+            return
+        yield row
 
 
 def around_damage(store: Store, row: ConversationRow) -> Overview:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from foldlog._answers.conversations import ConversationDocument
-from foldlog._answers.figures import ModelDocument
+from foldlog._answers.figures import ModelDocument, TaskDocument
 from foldlog._conversations.unreadable import sound
 from foldlog._figures.context import ContextLimit, ContextUse, limit_of_models
 from foldlog._figures.prices import Prices
@@ -20,11 +21,12 @@ from foldlog._figures.tables import StoredFigures, Where
 from foldlog.eventstore import ConversationRow, EventStoreError, Store
 
 if TYPE_CHECKING:
+    from foldlog._figures.tasks import Task
     from foldlog.projections import Views
 
 
 def document_of(
-    row: ConversationRow, figures: StoredFigures, prices: Prices
+    row: ConversationRow, figures: StoredFigures, prices: Prices, task: Task | None = None
 ) -> ConversationDocument:
     fields: dict[str, Any] = {
         **figures.overview._asdict(),
@@ -43,6 +45,7 @@ def document_of(
             "first_error": figures.first_error,
             "first_event_at": None if first_at is None else first_at.isoformat(),
             "context": tuple(figures.context),
+            "task": UNSET if task is None else task.document(prices),
         }
         if figures.is_sound:
             fields["condensations"] = figures.condensations
@@ -69,11 +72,12 @@ def collect_stats(
     *,
     views: Views,
     prices: Prices | None = None,
+    has_task: bool = False,
 ) -> Stats:
     """Return the totals of ``conversations``, or of all conversations if the argument is None.
 
     For a single conversation, the function also computes the sizes of its Views, so it reads every
-    event twice.
+    event twice. With ``has_task``, it also adds up the conversation and its sub-agents.
     """
     figures = FiguresOfStore(store, views, prices, on_events=on_events)
     rows = None
@@ -84,16 +88,45 @@ def collect_stats(
     figures.bring_up_to_date(where)
     stats = figures.totals(where)
     if rows is not None and len(rows) == 1:
-        _add_sizes(stats, store, views, rows[0], figures)
+        ((_, of_one),) = figures.of(rows)
+        _add_sizes(stats, store, views, rows[0], of_one)
+        if has_task:
+            stats.task = task_of(figures, of_one, prices or Prices())
+        return stats
+    alone = where._replace(sub_agents=False)
+    stats.sub_agents = stats.conversations - figures.count(alone)
+    if stats.sub_agents:
+        stats.spent_alone = figures.spent(alone)
     return stats
 
 
+def task_of(
+    figures: FiguresOfStore, conversation: StoredFigures, prices: Prices
+) -> TaskDocument | None:
+    """Return a conversation with its sub-agents, or None if it has no sub-agents. Cost: the
+    function counts all conversations that have changed.
+    """
+    figures.refresh()
+    tasks = figures.tasks([conversation])
+    return next((task.document(prices, has_agents=True) for task in tasks), None)
+
+
+def with_sub_agents(store: Store, conversations: Iterable[str]) -> list[str]:
+    """Return the conversations and their sub-agents. Cost: the function counts all conversations
+    that have changed.
+    """
+    figures = FiguresOfStore(store)
+    figures.refresh()
+    names = dict.fromkeys(conversations)
+    below = (name for top in [*names] for name, _ in figures.trees.below(top))
+    return [*dict.fromkeys([*names, *below])]
+
+
 def _add_sizes(
-    stats: Stats, store: Store, views: Views, row: ConversationRow, figures: FiguresOfStore
+    stats: Stats, store: Store, views: Views, row: ConversationRow, figures: StoredFigures
 ) -> None:
-    ((_, stored_figures),) = figures.of([row])
-    models = {call.model for call in stored_figures.calls if not call.by_condenser}
-    peak = max(stored_figures.context, default=0)
+    models = {call.model for call in figures.calls if not call.by_condenser}
+    peak = max(figures.context, default=0)
     stats.peak_prompt_tokens = peak or None
     _set_limit(stats, limit_of_models(models, peak))
     if row.pending:

@@ -14,6 +14,7 @@ from foldlog._answers.figures import (
     ModelDocument,
     SpentDocument,
     StatsDocument,
+    TaskDocument,
     ToolDocument,
 )
 from foldlog._figures.counts import Counts
@@ -40,6 +41,8 @@ class Stats(Counts):
     ``without_cost``   the number of conversations with calls of models without a known price
     ``unpriced``       the models without a known price
     ``in_views``       the tokens of all current Views
+    ``sub_agents``     the number of conversations that another conversation began
+    ``spent_alone``    the usage and cost of the other conversations, if there are sub-agents
 
     The following figures exist only for a single conversation, and are empty or None for several
     conversations:
@@ -50,6 +53,7 @@ class Stats(Counts):
                             not made yet
     ``max_input_tokens``    the limit of a prompt: see ``ContextLimit``
     ``window_of``           the model that has this limit as its window
+    ``task``                the conversation with its sub-agents, if it has sub-agents
     """
 
     models: dict[tuple[str, str], ModelDocument] = field(default_factory=dict)
@@ -62,6 +66,9 @@ class Stats(Counts):
     max_input_tokens: int | None = None
     window_of: str | None = None
     in_views: int = 0
+    sub_agents: int = 0
+    spent_alone: SpentDocument | None = None
+    task: TaskDocument | None = None
 
     @property
     def spent(self) -> SpentDocument:
@@ -138,6 +145,9 @@ class Stats(Counts):
             days=dict(sorted(self.days.items())),
             findings=tuple(self.findings),
             unpriced=tuple(sorted(self.unpriced)),
+            task=self.task or UNSET,
+            sub_agents=self.sub_agents or UNSET,
+            spent_alone=self.spent_alone or UNSET,
         )
 
 

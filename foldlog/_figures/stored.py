@@ -11,12 +11,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foldlog._answers.figures import SavingsDocument
+from foldlog._answers.figures import SavingsDocument, SpentDocument
 from foldlog._figures.overview import Overview, near_the_ends, read_ends
 from foldlog._figures.prices import Prices
-from foldlog._figures.spending import price_calls
+from foldlog._figures.spending import price_calls, spent
 from foldlog._figures.stats import TOTALS, Stats
 from foldlog._figures.tables import FigureTables, StoredFigures, Where, check_sort, text_of
+from foldlog._figures.trees import Trees
 from foldlog._figures.updating import FigureCounter
 from foldlog._figures.writing import SAVED
 from foldlog._formats.summed_calls import Calls, add_up
@@ -34,6 +35,7 @@ from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import as_text, utf8
 
 if TYPE_CHECKING:
+    from foldlog._figures.tasks import Task
     from foldlog.projections import Views
 
 Row = tuple[ConversationRow, StoredFigures]
@@ -310,6 +312,17 @@ class FiguresOfStore:
         rows = self._sort(where, "id", reverse=False, most=_ALL)
         return {as_text(name) for _, _, name in rows}
 
+    @property
+    def trees(self) -> Trees:
+        return self._tables.trees()
+
+    def tasks(self, conversations: Iterable[StoredFigures]) -> Iterator[Task]:
+        if not self.trees.parents:
+            return iter(())
+        from foldlog._figures.tasks import read_tasks  # most stores have no sub-agents
+
+        return read_tasks(self._tables, conversations)
+
     def count(self, where: Where = _EVERYTHING) -> int:
         return sum(columns[1] for columns in self._tables.ask("figure_sums", where))
 
@@ -328,6 +341,9 @@ class FiguresOfStore:
         stats.without_cost = self._without_cost(where, stats.unpriced)
         stats.findings = self._findings(where)
         return stats
+
+    def spent(self, where: Where) -> SpentDocument:
+        return spent(price_calls(self._calls(where), self._prices).values())
 
     def counts(self, where: Where = _EVERYTHING, whats: Sequence[str] = TOTALS) -> Stats:
         stats = Stats()

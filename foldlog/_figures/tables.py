@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from foldlog._figures.orders import SORTS as SORTS
 from foldlog._figures.overview import Overview
+from foldlog._figures.trees import Trees
 from foldlog._figures.writing import (
     CODE,
     DIGEST,
@@ -29,7 +30,7 @@ from foldlog._figures.writing import (
 )
 from foldlog._formats.summed_calls import USAGE, Calls
 from foldlog.eventstore import InvalidArgument, KeyUnavailable
-from foldlog.eventstore.inside import EventTime, event_microseconds
+from foldlog.eventstore.inside import EventTime, event_microseconds, parse_event_time
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Columns, Reader, Transaction
@@ -50,6 +51,7 @@ class Where(NamedTuple):
     ``since``, ``until``  the period of the last activity
     ``only``        the ids of the conversations that may be chosen
     ``companions``  whether conversations that runtimes use internally may be chosen
+    ``sub_agents``  whether conversations that another conversation began may be chosen
     """
 
     state: str | None = None
@@ -62,6 +64,7 @@ class Where(NamedTuple):
     until: datetime | None = None
     only: Collection[str] | None = None
     companions: bool = True
+    sub_agents: bool = True
 
     def conditions(self) -> list[tuple[str, str]]:
         names = {
@@ -82,6 +85,7 @@ class StoredFigures(NamedTuple):
     overview: Overview
     state: str | None = None
     first_error: str | None = None
+    first_error_at: EventTime | None = None
     first_at: EventTime | None = None
     last_at: EventTime | None = None
     longest_wait_s: float | None = None
@@ -109,6 +113,8 @@ class FigureTables:
         self.aside: dict[str, int] = {}
         self._memory: Any = None
         self._names: dict[str, str] = {}
+        self._trees: tuple[tuple[int, int], Trees] | None = None
+        """The state of the store when the trees were last read, and the trees."""
 
     def put_aside(self, conversation: Conversation, figures: Figures) -> None:
         """Put figures aside, because the store cannot write them."""
@@ -144,10 +150,12 @@ class FigureTables:
         )
         # Conversations with figures in memory are left out of the query to the store, because their
         # figures in the store are older.
-        left_out = json.dumps([*self.aside.values()])
+        sub_agents = [] if where.sub_agents else [*self.trees().keys.values()]
+        left_out = json.dumps([*self.aside.values(), *sub_agents])
         rows = self._run(self.database.recorder, statement, *choice, left_out, *parameters)
         if self.aside:
-            rows += self._run(self._memory, statement, *choice, "[]", *parameters)
+            left_out = json.dumps(sub_agents)
+            rows += self._run(self._memory, statement, *choice, left_out, *parameters)
         return rows
 
     def _run(self, recorder: Any, statement: str, *parameters: Any) -> list[Columns]:
@@ -209,8 +217,22 @@ class FigureTables:
         """
         if self.database.recorder.store_count == 1 and not self.aside:
             return
+        yield from self._repetitions(self.ask("figure_replies_counted", where))
+
+    def repeated_among(self, keys: Sequence[int]) -> Iterator[Calls]:
+        """Yield the usage of the replies that are in several of these conversations, so that a sum
+        over the conversations can subtract them.
+        """
+        rows = [
+            row
+            for recorder, keys_text in self._split(keys)
+            for row in self._run(recorder, "figure_replies_among", keys_text)
+        ]
+        yield from self._repetitions(rows)
+
+    def _repetitions(self, rows: Iterable[Columns]) -> Iterator[Calls]:
         usage_by_hash = dict[int, Calls]()
-        for reply_hash, key, *columns in self.ask("figure_replies_counted", where):
+        for reply_hash, key, *columns in rows:
             call = self.calls(key, columns)
             counted = usage_by_hash.setdefault(reply_hash, call)
             if counted is call:
@@ -221,6 +243,33 @@ class FigureTables:
                 yield counted
             else:
                 yield call
+
+    def trees(self) -> Trees:
+        """Return the relation of the sub-agents whose parent is in the store. Cost: if the store
+        has changed since the last call, the method reads a row of each conversation.
+        """
+        state = self.database.data_version(), len(self.aside)
+        if self._trees is None or self._trees[0] != state:
+            self._trees = state, Trees(self._sub_agents())
+        return self._trees[1]
+
+    def _sub_agents(self) -> dict[str, tuple[int, str]]:
+        sub_agents = {
+            text_of(child): (key, text_of(parent))
+            for recorder in self._recorders()
+            for key, child, parent in self._run(recorder, "figure_parents")
+        }
+        names = json.dumps([*{parent for _, parent in sub_agents.values()}])
+        parents = self._run(self.database.recorder, "existing_ids", names) if sub_agents else []
+        existing = {text_of(name) for (name,) in parents}
+        return {child: link for child, link in sub_agents.items() if link[1] in existing}
+
+    def _split(self, keys: Iterable[int]) -> Iterator[tuple[Any, str]]:
+        # A statement gets its keys as one JSON text.
+        keys_aside = {*self.aside.values()}
+        for recorder in self._recorders():
+            is_in_memory = recorder is self._memory
+            yield recorder, json.dumps([key for key in keys if (key in keys_aside) == is_in_memory])
 
     def _recorders(self) -> list[Any]:
         if self.aside:
@@ -242,12 +291,9 @@ class FigureTables:
         return {figures.id: figures for figures in (figures_of_store | figures_aside).values()}
 
     def of_keys(self, keys: Sequence[int]) -> dict[int, StoredFigures]:
-        keys_aside = {*self.aside.values()}
         figures_by_key = dict[int, StoredFigures]()
         calls = dict[int, list[Calls]]()
-        for recorder in self._recorders():
-            is_in_memory = recorder is self._memory
-            keys_text = json.dumps([key for key in keys if (key in keys_aside) == is_in_memory])
+        for recorder, keys_text in self._split(keys):
             figures_by_key |= self._read_rows(self._run(recorder, "figures_of", keys_text))
             for key, *columns in self._run(recorder, "figure_calls_of", keys_text):
                 calls.setdefault(key, []).append(self.calls(key, columns))
@@ -335,6 +381,7 @@ def _figures_of_row(
         overview=overview,
         state=None if columns.state is None else text_of(columns.state),
         first_error=texts.get("first_error"),
+        first_error_at=parse_event_time(texts.get("first_error_at")),
         first_at=first_at,
         last_at=last_at,
         longest_wait_s=columns.longest_wait_s,

@@ -11,11 +11,13 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec import to_builtins
 from msgspec.structs import astuple
 
 from foldlog._answers.figures import CondensationsDocument
 from foldlog._conversations.companions import companion_of
 from foldlog._figures.counts import Counts
+from foldlog._figures.overview import parent_in
 from foldlog._formats.record import INCOMPLETE
 from foldlog._formats.summed_calls import USAGE, Calls
 from foldlog.eventstore.inside import EventTime, event_microseconds
@@ -26,7 +28,7 @@ from foldlog.eventstore.recorders.types import Conversation
 if TYPE_CHECKING:
     from foldlog._figures.counting import Figures
 
-CODE: Final = 1
+CODE: Final = 2
 """The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
 NO_CALLS: Final = Calls("", "", {}, None, 0)
@@ -96,13 +98,17 @@ def put_figures(
         }
         put_replies(transaction, conversation, data_key, keys, replies)
     counts = {(what, names.of(name)): value for what, name, value in _counts(figures)}
+    parent = parent_in(figures.overview.attributes or {})
+    if parent and conversation.parent is None:  # a fork of a sub-agent is not a sub-agent
+        # Ids are not encrypted, so SQL can follow them.
+        counts["parent", as_text_column(parent)] = 1
     transaction.write_rows(
         "put_figure_calls", key, [_row_of(call, names) for call in figures.calls]
     )
     transaction.write_rows(
         "put_figure_counts", key, [(*pair, value) for pair, value in counts.items()]
     )
-    texts = json.dumps(names.with_texts(figures)).encode()
+    texts = json.dumps(to_builtins(names.with_texts(figures))).encode()
     encoding = 0
     sealed_texts = texts
     if data_key is not None:
@@ -151,6 +157,7 @@ class _Names:
             "needs_key": overview.needs_key,
             "last": None if figures.counts.last_at else overview.last_event_at,
             "first_error": figures.counts.first_error,
+            "first_error_at": figures.counts.first_error_at,
             "context": figures.context,
             "findings": figures.counts.findings,
             "names": self._of_digests,
@@ -163,8 +170,12 @@ def digest_of(keys: KeyRing, key_id: str, name: str) -> str:
 
 
 def storable(name: str) -> str:
+    return as_text_column(name[:_NAME_MAX])
+
+
+def as_text_column(name: str) -> str:
     # Replace the characters that a text column cannot contain.
-    name = name[:_NAME_MAX].replace("\0", "\ufffd").replace(DIGEST, "\ufffd")
+    name = name.replace("\0", "\ufffd").replace(DIGEST, "\ufffd")
     return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

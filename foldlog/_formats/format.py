@@ -213,6 +213,8 @@ class Format:
     ``conversation``  the name of the conversation, if the first records have it, or None.
     ``where``         the folder (``cwd``), the ``branch`` and the ``model`` in a record. If the
                       format has a skeleton, the skeleton reads these fields.
+    ``begun_by``      the name of the conversation that began the history in a file, if the path of
+                      the file says it.
     ``marks_errors``  whether the format's program marks failed calls in its records.
 
     These attributes read records:
@@ -277,6 +279,7 @@ class Format:
     time: Callable[[Any], SourceTime] | None = lambda record: read_time(within(record, "timestamp"))
     recorded_usage: RecordedUsage = IN_REPLIES
     where: Callable[[Any], Mapping[str, Any]] = lambda record: {}
+    begun_by: Callable[[Path], str] = lambda path: ""
     marks_errors: bool = True
     says_again: bool = False
     repeats: bool = False

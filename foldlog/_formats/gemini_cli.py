@@ -78,6 +78,12 @@ class _Documents(FileReader):
         return in_document(path, "messages", session_in, _STABLE, "$set")
 
 
+def _begun_by(path: Path) -> str:
+    # The sessions of sub-agents are in a folder with the name of the session that began them.
+    folder = path.absolute().parent
+    return folder.name if folder.parent.name == "chats" else ""
+
+
 def _matches(record: Any) -> bool:
     if not accepts(record):
         return False
@@ -602,5 +608,6 @@ FORMAT = Format(
     files=_Documents(),
     time=lambda record: read_time(within(record, "timestamp") or within(record, "startTime")),
     kept_in=("~/.gemini/tmp",),
+    begun_by=_begun_by,
     source_id=member("id"),
 )

@@ -56,6 +56,7 @@ class SourceState(Struct):
     ``waiting``       maps the id of a call without a result to its tool.
     ``last``          the kind of the last part: see ``Counts.state``.
     ``first_error``   the beginning of the first error.
+    ``first_error_at``  the time of the first error.
     ``replies``       the usage of the replies of models.
     ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of the program.
     ``extra``         fields that only the format uses.
@@ -88,6 +89,7 @@ class SourceState(Struct):
     waiting: dict[str, str] = {}
     last: str | None = None
     first_error: str | None = None
+    first_error_at: str = ""
     replies: CountedReplies = field(default_factory=CountedReplies)
     where: dict[str, str] = {}
     extra: Fields = {}
@@ -239,6 +241,7 @@ class Skeleton(ABC):
             self.count(skeleton)
             if self.state.errors and self.state.first_error is None:
                 self.state.first_error = beginning_of(self.error_in(text))
+                self.state.first_error_at = at or ""
 
     def check(self, record: bytes, record_hash: bytes) -> None:
         """Raise the error that ``add`` would raise."""

@@ -595,7 +595,8 @@ class History:
         For a call that ``run`` began, the observation says "unknown: this call may have run", with
         the key of the call. If ``run`` did not begin the call but began other calls of the same
         tool, the observation says "not begun". In all other cases, the observation says
-        "interrupted".
+        "interrupted". The open calls of sub-agents that such a call began are closed first, and the
+        observation names their calls that may have run.
 
         Call this method only when no program works on the calls any more, because a later result
         would no longer match an open call. With ``older_than``, younger calls are left out. Other
@@ -627,6 +628,27 @@ class History:
         self._generation.key = self._generation.key or generation.key
         return recorded
 
+    def begin_child(
+        self,
+        call: Action,
+        conversation: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> History:
+        """Begin the history of a sub-agent for an open call, and return the history. If the call
+        began this history earlier, return it unchanged, so that a sub-agent goes on after a crash.
+
+        The attributes ``parent`` and ``parent_call`` of the new history name this history and the
+        call. Figures, lists and erasures can so include the sub-agents of a task. Append the result
+        of the sub-agent with ``append_tool_result``. ``conversation`` is the id of the new history.
+        The default is made from this id and the call. Raises ``InvalidEvent`` if the call is not
+        open, ``InvalidArgument`` if another call began ``conversation``, and the errors of
+        ``append``. Durability: both histories are on disk when the method returns. Cost: two
+        appends.
+        """
+        from foldlog._history.children import begin_child
+
+        return begin_child(self, call, conversation, attributes or {})
+
     def _close_redacted_calls(self) -> None:
         """Close the open calls that were redacted. No worker can run such a call. While such a call
         is open, a model is not shown the other calls of the reply.
@@ -637,9 +659,9 @@ class History:
     def _close_calls(
         self, reason: str, generation: Generation, is_chosen: Callable[[Action], bool]
     ) -> tuple[Recorded, ...]:
-        from foldlog._history.effects import closing
+        from foldlog._history.children import close_below
 
-        answers = partial(closing, self, reason)
+        answers = partial(close_below, self, reason)
         work = partial(
             close_open_calls, self._store, self._views, self.id, answers, generation, is_chosen
         )
@@ -1222,7 +1244,9 @@ class History:
         except ConversationNotFound:
             return None
 
-    def stats(self, *, prices: str | os.PathLike[str] | None = None) -> Stats:
+    def stats(
+        self, *, prices: str | os.PathLike[str] | None = None, with_children: bool = False
+    ) -> Stats:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by
         model and day, and condensations by strategy. Cost: the method reads all events once, and
         the condensations, requests and retractions once more.
@@ -1230,14 +1254,16 @@ class History:
         The cost of a call that records no cost is computed with the file ``prices``. Without
         ``prices``, the prices of litellm or genai-prices are used if one of these packages is
         installed. ``docs/COMMAND.md`` describes the file. Raises ``InvalidArgument`` if the file
-        cannot be read.
+        cannot be read. With ``with_children``, the figures are sums over this history and its
+        sub-agents, and the method counts all histories of the store that have changed.
         """
         from foldlog._figures.prices import Prices
-        from foldlog._figures.shown import collect_stats
+        from foldlog._figures.shown import collect_stats, with_sub_agents
         from foldlog._figures.stats import Stats
 
         priced = Prices(None if prices is None else Path(prices))
-        collected = partial(collect_stats, self._store, [self.id], views=self._views, prices=priced)
+        names = with_sub_agents(self._store, [self.id]) if with_children else [self.id]
+        collected = partial(collect_stats, self._store, names, views=self._views, prices=priced)
         return _or_empty(collected, Stats(conversations=1))
 
     def lifetimes(self) -> Lifetimes:

@@ -14,7 +14,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -231,27 +231,41 @@ def to_resume(
     store: Store, views: Views, rows: Iterable[ConversationRow], unread: Callable[..., object]
 ) -> Iterator[ConversationRow]:
     # A conversation that cannot be read is left out, and ``unread`` is called with the problem. The
-    # number of open calls is cached beside each conversation.
+    # number of open calls is cached beside each conversation. The worker of a conversation also
+    # resumes its sub-agents, so they are left out.
+    from foldlog._figures.overview import parents_of
+
     remaining_rows = iter(rows)
     with KeptBeside(store, "open_calls", _CODE) as cache:
         while page := list(islice(remaining_rows, PAGE)):
             open_calls = cache.load(page)
             lease_ends = store.database.recorder.query(partial(_read_ends, store.database))
+            is_left = partial(_is_left, views, cache, open_calls, lease_ends)
             for row in page:
-                name = record_name(row.id, row.generation)
-                if row.erased_at is not None or lease_ends.get(name):
-                    continue
-                was_left = name in lease_ends
                 try:
-                    if not was_left and row.id not in open_calls:
-                        open_calls[row.id] = len(views.current(row.id).open_calls)
-                        cache.keep(row, open_calls[row.id])
-                    if was_left or open_calls[row.id]:
+                    if is_left(row) and not any(map(is_left, parents_of(store, row))):
                         yield row
                 except (ConversationErased, ConversationNotFound):
                     continue  # The conversation was erased after it was listed.
                 except EventStoreError as error:
                     unread(conversation=row.id, problem=str(error))
+
+
+def _is_left(
+    views: Views,
+    cache: KeptBeside,
+    open_calls: dict[str, int],
+    lease_ends: Mapping[str, datetime | None],
+    row: ConversationRow,
+) -> bool:
+    """Return whether a worker left the conversation of ``row`` unfinished."""
+    name = record_name(row.id, row.generation)
+    if row.erased_at is not None or lease_ends.get(name):
+        return False
+    if name not in lease_ends and row.id not in open_calls:
+        open_calls[row.id] = len(views.current(row.id).open_calls)
+        cache.keep(row, open_calls[row.id])
+    return name in lease_ends or open_calls[row.id] > 0
 
 
 class _Driven(Protocol):

@@ -227,8 +227,12 @@ class ServedConversations:
         page = self.figures.page(
             where, sort=sort, reverse=reverse, start=start, limit=min(limit, LIMIT_MAX)
         )
+        tasks = {
+            task.agents[0].figures.id: task
+            for task in self.figures.tasks(figures for _, figures in page.rows)
+        }
         shown: tuple[ConversationDocument, ...] = tuple(
-            document_of(*row, self._prices) for row in page.rows
+            document_of(row, figures, self._prices, tasks.get(row.id)) for row, figures in page.rows
         )
         total = page.total + self.figures.missing
         return ServedPageDocument(

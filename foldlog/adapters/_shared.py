@@ -127,6 +127,12 @@ class _Adapter:
         if self._owned:
             await self.histories.close()
 
+    def _attributes_of(self, conversation: str) -> Mapping[str, Any]:
+        """Return the attributes with which a conversation begins. Adapters whose runtime has
+        sub-agents add the ``parent`` of a sub-agent.
+        """
+        return self._attributes
+
     def _append_or_begin(
         self, history: History, append: Callable[[History], T]
     ) -> tuple[History, T]:
@@ -137,9 +143,10 @@ class _Adapter:
         the same id. If the conversation was erased after ``history`` was first used,
         ``ConversationErased`` is raised.
         """
+        attributes = self._attributes_of(history.id)
         try:
-            if self._attributes and history._generation.key is None and not history.version():
-                begin(self._sync, history.id, self._attributes)
+            if attributes and history._generation.key is None and not history.version():
+                begin(self._sync, history.id, attributes)
                 if history._asked_at is not None:
                     # The attributes are an event, and a model was asked with the View before it.
                     history._asked_at = history.version()
@@ -147,7 +154,7 @@ class _Adapter:
         except ConversationErased:
             if history._generation.key is not None:
                 raise
-        begin(self._sync, history.id, self._attributes)
+        begin(self._sync, history.id, attributes)
         history = self._sync[history.id]
         return history, append(history)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -193,6 +193,11 @@ class FoldlogSessionStore(OpenHistories):
         if key.get("subpath"):
             return f"{name}/{quote_id(key['subpath'])}"
         return name
+
+    def _attributes_of(self, conversation: str) -> Mapping[str, Any]:
+        if self._is_main(conversation):
+            return self._attributes
+        return {**self._attributes, "parent": conversation.rpartition("/")[0]}
 
     # -- effects
     # ----------------------------------------------------------------------------------------------

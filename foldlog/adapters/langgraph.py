@@ -142,7 +142,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         self._prefix = prefix
         self._deltas = Recent[str, _Walked](_PASTS_IN_MEMORY)
         self._checkpoints = Checkpoints(
-            self._sync, "langchain", values.message, values.listed, self._attributes
+            self._sync, "langchain", values.message, values.listed, self._attributes_of
         )
 
     # -- sync
@@ -593,6 +593,13 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """
         name = f"{self._prefix}/{quote_id(str(thread_id))}"
         return f"{name}/{quote_id(namespace)}" if namespace else name
+
+    def _attributes_of(self, conversation: str) -> Mapping[str, Any]:
+        thread, namespace, _ = self._namespace_of(conversation)
+        if not namespace or companion_of(conversation):
+            return self._attributes
+        outer = self._first_conversation(thread, namespace.rpartition("|")[0])
+        return {**self._attributes, "parent": outer}
 
     def _thread(self, conf: Mapping[str, Any]) -> str:
         return self._first_conversation(conf["thread_id"], conf.get("checkpoint_ns", ""))

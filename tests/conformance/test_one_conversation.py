@@ -26,6 +26,7 @@ POSITIONAL = {
     "append_tool_result": ["a", "late"],
     "ask_approval": [OPEN_CALL],
     "at": [1],
+    "begin_child": [OPEN_CALL],
     "decide": [OPEN_CALL, True],
     "difference": [0, 1],
     "document": ["state"],
@@ -170,7 +171,7 @@ def test_an_object_means_the_conversation_that_its_first_call_found(
     olds = {"fork at": histories[0]["c1"]}
     olds["fork at"].fork(1, id="an early fork")
     for name in sorted(METHODS, key=lambda name: name in last):
-        if name not in ("ask_approval", "condense", "decide", "run", "settle"):
+        if name not in ("ask_approval", "begin_child", "condense", "decide", "run", "settle"):
             olds[name] = histories[0]["c1"]
             call(olds[name], name)
     for fork in ("a fork", "an early fork"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from msgspec import UNSET
 
-from foldlog._answers.figures import GroupedDocument
+from foldlog._answers.figures import AgentDocument, GroupedDocument
 from foldlog._cli import terminal
 from foldlog._cli.options import conversations_argument, db_option, json_option, prices_option
 from foldlog._cli.outcome import Refused
@@ -18,7 +18,7 @@ from foldlog._cli.printing.statistics import By, show_grouped, show_stats
 from foldlog._cli.selection import moment_of_option
 from foldlog._cli.stores import chosen, events_total, open_existing
 from foldlog._figures.prices import Prices
-from foldlog._figures.shown import collect_stats
+from foldlog._figures.shown import collect_stats, with_sub_agents
 from foldlog._figures.stats import Stats
 from foldlog._words.gist import count
 from foldlog.eventstore import StoreRefused
@@ -29,7 +29,12 @@ from foldlog.projections import Views
 @click.option(
     "--by",
     type=click.Choice([by.value for by in By]),
-    help="Tokens and cost by day or by model, or calls and errors by tool.",
+    help="Tokens and cost by day, model or agent, or calls and errors by tool.",
+)
+@click.option(
+    "--with-children",
+    is_flag=True,
+    help="Also count the sub-agents of the conversations.",
 )
 @click.option(
     "--since",
@@ -42,6 +47,7 @@ from foldlog.projections import Views
 def run(
     conversations: tuple[str, ...],
     by: str | None,
+    with_children: bool,
     since: str | None,
     prices: Path | None,
     db: str,
@@ -65,6 +71,8 @@ def run(
         # To know that, two ids are enough.
         first_ids = list(islice(chosen(store, conversations), None if conversations else 2))
         names = first_ids if conversations or len(first_ids) == 1 else None
+        if with_children and names is not None:
+            names = with_sub_agents(store, names)
         update(total=None if names is None else events_total(store, names))
         collect = partial(
             collect_stats,
@@ -72,6 +80,7 @@ def run(
             on_events=lambda n: update(advance=n),
             views=Views(store),
             prices=Prices(prices),
+            has_task=True,
         )
         try:
             stats = collect(names)
@@ -79,6 +88,8 @@ def run(
             # With a list of names, an unreadable conversation becomes a finding, and the others are
             # counted.
             stats = collect(list(chosen(store, None)))
+    if by == By.AGENT and not (names and len(names) == 1):
+        raise Refused("--by agent needs one conversation; name the conversation of a task")
     if by is not None:
         grouped = _group(stats, by, first_day)
         terminal.answer(grouped, lambda: show_grouped(grouped, stats, first_day))
@@ -106,12 +117,16 @@ def _first_day(since: str | None, by: str | None) -> str:
 
 
 def _group(stats: Stats, by: str, first_day: str) -> GroupedDocument:
-    """Group calls by day, by model or by tool."""
+    """Group calls by day, by model, by tool or by agent."""
+    agents: tuple[AgentDocument, ...] = ()
+    if stats.task is not None and stats.task.agents:
+        agents = stats.task.agents
     return GroupedDocument(
         by=str(by),
         conversations=stats.conversations,
         without_usage=stats.without_usage,
         without_cost=stats.without_cost,
-        models=() if by == By.TOOL else stats.calls_by(by, first_day),
+        models=stats.calls_by(by, first_day) if by in (By.DAY, By.MODEL) else (),
         tools=stats.tools if by == By.TOOL else {},
+        agents=agents if by == By.AGENT else (),
     )

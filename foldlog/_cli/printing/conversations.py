@@ -56,6 +56,8 @@ def print_conversations(
     if not options.is_sorted and len(page) < _PAGE and terminal.has_edge():
         page = _as_tree([conversation for conversation, _ in page])
     names = _LONG if in_full else _SHORT
+    if any(conversation.task for conversation, _ in page):
+        names = (*names, "task")
     figures = [_FIGURES[id_column] for id_column in names if id_column != sort]
     if sort in _FIGURES:
         column, text_of = _FIGURES[sort]
@@ -173,6 +175,12 @@ def _known_number(conversation: ConversationDocument, number: int | UnsetType | 
     return number_words(number if isinstance(number, int) else None)
 
 
+def _task(conversation: ConversationDocument) -> str:
+    """Return the cost of a task and the number of its sub-agents."""
+    task = conversation.task
+    return f"{spent_words(task.spent)} ({task.sub_agents:,})" if task else ""
+
+
 def _figure(
     heading: str, text_of: Callable[[ConversationDocument], str], *, is_text: bool = False
 ) -> _Figure:
@@ -201,6 +209,7 @@ _FIGURES: dict[str, _Figure] = {
     "saved": _figure("tokens saved", lambda row: _number(row.tokens_saved)),
     "tokens": _figure("tokens spent", lambda row: _number(row.spent.tokens) if row.spent else ""),
     "cost": (COST, lambda row: spent_words(row.spent) if row.spent else ""),
+    "task": _figure("with sub-agents", _task),
 }
 _SHORT = ("events", "activity")
 _LONG = ("events", "activity", "errors", "cost", "condensations", "sent", "view", "tokens")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 
-from foldlog._answers.figures import GroupedDocument, ModelDocument, ToolDocument
+from foldlog._answers.figures import (
+    AgentDocument,
+    GroupedDocument,
+    ModelDocument,
+    TaskDocument,
+    ToolDocument,
+)
 from foldlog._cli import terminal
 from foldlog._cli.hints import prices_hint
 from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._figures.spending import spent
 from foldlog._figures.stats import Stats
 from foldlog._words.gist import calls_words, cost_words, count, number_words, spent_words
-from foldlog._words.times import time_words
+from foldlog._words.times import duration_words, time_words
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = " ▁▂▃▄▅▆▇█"
@@ -28,6 +35,7 @@ class By(StrEnum):
     DAY = "day"
     MODEL = "model"
     TOOL = "tool"
+    AGENT = "agent"
 
 
 def show_grouped(grouped: GroupedDocument, stats: Stats, first_day: str) -> None:
@@ -37,6 +45,9 @@ def show_grouped(grouped: GroupedDocument, stats: Stats, first_day: str) -> None
         print_rows(
             columns, [(tool, f"{one.calls:,}", number_words(one.errors)) for tool, one in rows]
         )
+        return
+    if grouped.by == By.AGENT:
+        _show_agents(grouped.agents)
         return
     if not grouped.models:
         terminal.say(f"no call of a model{f' since {first_day}' if first_day else ''}")
@@ -65,8 +76,58 @@ def show_stats(stats: Stats, title: str) -> None:
         days = sorted(stats.days.items())
         _show_bars("events by day", days[-_DAYS:], left_out=len(days) - _DAYS)
     _show_models(stats)
+    if stats.task is not None:
+        terminal.say(task_words(stats.task), wraps=True)
+    elif stats.sub_agents and stats.spent_alone is not None:
+        alone = f"{number_words(stats.spent_alone.tokens)} tokens, {spent_words(stats.spent_alone)}"
+        terminal.say(
+            f"{count(stats.sub_agents, 'conversation')} of sub-agents; the others alone: {alone}",
+            wraps=True,
+        )
     _show_condensations(stats)
     _show_view(stats)
+
+
+def task_words(task: TaskDocument) -> str:
+    """Return the figures of a task in words."""
+    parts = [
+        f"{number_words(task.spent.tokens)} tokens",
+        spent_words(task.spent),
+        f"{number_words(task.errors)} errors",
+        f"{duration_words(task.seconds)} of work",
+    ]
+    if task.first_event_at and task.last_event_at:
+        first, last = map(datetime.fromisoformat, (task.first_event_at, task.last_event_at))
+        parts[-1] += f" in {duration_words((last - first).total_seconds())}"
+    text = f"with {count(task.sub_agents, 'sub-agent')}: {', '.join(parts)}"
+    if task.first_error_in is not None:
+        text += f"; first error in {task.first_error_in}: {task.first_error}"
+    return text
+
+
+def _show_agents(agents: Sequence[AgentDocument]) -> None:
+    columns = (
+        Column("agent", least=24),
+        *(Column(name, "right") for name in ("events", "errors", "tokens")),
+        COST,
+        Column("ends with", may_go=True),
+        Column("title", least=16),
+    )
+    rows = [
+        (
+            "  " * agent.depth + terminal.typed_id(agent.conversation),
+            number_words(agent.events),
+            number_words(agent.errors),
+            number_words(None if agent.spent is None else agent.spent.tokens),
+            spent_words(agent.spent) if agent.spent else "",
+            (agent.state or "").replace("_", " "),
+            agent.title or "",
+        )
+        for agent in agents
+    ]
+    print_rows(columns, rows)
+    if not rows:
+        terminal.say("the conversation has no sub-agents")
 
 
 def _show_unknown(stats: Stats) -> None:

@@ -13,6 +13,7 @@ from foldlog._formats.codex.lines import (
     CONTEXT,
     FAILED_HEADER,
     has_failed,
+    parent_of,
     texts_in,
     unmark,
 )
@@ -99,6 +100,8 @@ class CodexSkeleton(Skeleton):
             base = None if skeleton.payload is None else _base_of(skeleton.payload)
             if base is not None and self.state.conversation is None:
                 extra["follows"] = base
+            if self.state.conversation is None and isinstance(payload, _Payload):
+                self.state.parent = parent_of(msgspec.to_builtins(payload))
             self.state.conversation = self.state.conversation or payload.id
             self.located(payload.cwd, within(payload.git, "branch"))
             extra["ancestor"] = payload.forked_from_id or payload.id or extra.get("ancestor")

@@ -8,7 +8,7 @@ idempotency key, which consists of the checkpoint's id and a number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from heapq import merge
@@ -113,11 +113,13 @@ class ThreadBranch(NamedTuple):
 
 
 class ThreadBranches:
-    """Finds and begins the branches of all threads of a store. New conversations get
-    ``attributes``.
+    """Finds and begins the branches of all threads of a store. ``attributes`` returns the
+    attributes with which a conversation begins.
     """
 
-    def __init__(self, histories: Histories, attributes: Mapping[str, Any]) -> None:
+    def __init__(
+        self, histories: Histories, attributes: Callable[[str], Mapping[str, Any]]
+    ) -> None:
         self._histories = histories
         self._store = histories.store
         self._attributes = attributes
@@ -237,12 +239,12 @@ class ThreadBranches:
         """Begin a conversation. If a conversation with the same id was erased, the new conversation
         replaces it.
         """
-        begin(self._histories, conversation, self._attributes)
+        begin(self._histories, conversation, self._attributes(conversation))
 
     def begin_new(self, conversation: str) -> None:
         """If there are attributes, begin the conversation with them, unless it has events."""
         with suppress(ConversationErased):
-            if self._attributes and not self._histories[conversation].version():
+            if self._attributes(conversation) and not self._histories[conversation].version():
                 self.begin(conversation)
 
     def _newest_or_begin(self, branch: str) -> Checkpoint:

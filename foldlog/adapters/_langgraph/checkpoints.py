@@ -103,7 +103,8 @@ class Checkpoints:
 
     ``format`` is the format of the records. The format must allow each record to be read without
     other records. ``value`` converts a record into the runtime's form. ``listed`` returns the keys
-    and ids of converted records. New conversations get ``attributes``. Many threads and processes
+    and ids of converted records. ``attributes`` returns the
+    attributes with which a conversation begins. Many threads and processes
     may use the checkpoints.
     """
 
@@ -113,7 +114,7 @@ class Checkpoints:
         format: str,
         value: Callable[[Any], Any],
         listed: Callable[[Sequence[Any]], Listed],
-        attributes: Mapping[str, Any],
+        attributes: Callable[[str], Mapping[str, Any]],
     ) -> None:
         self.histories = histories
         self.branches = ThreadBranches(histories, attributes)

@@ -1138,6 +1138,17 @@ UPDATE {schema}.figures SET replies_compared = 1 WHERE conversation = $1::bigint
 -- name: figure_replies_of
 SELECT reply FROM {schema}.figure_replies WHERE conversation = $1::bigint
 
+-- name: figure_replies_among
+SELECT reply, conversation, {call_columns} FROM {schema}.figure_replies WHERE conversation IN (SELECT jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb)::bigint)
+
+-- Each sub-agent, and the conversation that began it.
+-- name: figure_parents
+SELECT f.conversation, f.id, n.name FROM {schema}.figures f JOIN {schema}.figure_counts n USING (conversation) WHERE n.what = 'parent'
+
+-- name: existing_ids
+SELECT id FROM {schema}.conversations WHERE visible AND erased_at IS NULL
+    AND id IN (SELECT convert_to(jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb), 'UTF8'))
+
 -- The models of calls without a cost, by the size of the prompts.
 -- name: figure_models
 WITH {chosen}

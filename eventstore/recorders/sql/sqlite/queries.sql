@@ -795,6 +795,16 @@ UPDATE figures SET replies_compared = 1 WHERE conversation = ? AND version = ? A
 -- name: figure_replies_of
 SELECT reply FROM figure_replies WHERE conversation = ?
 
+-- name: figure_replies_among
+SELECT reply, conversation, {call_columns} FROM json_each(?) w CROSS JOIN figure_replies r ON r.conversation = w.value
+
+-- Each sub-agent, and the conversation that began it.
+-- name: figure_parents
+SELECT f.conversation, f.id, n.name FROM figures f CROSS JOIN figure_counts n ON n.conversation = f.conversation AND n.what = 'parent'
+
+-- name: existing_ids
+SELECT c.id FROM json_each(?) w CROSS JOIN conversations c ON c.id = w.value AND c.visible AND c.erased_at IS NULL
+
 -- The models of calls without a cost, by the size of the prompts.
 -- name: figure_models
 WITH {chosen}

@@ -1,0 +1,46 @@
+"""Which conversation began which. A task is a conversation with its sub-agents, and their
+sub-agents.
+
+A conversation is a sub-agent if its attribute ``parent`` names the conversation that began it. An
+import finds the parent in the records. A sub-agent whose parent is not in the store is a task of
+its own. A fork is not a sub-agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+
+class Trees:
+    """Which conversation began which.
+
+    ``parents``  maps the id of a sub-agent to the id of its parent
+    ``keys``     maps the id of a sub-agent to its key
+    """
+
+    def __init__(self, sub_agents: Mapping[str, tuple[int, str]]) -> None:
+        """``sub_agents`` maps the id of a sub-agent to its key and to its parent."""
+        self.keys = {child: key for child, (key, _) in sub_agents.items()}
+        self.parents = {child: parent for child, (_, parent) in sub_agents.items()}
+        self._children = dict[str, list[str]]()
+        for child, parent in self.parents.items():
+            self._children.setdefault(parent, []).append(child)
+
+    def below(self, conversation: str) -> Iterator[tuple[str, int]]:
+        """Yield the sub-agents of a conversation with their depths, each after its parent."""
+        seen = {conversation}  # attributes that a user set may make a circle
+        stack = [(child, 1) for child in reversed(self._children.get(conversation, ()))]
+        while stack:
+            child, depth = stack.pop()
+            if child not in seen:
+                seen.add(child)
+                yield child, depth
+                stack += [(name, depth + 1) for name in reversed(self._children.get(child, ()))]
+
+    def task_of(self, conversation: str) -> str:
+        """Return the conversation at the top of the tree that contains ``conversation``."""
+        seen = set[str]()
+        while conversation in self.parents and conversation not in seen:
+            seen.add(conversation)
+            conversation = self.parents[conversation]
+        return conversation

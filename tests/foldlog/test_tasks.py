@@ -1,0 +1,256 @@
+"""A task is a conversation with the conversations of its sub-agents: its figures, its ends and its
+erasure.
+"""
+
+import json
+
+import pytest
+
+import foldlog as api
+from foldlog import Action
+from foldlog.errors import InvalidArgument, InvalidEvent
+from tests.said import said
+
+PROMPTS = {"top": 1_000, "a": 200, "b": 300, "c": 40}
+"""The tokens of the one prompt of each agent."""
+BEGUN_BY = {"a": "top", "b": "top", "c": "a"}
+AT = "2026-11-01T00:00:0{}.000Z"
+
+
+def write_lines(path, records):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def claude_code(folder):
+    """A sub-agent of a sub-agent names only the session."""
+    for name, prompt in PROMPTS.items():
+        agent = {} if name == "top" else {"agentId": name, "isSidechain": True}
+        path = folder / ("top.jsonl" if name == "top" else f"top/subagents/agent-{name}.jsonl")
+        usage = {"input_tokens": prompt, "output_tokens": 10}
+        reply = {"role": "assistant", "model": "m", "id": f"m{name}", "usage": usage}
+        lines = [
+            {"type": "user", "message": {"role": "user", "content": "go"}},
+            {
+                "type": "assistant",
+                "message": {**reply, "content": [{"type": "text", "text": "ok"}]},
+            },
+        ]
+        above = [None, f"{name}0"]
+        write_lines(
+            path,
+            [
+                {**line, **agent, "uuid": f"{name}{n}", "parentUuid": above[n], "sessionId": "top"}
+                | {"timestamp": AT.format(n), "cwd": "/x"}
+                for n, line in enumerate(lines)
+            ],
+        )
+    return {f"top/agent-{name}": "top" for name in BEGUN_BY}
+
+
+def codex(folder):
+    for name, prompt in PROMPTS.items():
+        spawned = {"subagent": {"thread_spawn": {"parent_thread_id": BEGUN_BY.get(name)}}}
+        source = {"source": spawned} if name in BEGUN_BY else {}
+        usage = {"input_tokens": prompt, "output_tokens": 10, "total_tokens": prompt + 10}
+        info = {"total_token_usage": usage, "last_token_usage": usage}
+        lines = [
+            ("session_meta", {"id": name, "cwd": "/x", **source}),
+            ("turn_context", {"model": "m"}),
+            (
+                "response_item",
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": "go"}],
+                },
+            ),
+            ("event_msg", {"type": "token_count", "info": info}),
+        ]
+        write_lines(
+            folder / f"rollout-2026-11-01T00-00-00-{name}.jsonl",
+            [
+                {"timestamp": AT.format(n), "type": kind, "payload": payload}
+                for n, (kind, payload) in enumerate(lines)
+            ],
+        )
+    return BEGUN_BY
+
+
+def opencode(folder):
+    for name, prompt in PROMPTS.items():
+        parent = {"parentID": BEGUN_BY[name]} if name in BEGUN_BY else {}
+        about = {"id": f"m{name}", "sessionID": name, "modelID": "m"}
+        tokens = {"input": prompt, "output": 10, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+        document = {
+            "info": {"id": name, "projectID": "p", "title": "t", "time": {"created": 1}, **parent},
+            "messages": [
+                {
+                    "info": {
+                        **about,
+                        "role": "assistant",
+                        "tokens": tokens,
+                        "time": {"created": 2},
+                    },
+                    "parts": [{"type": "text", "text": "ok"}],
+                }
+            ],
+        }
+        (folder / f"{name}.json").write_text(json.dumps(document))
+    return BEGUN_BY
+
+
+def atif(folder):
+    def trajectory(name):
+        step = {"step_id": 1, "source": "agent", "message": "ok", "model_name": "m"}
+        metrics = {"prompt_tokens": PROMPTS[name], "completion_tokens": 10}
+        below = [trajectory(child) for child, parent in BEGUN_BY.items() if parent == name]
+        return {
+            "schema_version": "ATIF-v1.8",
+            "session_id": "top",
+            "trajectory_id": name,
+            "agent": {"name": "x", "version": "1"},
+            "steps": [{**step, "metrics": metrics}],
+            "subagent_trajectories": below,
+        }
+
+    (folder / "run.json").write_text(json.dumps(trajectory("top")))
+    return {"top/a": "top", "top/b": "top", "top/a/c": "top/a"}
+
+
+def gemini_cli(folder):
+    for name, prompt in PROMPTS.items():
+        path = folder / "chats" / BEGUN_BY.get(name, "") / f"{name}.jsonl"
+        kind = "subagent" if name in BEGUN_BY else "main"
+        about = {"sessionId": name, "projectHash": "p", "startTime": AT.format(0), "kind": kind}
+        tokens = {"input": prompt, "output": 10, "total": prompt + 10}
+        reply = {
+            "id": f"m{name}",
+            "type": "gemini",
+            "content": "ok",
+            "model": "m",
+            "tokens": tokens,
+        }
+        asked = {"id": f"u{name}", "timestamp": AT.format(0), "type": "user", "content": "go"}
+        write_lines(path, [about, asked, {**reply, "timestamp": AT.format(1)}])
+    return BEGUN_BY
+
+
+def qwen_code(folder):
+    for name, prompt in PROMPTS.items():
+        usage = {"promptTokenCount": prompt, "candidatesTokenCount": 10}
+        text = {"role": "model", "parts": [{"text": "ok"}]}
+        lines = [{"type": "assistant", "model": "m", "message": text, "usageMetadata": usage}]
+        if name in BEGUN_BY:
+            payload = {"parentSessionId": BEGUN_BY[name]}
+            begun = {"type": "system", "subtype": "parent_session", "systemPayload": payload}
+            lines.insert(0, begun)
+        write_lines(
+            folder / "chats" / f"{name}.jsonl",
+            [
+                {**line, "uuid": f"{name}{n}", "parentUuid": f"{name}{n - 1}" if n else None}
+                | {"sessionId": name, "timestamp": AT.format(n), "cwd": "/x"}
+                for n, line in enumerate(lines)
+            ],
+        )
+    return BEGUN_BY
+
+
+@pytest.mark.parametrize("is_made", [False, True], ids=["as stored", "as made"])
+@pytest.mark.parametrize("write", [claude_code, codex, opencode, atif, gemini_cli, qwen_code])
+def test_a_task_adds_up_its_sub_agents(foldlog, tmp_path, write, is_made):
+    (tmp_path / "in").mkdir()
+    begun_by = write(tmp_path / "in")
+    assert foldlog("import --prefix p/ in").status == 0
+    if is_made:
+        for name in ["top", *begun_by]:
+            assert foldlog(f"view p/{name}").status == 0
+
+    stats = foldlog("stats p/top --json").document
+    task = stats["task"]
+
+    assert stats["spent"]["prompt_tokens"] == 1_000
+    assert task["spent"]["prompt_tokens"] == sum(PROMPTS.values())
+    assert task["spent"]["calls"] == task["sub_agents"] + 1 == 4
+    agents = {agent["conversation"]: agent["parent"] for agent in task["agents"][1:]}
+    assert agents == {f"p/{name}": f"p/{parent}" for name, parent in begun_by.items()}
+    listed = foldlog("list --long --json").document["conversations"]
+    sums = {row["conversation"]: row.get("task") for row in listed}
+    assert sums["p/top"]["spent"] == task["spent"]
+    whole = foldlog("stats p/top --with-children --json").document
+    assert whole["spent"]["prompt_tokens"] == sum(PROMPTS.values())
+    assert foldlog("stats --json").document["spent_alone"]["prompt_tokens"] == 1_000
+
+
+@pytest.fixture
+def histories():
+    with api.open("memory:") as histories:
+        yield histories
+
+
+def call_agent(history, call_id="c"):
+    history.append(Action(tool="agent", call_id=call_id))
+    return history.open_calls()[-1]
+
+
+def test_a_call_begins_one_sub_agent(histories):
+    top = histories["top"]
+    call = call_agent(top)
+    child = top.begin_child(call, attributes={"user": "ann"})
+
+    assert top.begin_child(call).id == child.id == "top/agent-0"
+    assert child.attributes() == {"user": "ann", "parent": "top", "parent_call": "c"}
+    assert histories["top"].version() == 2
+    with pytest.raises(InvalidArgument, match="did not begin it"):
+        top.begin_child(call_agent(top, "d"), child.id)
+    top.append_tool_result(call, "done")
+    with pytest.raises(InvalidEvent, match="already has a result"):
+        top.begin_child(call, "another")
+
+
+def test_a_sub_agent_whose_begin_was_killed_begins_again(histories, monkeypatch):
+    top = histories["top"]
+    call = call_agent(top)
+    with monkeypatch.context() as killed:
+        killed.setattr(histories, "create", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            top.begin_child(call)
+    assert "top/agent-0" not in histories
+    assert top.begin_child(call).version() == 1
+    assert top.version() == 2
+
+
+def test_an_interrupted_task_is_resumed_and_closed_as_one(histories):
+    """A call of a sub-agent's sub-agent may have run: the answer of the outermost call says so."""
+    top = histories["top"]
+    middle = top.begin_child(call_agent(top))
+    inner = middle.begin_child(call_agent(middle))
+    inner.append(Action(tool="pay", call_id="p"))
+    with pytest.raises(KeyboardInterrupt), inner.lease():
+        inner.run(*inner.open_calls(), lambda: histories_interrupted())
+
+    assert list(histories.to_resume()) == ["top"]
+    (closed,) = top.close_open_calls("killed")
+    assert closed.event.content.startswith(
+        "interrupted: killed\nin top/agent-0/agent-1, unknown: pay"
+    )
+    assert list(histories.to_resume()) == []
+    assert not middle.open_calls()
+    assert not inner.open_calls()
+
+
+def histories_interrupted():
+    raise KeyboardInterrupt
+
+
+def test_a_fork_and_an_orphan_are_no_sub_agents(histories):
+    top = histories["top"]
+    child = top.begin_child(call_agent(top))
+    child.append(said("one"))
+    child.fork(1, "fork")
+    histories.create("orphan", {"parent": "gone"})
+    histories.create("circle", {"parent": "circle"})
+
+    assert top.stats(with_children=True).conversations == 2
+    assert histories["orphan"].stats(with_children=True).conversations == 1
+    assert histories["circle"].stats(with_children=True).conversations == 1
