@@ -24,6 +24,7 @@ from foldlog._conversations.companions import (
 )
 from foldlog._conversations.unreadable import sound
 from foldlog._figures.stored import FiguresOfStore
+from foldlog._figures.trees import NO_TREES
 from foldlog._files.whole_file import whole_file
 from foldlog._files.written_files import (
     is_a_copy,
@@ -32,7 +33,7 @@ from foldlog._files.written_files import (
     read_models,
     stores_in,
 )
-from foldlog._privacy.erasing import conversations_with, finish_erasing, iter_erased
+from foldlog._privacy.erasing import conversations_with, finish_erasing, iter_erased, old_tasks
 from foldlog._privacy.matching import holding
 from foldlog._privacy.redacting import Redacting, RedactionReport, holders, redact_matching
 from foldlog._words.event_json import event_document
@@ -253,6 +254,7 @@ class Maintenance:
         *,
         reason: str = "retention",
         dry_run: bool = False,
+        with_children: bool = False,
         detach_forks: bool = False,
     ) -> Expired:
         """Erase the conversations whose last event is older than ``older_than``, and vacuum the
@@ -262,19 +264,27 @@ class Maintenance:
         An old conversation is not erased if it has a younger fork or a new event, or if a worker
         holds its lease. The field ``stay`` of the result names the reason. A later call of
         ``expire`` can erase the conversation. ``detach_forks`` gives younger forks a copy of the
-        shared events. If another reader of the store prevents the vacuum, ``bytes_pending`` is
-        true; then call ``vacuum`` later. Raises the errors of ``Histories.erase`` and
-        ``Histories.list``. Durability: the conversations are erased in turn, and every finished
-        erasure is permanent. Cost: the method reads the list of conversations, deletes the events
-        of the erased conversations, and vacuums once.
+        shared events. ``with_children`` erases tasks as a whole: a conversation with all its
+        sub-agents, once all of them are old. If another reader prevents the vacuum,
+        ``bytes_pending`` is true; then call ``vacuum`` later. Raises the errors of
+        ``Histories.erase`` and ``Histories.list``. Durability: the conversations are erased in
+        turn, and every finished erasure is permanent. Cost: the method reads the list of
+        conversations, deletes the events of the erased conversations, and vacuums once.
         """
         rows = conversations_with(self._store, where, self._ago(older_than))
+        trees = NO_TREES
+        if with_children:
+            from foldlog._figures.shown import trees_of
+
+            trees = trees_of(self._store)
+            rows = old_tasks(self._store, rows, self._ago(older_than), trees)
         expected = {row.id: row for row in rows}
         options: dict[str, Any] = {
             "expected": expected,
             "stays": self._stays,
             "dry_run": dry_run,
             "complete": False,
+            "trees": trees,
         }
         stay: list[str] = []
         erased_rows = finish_erasing(

@@ -37,13 +37,14 @@ class AddedDocument(Document, frozen=True, kw_only=True):
 
 class ExportedDocument(OfConversation, frozen=True, kw_only=True):
     """The output of ``foldlog export --output``. ``notes`` describe events that the format cannot
-    represent.
+    represent. ``sub_agents`` are the files of sub-agents.
     """
 
     format: str
     file: str
     records: int
     notes: tuple[str, ...] | UnsetType = UNSET
+    sub_agents: tuple[ExportedDocument, ...] | UnsetType = UNSET
 
 
 class ImportedDocument(Document, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from foldlog._cli.hints import command, store_name
 from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
 from foldlog._conversations.companions import with_companions
 from foldlog._figures.overview import Overview, overview_of
+from foldlog._figures.trees import NO_TREES, Trees
 from foldlog._files.written_files import file_words, is_a_copy, path_in
 from foldlog._history.lease import lease_that_keeps
 from foldlog._privacy.erasing import and_forks, iter_erased
@@ -48,6 +49,7 @@ class Erasing(NamedTuple):
     for_age: bool = False
     dry_run: bool = False
     no_vacuum: bool = False
+    trees: Trees = NO_TREES
 
 
 class ErasedRows(NamedTuple):
@@ -74,6 +76,7 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
         stays=partial(lease_that_keeps, store) if how.for_age else lambda name: None,
         complete=False,
         dry_run=how.dry_run,
+        trees=how.trees,
     )
     erased_rows: list[ConversationRow] = []
     stay: list[ProblemDocument] = []
@@ -126,12 +129,8 @@ def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
         terminal.note(outcome.remedy)
     agents = [name for name in document.holders if name.startswith(_SUB_AGENT)]
     if agents:
-        remedy = command(
-            "store erase",
-            *(name.removeprefix(_SUB_AGENT) for name in agents),
-            "--reason",
-            how.reason,
-        )
+        names = [name.removeprefix(_SUB_AGENT) for name in agents[:_NAMED_MAX]]
+        remedy = command("store erase", *names, "--with-children", "--reason", how.reason)
         if len(agents) == 1:
             them = "the conversation of a sub-agent is not erased"
         else:

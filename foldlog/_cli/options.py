@@ -113,6 +113,11 @@ detach_option = click.option(
     is_flag=True,
     help="Keep the forks: first copy the shared events into each fork.",
 )
+with_children_option = click.option(
+    "--with-children",
+    is_flag=True,
+    help="Also the sub-agents of the conversations, and their sub-agents.",
+)
 redact_secrets_option = click.option(
     "--redact-secrets",
     is_flag=True,

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import quote
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from foldlog._answers.files import ExportedDocument
 from foldlog._archive.stored import SourceBytes, source_bytes
 from foldlog._cli import terminal
 from foldlog._cli.outcome import Refused
+from foldlog._files.whole_file import whole_file
+from foldlog._files.written_files import note_file
 from foldlog._formats.conversion import ANY_HISTORY, format_of_history
 from foldlog._formats.export_notes import ExportNotes
 from foldlog._formats.registry import format_named
@@ -113,3 +121,51 @@ def _write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
 
 def _line(record: Any) -> str:
     return f"{json_text(record, exact=True)}\n"
+
+
+def write_files(
+    store: Store,
+    conversation: str,
+    children: Sequence[str],
+    output: Path,
+    format: str | None,
+    *,
+    view: bool,
+) -> None:
+    """Write a conversation into ``output``, and its sub-agents ``children`` into a folder beside
+    it, which has its name without the ending.
+    """
+    write = partial(_write_file, store, format, view=view)
+    document = write(conversation, output)
+    folder = output.with_suffix("")
+    if children:
+        folder.mkdir(exist_ok=True)
+    written = list[ExportedDocument]()
+    for name in children:
+        short = quote(name.removeprefix(f"{conversation}/"), safe="")
+        written.append(write(name, folder / f"{short}{output.suffix}"))
+    lines = [
+        f"{count(each.records, 'record')} of {each.conversation} ({each.format}) in {each.file}"
+        for each in (document, *written)
+    ]
+    terminal.answer(replace(document, sub_agents=tuple(written) or UNSET), lines)
+    for each in (document, *written):
+        for note in each.notes or ():
+            terminal.note(note)
+
+
+def _write_file(
+    store: Store, format: str | None, conversation: str, output: Path, *, view: bool
+) -> ExportedDocument:
+    # ``choose_export`` may already read the View, so the store notes the file before that.
+    with note_file(store, "export", output, conversation):
+        export = choose_export(store, conversation, format, view=view, as_records=False)
+        with whole_file(output) as file:
+            number = export.write(file)
+    return ExportedDocument(
+        conversation=conversation,
+        format=export.format,
+        file=str(output),
+        records=number,
+        notes=tuple(export.notes) or UNSET,
+    )

@@ -14,9 +14,11 @@ from contextlib import suppress
 from itertools import takewhile
 
 from foldlog.eventstore import (
+    ATTRIBUTES,
     ConversationErased,
     ConversationNotFound,
     ConversationRow,
+    DocumentChanges,
     EventStoreError,
     ReadTransaction,
     Store,
@@ -78,7 +80,8 @@ def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[Conve
 
 def sub_agents(store: Store, conversation: str) -> list[str]:
     # A conversation below ``conversation`` is a sub-agent if its first event names a parent, as in
-    # Claude Code. It also counts as a sub-agent if this event cannot be read.
+    # Claude Code. It also counts as a sub-agent if this event cannot be read. Figures know more
+    # sub-agents, but may not be counted yet.
     return [
         row.id
         for row in _beginning_with(store, f"{conversation}/")
@@ -95,7 +98,11 @@ def _beginning_with(store: Store, start: str) -> Iterator[ConversationRow]:
 
 def _is_begun_by_another(store: Store, conversation: str) -> bool:
     try:
-        return any("parent" in event.meta for event in store.events(conversation, 0, 1))
+        return any(
+            "parent" in event.meta
+            or (type(event) is DocumentChanges and "parent" in str(event.changed.get(ATTRIBUTES)))
+            for event in store.events(conversation, 0, 1)
+        )
     except ConversationErased:  # The conversation was erased after it was listed.
         return False
     except EventStoreError:  # The key of the conversation may be missing.

@@ -18,6 +18,7 @@ from foldlog._figures.spending import price_calls, spent_by, sum_up
 from foldlog._figures.stats import Stats
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import StoredFigures, Where
+from foldlog._figures.trees import Trees
 from foldlog.eventstore import ConversationRow, EventStoreError, Store
 
 if TYPE_CHECKING:
@@ -111,15 +112,21 @@ def task_of(
     return next((task.document(prices, has_agents=True) for task in tasks), None)
 
 
-def with_sub_agents(store: Store, conversations: Iterable[str]) -> list[str]:
-    """Return the conversations and their sub-agents. Cost: the function counts all conversations
-    that have changed.
+def trees_of(store: Store, *, is_complete: bool = True) -> Trees:
+    """Return which conversation began which. Cost: if ``is_complete`` is set, the function counts
+    all conversations that have changed. Otherwise the trees lack sub-agents that were never
+    counted.
     """
     figures = FiguresOfStore(store)
-    figures.refresh()
+    if is_complete:
+        figures.refresh()
+    return figures.trees
+
+
+def with_sub_agents(store: Store, conversations: Iterable[str]) -> list[str]:
+    trees = trees_of(store)
     names = dict.fromkeys(conversations)
-    below = (name for top in [*names] for name, _ in figures.trees.below(top))
-    return [*dict.fromkeys([*names, *below])]
+    return [*dict.fromkeys([*names, *(name for top in names for name, _ in trees.below(top))])]
 
 
 def _add_sizes(

@@ -44,3 +44,6 @@ class Trees:
             seen.add(conversation)
             conversation = self.parents[conversation]
         return conversation
+
+
+NO_TREES = Trees({})

@@ -110,7 +110,8 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
     )
     if has_call and not reports:
         yield _call(at, fields.get("model"), fields)._replace(
-            by_condenser=isinstance(event, CondensationAction)
+            by_condenser=isinstance(event, CondensationAction),
+            reply=text_or_none(fields, "reply"),
         )
 
 

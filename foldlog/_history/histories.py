@@ -352,6 +352,7 @@ class Histories:
         reason: str,
         complete: bool = True,
         with_forks: bool = False,
+        with_children: bool = False,
         detach_forks: bool = False,
         expected: ConversationRow | None = None,
     ) -> ConversationRow:
@@ -361,8 +362,10 @@ class Histories:
         From the beginning of the call on, the conversation cannot be read, and appends under its id
         fail. The tombstone's ``unconfirmed`` lists the files that may still contain the
         conversation. A second call finishes an interrupted erasure. ``detach_forks`` first copies
-        the shared events into the forks. ``with_forks`` erases the forks too. ``expected`` may be a
-        row of the conversation that you read earlier: the conversation is then erased only if it
+        the shared events into the forks. ``with_forks`` erases the forks too. ``with_children``
+        first erases the sub-agents, for which the method counts all changed conversations.
+        Sub-agents that stay are tasks of their own; ``unconfirmed`` names them. ``expected`` may be
+        a row of the conversation that you read earlier: the conversation is then erased only if it
         has no newer events.
 
         In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
@@ -379,12 +382,19 @@ class Histories:
         ``VersionConflict`` if the conversation has a newer event than ``expected``.
         Cost: the method deletes the events of the conversation, and its figures.
         """
-        from foldlog._privacy.erasing import erase_conversations
+        from foldlog._figures.trees import NO_TREES
+        from foldlog._privacy.erasing import and_children, erase_conversations
 
+        trees = NO_TREES
+        if with_children:
+            from foldlog._figures.shown import trees_of
+
+            trees = trees_of(self.store)
         tombstones = erase_conversations(
             self.store,
-            [self.store.conversation(conversation)],
+            and_children(self.store, [self.store.conversation(conversation)], trees),
             reason=reason,
+            trees=trees,
             with_forks=with_forks,
             detach_forks=detach_forks,
             expected=None if expected is None else {conversation: expected},

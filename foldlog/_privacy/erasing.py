@@ -8,6 +8,7 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
 )
 from contextlib import suppress
 from datetime import datetime
@@ -22,6 +23,7 @@ from foldlog._conversations.companions import (
     forked_from,
     sub_agents,
 )
+from foldlog._figures.trees import NO_TREES, Trees
 from foldlog._files.written_files import (
     note_sources,
 )
@@ -30,6 +32,7 @@ from foldlog.eventstore import (
     NOT_RECORDED,
     ConversationErased,
     ConversationHasForks,
+    ConversationNotFound,
     ConversationRow,
     EventStoreError,
     InvalidArgument,
@@ -137,6 +140,34 @@ def and_forks(
     return [*rows_by_id.values()]
 
 
+def and_children(
+    store: Store, rows: Iterable[ConversationRow], trees: Trees
+) -> list[ConversationRow]:
+    rows_by_id = {row.id: row for row in rows}
+    for top in [*rows_by_id]:
+        for name, _ in trees.below(top):
+            if name not in rows_by_id:
+                with suppress(ConversationNotFound):  # another process has erased it
+                    rows_by_id[name] = store.conversation(name, pending=True)
+    return [*rows_by_id.values()]
+
+
+def old_tasks(
+    store: Store, rows: Sequence[ConversationRow], before: datetime | None, trees: Trees
+) -> list[ConversationRow]:
+    """Return the rows with their sub-agents, but only whole tasks, of which every agent is old."""
+    old_ids = {row.id for row in conversations_with(store, None, before)}
+    rows = [row for row in and_children(store, rows, trees) if row.id in old_ids]
+    ids = {row.id for row in rows}
+    tops = {row.id: trees.task_of(companion_of(row.id) or row.id) for row in rows}
+    whole = {
+        top
+        for top in {*tops.values()}
+        if ids.issuperset((top, *(name for name, _ in trees.below(top))))
+    }
+    return [row for row in rows if tops[row.id] in whole]
+
+
 def erase_conversations(
     store: Store,
     rows: Iterable[ConversationRow],
@@ -146,6 +177,7 @@ def erase_conversations(
     detach_forks: bool = False,
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
+    trees: Trees = NO_TREES,
 ) -> tuple[ConversationRow, ...]:
     """Erase all conversations that can be erased. If a conversation cannot be erased, go on with
     the next conversation, and raise the last error at the end.
@@ -158,6 +190,7 @@ def erase_conversations(
         detach_forks=detach_forks,
         expected=expected,
         complete=complete,
+        trees=trees,
     )
     return finish_erasing(work)
 
@@ -173,11 +206,14 @@ def iter_erased(
     stays: Callable[[str], EventStoreError | None] = lambda conversation: None,
     complete: bool = True,
     dry_run: bool = False,
+    trees: Trees = NO_TREES,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Erase conversations. A fork is erased before the conversation whose events it shares. For
-    each erased conversation, yield its tombstone and None. For each other conversation, yield its
-    row and the error. A conversation is not erased if it has newer events than its row in
-    ``expected``, or if ``stays`` returns an error. With ``dry_run``, erase nothing, and yield rows
+    """Erase conversations. A fork is erased before the conversation whose events it shares, and a
+    sub-agent of ``trees`` before the conversation that began it. So a killed erasure leaves no
+    sub-agent without its parent. For each erased conversation, yield its tombstone and None. For
+    each other conversation, yield its row and the error. A conversation is not erased if it has
+    newer events than its row in ``expected``, if ``stays`` returns an error, or if one of its
+    sub-agents in ``rows`` is not erased. With ``dry_run``, erase nothing, and yield rows
     instead of tombstones.
     """
     if with_forks and detach_forks:
@@ -186,8 +222,9 @@ def iter_erased(
         )
     rows_by_id = {row.id: row for row in rows}
     erased_ids = set[str]()
+    staying = dict[str, EventStoreError]()
     top_rows = (row for row in rows_by_id.values() if companion_of(row.id) not in rows_by_id)
-    remaining = sorted(top_rows, key=lambda row: (_depth(row, rows_by_id), row.created_at))
+    remaining = sorted(top_rows, key=lambda row: (_depth(row, rows_by_id, trees), row.created_at))
     erase_one = partial(
         erase.erase, store, reason=reason, with_forks=with_forks, detach_forks=detach_forks
     )
@@ -195,8 +232,12 @@ def iter_erased(
         row = remaining.pop()
         if row.id in erased_ids:
             continue
-        reason_to_stay = stays(row.id)
+        below = [name for name, _ in trees.below(row.id)]
+        # A conversation stays with its sub-agents.
+        stayed_below = (staying[name] for name in below if name in staying)
+        reason_to_stay = stays(row.id) or next(stayed_below, None)
         if reason_to_stay is not None:
+            staying[row.id] = reason_to_stay
             yield row, reason_to_stay
             continue
         forks = and_forks(store, [row], erased_ids)[1:]
@@ -221,6 +262,7 @@ def iter_erased(
         except (ConversationHasForks, VersionConflict) as error:
             for name in noted_names:
                 confirm(store, name, None)
+            staying[row.id] = error
             yield row, error
             continue
         erased_ids |= {member.id for member in erased_rows}
@@ -235,7 +277,11 @@ def iter_erased(
             for companion in companions(store, *origins)
             if companion.erased_at is None
         ]
-        agents = [f"sub-agent {name}" for name in sub_agents(store, row.id)]
+        agents = [
+            f"sub-agent {name}"
+            for name in dict.fromkeys([*below, *sub_agents(store, row.id)])
+            if name not in erased_ids
+        ]
         last_row = erased_rows[-1]
         erased_rows[-1] = last_row._replace(
             unconfirmed=(*companion_names, *agents, *last_row.unconfirmed)
@@ -249,12 +295,12 @@ def iter_erased(
         _clear(store)
 
 
-def _depth(row: ConversationRow, rows: dict[str, ConversationRow]) -> int:
-    depth = 0
-    while row.parent in rows:
-        row = rows[row.parent]
-        depth = depth + 1
-    return depth
+def _depth(row: ConversationRow, rows: Mapping[str, ConversationRow], trees: Trees) -> int:
+    above = {row.id}
+    while (name := row.parent or trees.parents.get(row.id, "")) in rows and name not in above:
+        above.add(name)
+        row = rows[name]
+    return len(above)
 
 
 def clear(store: Store) -> bool:

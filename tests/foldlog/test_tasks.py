@@ -3,12 +3,16 @@ erasure.
 """
 
 import json
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from random import Random
 
 import pytest
 
 import foldlog as api
-from foldlog import Action
-from foldlog.errors import InvalidArgument, InvalidEvent
+from foldlog import Action, Message
+from foldlog._privacy import erasing
+from foldlog.errors import ConversationHasForks, InvalidArgument, InvalidEvent
 from tests.said import said
 
 PROMPTS = {"top": 1_000, "a": 200, "b": 300, "c": 40}
@@ -254,3 +258,117 @@ def test_a_fork_and_an_orphan_are_no_sub_agents(histories):
     assert top.stats(with_children=True).conversations == 2
     assert histories["orphan"].stats(with_children=True).conversations == 1
     assert histories["circle"].stats(with_children=True).conversations == 1
+
+
+def make_task(histories, depth=2):
+    """Begin ``task``, two sub-agents of it, and a sub-agent of each."""
+    agents = [histories["task"]]
+    agents[0].append(said("go"))
+    for agent in agents:
+        if agent.id.count("/") < depth:
+            agents += [agent.begin_child(call_agent(agent, name)) for name in "ab"]
+    return [agent.id for agent in agents]
+
+
+def test_an_erasure_says_how_many_sub_agents_it_leaves_or_erases_them(foldlog):
+    with api.open("foldlog.db") as histories:
+        ids = make_task(histories)
+    left = foldlog("store erase task --reason x --yes --dry-run")
+    assert "6 conversations of sub-agents are not erased" in left.err
+    erased = foldlog("store erase task --with-children --reason x --yes --json")
+    assert {row["conversation"] for row in erased.document["conversations"]} == {*ids}
+    assert erased.document["conversations"][-1]["conversation"] == "task"
+    assert "sub-agent" not in erased.err
+
+
+def test_a_task_stays_as_a_whole_if_a_sub_agent_has_a_fork(histories):
+    ids = make_task(histories)
+    histories[ids[-1]].fork(1, "fork")
+    with pytest.raises(ConversationHasForks):
+        histories.erase("task", reason="x", with_children=True)
+    assert len(histories["task"]) > 0
+    assert len(histories[ids[-1]]) > 0
+    histories.erase("task", reason="x", with_children=True, with_forks=True)
+    assert not any(name in histories for name in (*ids, "fork"))
+
+
+def test_a_task_expires_when_its_last_agent_is_old():
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    with api.open("memory:", clock=lambda: now[0]) as histories:
+        ids = make_task(histories, depth=1)
+        expire = partial(histories.maintenance.expire, timedelta(days=5), with_children=True)
+        now[0] += timedelta(days=10)
+        histories[ids[-1]].append(said("still at work"))
+        assert expire().conversations == ()
+        now[0] += timedelta(days=10)
+        assert {row.id for row in expire().conversations} == {*ids}
+
+
+@pytest.mark.parametrize("killed_at", range(4))
+def test_a_killed_erasure_of_a_task_leaves_no_orphan(histories, monkeypatch, killed_at):
+    ids = make_task(histories)
+    erase = erasing.erase.erase
+    calls = iter(range(9))
+
+    def erase_or_die(*given, **options):
+        if next(calls) == killed_at:
+            raise KeyboardInterrupt
+        return erase(*given, **options)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(erasing.erase, "erase", erase_or_die)
+        with pytest.raises(KeyboardInterrupt):
+            histories.erase("task", reason="x", with_children=True)
+    left = {name for name in ids if name in histories}
+    assert len(left) == len(ids) - killed_at
+    assert all(name.rpartition("/")[0] in {"", *left} for name in left)
+    histories.erase("task", reason="x", with_children=True)
+    assert not any(name in histories for name in ids)
+
+
+def test_an_export_writes_sub_agents_beside_their_parent(foldlog, tmp_path):
+    (tmp_path / "in").mkdir()
+    claude_code(tmp_path / "in")
+    assert foldlog("import in").status == 0
+    assert "3 sub-agents not exported" in foldlog("export top").err
+    assert foldlog("export top --with-children --output out/top.jsonl").status == 2
+    (tmp_path / "out").mkdir()
+    assert foldlog("export top --with-children --output out/top.jsonl").status == 0
+    assert foldlog("import out --db again.db").status == 0
+    again = foldlog("stats top --json --db again.db").document["task"]
+    assert again == foldlog("stats top --json").document["task"]
+
+
+def test_a_random_forest_has_no_orphans_and_counts_each_reply_once(histories):
+    """An independent count of random trees, whose agents record some replies twice."""
+    random = Random(11)
+    parents: dict[str, str | None] = {}
+    replies: dict[str, dict[str, int]] = {}
+    for number in range(60):
+        name = f"agent {number}"
+        parents[name] = random.choice([None, *parents]) if parents else None
+        link = {"parent": parents[name]} if parents[name] else {}
+        history = histories.create(name, link)
+        replies[name] = {f"r{random.randrange(90)}": 7 for _ in range(random.randrange(4))}
+        for reply, tokens in replies[name].items():
+            usage = {"prompt_tokens": tokens, "completion_tokens": 1}
+            meta = {"model": "m", "usage": usage, "reply": reply}
+            history.append(Message(source="agent", content="ok", meta=meta))
+        if random.random() < 0.2:
+            gone = random.choice([*parents])
+            histories.erase(gone, reason="x", with_children=True)
+            below = {gone}
+            for child, parent in parents.items():  # a parent is older than its sub-agents
+                below |= {child} if parent in below else set()
+            for each in below:
+                parents.pop(each), replies.pop(each)
+
+    assert {*parents} == set(histories)
+    for name in parents:
+        task = [name]
+        for child, parent in parents.items():
+            task += [child] if parent in task else []
+        counted = {reply: tokens for each in task for reply, tokens in replies[each].items()}
+        stats = histories[name].stats(with_children=True)
+        assert stats.conversations == len(task)
+        assert (stats.spent.prompt_tokens or 0) == sum(counted.values())

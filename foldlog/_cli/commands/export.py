@@ -5,14 +5,13 @@ database.
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import click
 from msgspec import UNSET
 
 from foldlog._answers.document import stream
-from foldlog._answers.files import ExportedDocument, RecordsDocument
+from foldlog._answers.files import RecordsDocument
 from foldlog._cli import terminal
 from foldlog._cli.command_line import complete_from
 from foldlog._cli.database_export import check_options, follow_with_database, write_database
@@ -23,13 +22,15 @@ from foldlog._cli.options import (
     json_option,
     new_file,
     output_option,
+    with_children_option,
 )
-from foldlog._cli.record_files import choose_export, readable
+from foldlog._cli.outcome import Refused
+from foldlog._cli.record_files import choose_export, readable, write_files
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._files.whole_file import whole_file
-from foldlog._files.written_files import note_file
+from foldlog._figures.shown import trees_of
 from foldlog._formats.registry import formats
 from foldlog._words.gist import count
+from foldlog.eventstore import Store
 
 
 @conversations_argument
@@ -53,6 +54,7 @@ from foldlog._words.gist import count
     help="The file to write.",
 )
 @force_option
+@with_children_option
 @click.option(
     "--to",
     metavar="FILE",
@@ -74,6 +76,7 @@ def run(
     view: bool,
     output: Path | None,
     force: bool,
+    with_children: bool,
     to: Path | None,
     follow: bool,
     db: str,
@@ -83,64 +86,56 @@ def run(
     no retracted events.
 
     With --to, write a SQLite database of all events and condensations. If the database exists, the
-    command adds the new events.
+    command adds the new events. With --with-children and --output FILE, the sub-agents are written
+    into files in a folder beside FILE, which has its name without the ending.
 
     Example: foldlog export tidewatch --output exported.jsonl
     """
-    options = {"--format": format, "--view": view, "--output": output, "--force": force}
+    options = {
+        "--format": format,
+        "--view": view,
+        "--output": output,
+        "--force": force,
+        "--with-children": with_children,
+    }
     others = [name for name, value in options.items() if value]
     check_options(to, follow=follow, as_json=as_json, others=others, conversations=conversations)
     if to is None:
-        _export(conversations[0], format, db, view=view, output=output, as_json=as_json)
+        if with_children and output is None:
+            raise Refused("--with-children writes several files; name the first with --output FILE")
+        with open_existing(db) as store:
+            conversation = resolve(store, conversations[0])
+            trees = trees_of(store, is_complete=with_children)
+            below = [name for name, _ in trees.below(conversation)]
+            if output is None:
+                _print(store, conversation, format, view=view, as_json=as_json)
+            else:
+                children = below if with_children else []
+                write_files(store, conversation, children, output, format, view=view)
+        if below and not with_children:
+            left = count(len(below), "sub-agent")
+            terminal.note(f"{left} not exported; --with-children --output FILE exports them too")
     elif follow:
         follow_with_database(db, to)
     else:
         write_database(db, conversations, to)
 
 
-def _export(
-    conversation: str,
-    format: str | None,
-    db: str,
-    *,
-    view: bool,
-    output: Path | None,
-    as_json: bool,
+def _print(
+    store: Store, conversation: str, format: str | None, *, view: bool, as_json: bool
 ) -> None:
     findings = list[str]()
-    with open_existing(db) as store:
-        conversation = resolve(store, conversation)
-        is_listed = as_json and output is None
-        choose = partial(
-            choose_export, store, conversation, format, view=view, as_records=is_listed
+    export = choose_export(store, conversation, format, view=view, as_records=as_json)
+    if as_json:
+        read = stream(readable(export.records, findings))
+        terminal.emit_list(
+            RecordsDocument(conversation=conversation, format=export.format, records=read),
+            lambda: {"findings": tuple(findings), "notes": tuple(export.notes) or UNSET},
+            exact=True,
         )
-        if output is not None:
-            # ``choose`` may already read the View, so the store notes the file before that.
-            with note_file(store, "export", output, conversation):
-                export = choose()
-                with whole_file(output) as file:
-                    number = export.write(file)
-            document = ExportedDocument(
-                conversation=conversation,
-                format=export.format,
-                file=str(output),
-                records=number,
-                notes=tuple(export.notes) or UNSET,
-            )
-            sentence = f"{count(number, 'record')} of {conversation} ({export.format}) in {output}"
-            terminal.answer(document, sentence)
-        elif is_listed:
-            export = choose()
-            read = stream(readable(export.records, findings))
-            terminal.emit_list(
-                RecordsDocument(conversation=conversation, format=export.format, records=read),
-                lambda: {"findings": tuple(findings), "notes": tuple(export.notes) or UNSET},
-                exact=True,
-            )
-        else:
-            export = choose()
-            sys.stdout.flush()
-            export.write(sys.stdout.buffer)  # UTF-8, whatever the terminal's encoding
+    else:
+        sys.stdout.flush()
+        export.write(sys.stdout.buffer)  # UTF-8, whatever the terminal's encoding
     for finding in findings:
         terminal.warn(finding)
     for note in export.notes:

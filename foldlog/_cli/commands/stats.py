@@ -12,7 +12,13 @@ from msgspec import UNSET
 
 from foldlog._answers.figures import AgentDocument, GroupedDocument
 from foldlog._cli import terminal
-from foldlog._cli.options import conversations_argument, db_option, json_option, prices_option
+from foldlog._cli.options import (
+    conversations_argument,
+    db_option,
+    json_option,
+    prices_option,
+    with_children_option,
+)
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.statistics import By, show_grouped, show_stats
 from foldlog._cli.selection import moment_of_option
@@ -31,11 +37,7 @@ from foldlog.projections import Views
     type=click.Choice([by.value for by in By]),
     help="Tokens and cost by day, model or agent, or calls and errors by tool.",
 )
-@click.option(
-    "--with-children",
-    is_flag=True,
-    help="Also count the sub-agents of the conversations.",
-)
+@with_children_option
 @click.option(
     "--since",
     metavar="TIME",

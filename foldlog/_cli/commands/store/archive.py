@@ -34,9 +34,9 @@ def run(
     """Move the events of old conversations to an object store, one object for every conversation. A
     conversation is old if no event was appended since the time of --older-than.
 
-    Lists and statistics do not change. The first use of an archived conversation restores the
-    conversation. 'foldlog store vacuum' frees the disk space, and deletes the remains of an
-    interrupted run.
+    A sub-agent is archived when it is old itself. Lists and statistics do not change. The first use
+    of an archived conversation restores the conversation. 'foldlog store vacuum' frees the disk
+    space, and deletes the remains of an interrupted run.
 
     Example: foldlog store archive --older-than 90d --to s3://bucket/prefix
     """

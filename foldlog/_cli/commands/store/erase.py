@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from foldlog._cli import terminal
 from foldlog._cli.erasing import Erasing, ask, erase_rows, report
 from foldlog._cli.options import (
     conversations_argument,
@@ -14,12 +15,14 @@ from foldlog._cli.options import (
     json_option,
     no_vacuum_option,
     reason_option,
+    with_children_option,
     yes_option,
 )
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import dry_run_option, pairs, where_option
 from foldlog._cli.stores import open_existing, require_id
-from foldlog._privacy.erasing import conversations_with
+from foldlog._figures.shown import trees_of
+from foldlog._privacy.erasing import and_children, conversations_with
 from foldlog.eventstore import ConversationRow, Store
 from foldlog.eventstore.inside import check_reason
 
@@ -32,6 +35,7 @@ from foldlog.eventstore.inside import check_reason
     is_flag=True,
     help="Also erase the forks of the conversations, and the forks of these forks.",
 )
+@with_children_option
 @detach_option
 @dry_run_option
 @no_vacuum_option
@@ -43,6 +47,7 @@ def run(
     conversations: tuple[str, ...],
     where: tuple[str, ...],
     with_forks: bool,
+    with_children: bool,
     detach: bool,
     dry_run: bool,
     no_vacuum: bool,
@@ -71,11 +76,20 @@ def run(
             "--with-forks erases the forks, and --detach keeps them; use only one of the two"
         )
     check_reason(reason, "tombstone")
-    how = Erasing(
-        reason, with_forks=with_forks, detach=detach, dry_run=dry_run, no_vacuum=no_vacuum
-    )
     with open_existing(db) as store:
         rows = select_rows(store, conversations, where)
+        with terminal.working("counting"):
+            trees = trees_of(store, is_complete=with_children)
+        how = Erasing(
+            reason,
+            with_forks=with_forks,
+            detach=detach,
+            dry_run=dry_run,
+            no_vacuum=no_vacuum,
+            trees=trees,
+        )
+        if with_children:
+            rows = and_children(store, rows, trees)
         if not (yes or dry_run):
             ask(store, db, rows, with_forks=with_forks)
         outcome = erase_rows(store, rows, how)

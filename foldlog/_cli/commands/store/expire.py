@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foldlog._cli import terminal
 from foldlog._cli.erasing import Erasing, ask, erase_rows, report
 from foldlog._cli.options import (
     db_option,
@@ -10,17 +11,20 @@ from foldlog._cli.options import (
     no_vacuum_option,
     older_than_option,
     reason_option,
+    with_children_option,
     yes_option,
 )
 from foldlog._cli.selection import dry_run_option, moment_of_option, pairs, where_option
 from foldlog._cli.stores import open_existing
-from foldlog._privacy.erasing import conversations_with
+from foldlog._figures.shown import trees_of
+from foldlog._privacy.erasing import conversations_with, old_tasks
 from foldlog.eventstore.inside import check_reason
 
 
 @older_than_option(required=True)
 @where_option
 @reason_option("retention")
+@with_children_option
 @detach_option
 @dry_run_option
 @no_vacuum_option
@@ -31,6 +35,7 @@ def run(
     older_than: str,
     where: tuple[str, ...],
     reason: str,
+    with_children: bool,
     detach: bool,
     dry_run: bool,
     no_vacuum: bool,
@@ -42,15 +47,22 @@ def run(
 
     A conversation stays if it gets a new event during the command, or if a worker has a lease on
     it. Without --detach, a conversation also stays if it has a fork that is not old. The command
-    prints a note about each conversation that stays.
+    prints a note about each conversation that stays. With --with-children, a task is erased as a
+    whole, as soon as it and all its sub-agents are old.
 
     Example: foldlog store expire --older-than 90d --dry-run
     """
     check_reason(reason, "tombstone")
     before = moment_of_option("--older-than", older_than)
-    how = Erasing(reason, detach=detach, for_age=True, dry_run=dry_run, no_vacuum=no_vacuum)
     with open_existing(db) as store:
         rows = conversations_with(store, pairs(where), before)
+        with terminal.working("counting"):
+            trees = trees_of(store, is_complete=with_children)
+        how = Erasing(
+            reason, detach=detach, for_age=True, dry_run=dry_run, no_vacuum=no_vacuum, trees=trees
+        )
+        if with_children:
+            rows = old_tasks(store, rows, before, trees)
         if not (yes or dry_run):
             ask(store, db, rows)
         outcome = erase_rows(store, rows, how)

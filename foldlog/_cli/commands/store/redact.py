@@ -32,8 +32,10 @@ from foldlog._cli.redacting import (
     redacting_of,
 )
 from foldlog._cli.selection import dry_run_option, moment_of_option, where_option
-from foldlog._cli.stores import open_existing
+from foldlog._cli.stores import open_existing, resolve
+from foldlog._figures.shown import trees_of
 from foldlog._privacy.redacting import unconfirmed_by
+from foldlog._words.gist import count
 
 SETTINGS = EVENT_SETTINGS
 
@@ -140,6 +142,10 @@ def run(
             )
         files = () if dry_run else redacting.files()
         unconfirmed = unconfirmed_by(chosen, redacted.receipts, files)
+        sub_agents = list[str]()
+        if events and conversation is not None:
+            trees = trees_of(store, is_complete=False)
+            sub_agents = [name for name, _ in trees.below(resolve(store, conversation))]
         if not as_json:
             show_receipts(store, redacted.receipts, redacted.receipt_by_event)
     if not (chosen.unredacted or redacted.receipts or chosen.beside):
@@ -147,3 +153,9 @@ def run(
     if as_json:
         terminal.emit(redactions_document(redacting, chosen, redacted, unconfirmed))
     tell_result(redacting, chosen, redacted, unconfirmed)
+    if sub_agents:
+        terminal.note(
+            f"{count(len(sub_agents), 'sub-agent')} may contain the content too, such as"
+            f" {sub_agents[0]}; 'foldlog store redact --matching TEXT --reason WHY' searches"
+            " all conversations"
+        )
