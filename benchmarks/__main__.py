@@ -10,9 +10,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from benchmarks import counts, speed_page
 from benchmarks.frame import SCALES, Answer, Failed, Question, Scale, as_json, ask, refuse_load
@@ -57,44 +56,37 @@ def measure(selected: Sequence[Question], scale: Scale) -> tuple[list[Answer], l
     return answers, failed
 
 
+@click.command()
+@click.argument("matching", default="")
+@click.option("--scale", type=click.Choice([*SCALES]), default="full", show_default=True)
+@click.option("--results", type=Path, default=RESULTS, help="Folder for the JSON.")
+@click.option(
+    "--publish",
+    is_flag=True,
+    help="Measure everything, and put the figures into docs/internals/speed.json, SPEED.md and the"
+    " README. Refused above a load average of 1.",
+)
+@click.option("--pages", is_flag=True, help="Only write the published figures again.")
+@click.option(
+    "--counts",
+    "count",
+    is_flag=True,
+    help="Measure no times. Compare statements, bytecodes, functions and files with the recorded"
+    " counts.",
+)
+@click.option("--record", is_flag=True, help="Record the counts of --counts.")
 def main(
-    matching: Annotated[
-        str, typer.Argument(help="Only questions whose names contain this text.")
-    ] = "",
-    scale: Annotated[
-        str, typer.Option(help="full, or smoke: a small run to see that everything works.")
-    ] = "full",
-    results: Annotated[Path, typer.Option(help="Folder for the JSON.")] = RESULTS,
-    publish: Annotated[
-        bool,
-        typer.Option(
-            "--publish",
-            help=(
-                "Measure everything, and put the figures into docs/internals/speed.json, SPEED.md"
-                " and the README. Refused above a load average of 1."
-            ),
-        ),
-    ] = False,
-    pages: Annotated[
-        bool,
-        typer.Option("--pages", help="Measure nothing. Write the published figures again."),
-    ] = False,
-    count: Annotated[
-        bool,
-        typer.Option(
-            "--counts",
-            help=(
-                "Measure no times. Count statements, bytecodes, functions and files, and compare"
-                " them with the recorded counts."
-            ),
-        ),
-    ] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="Record the counts of --counts.")
-    ] = False,
+    matching: str,
+    scale: str,
+    results: Path,
+    publish: bool,
+    pages: bool,
+    count: bool,
+    record: bool,
 ) -> None:
-    """Measure the questions that have targets. The exit status is 1 if a measurement fails, or if a
-    full run misses a target.
+    """Measure the questions that have targets, or only those with MATCHING in their names. The
+    scale smoke is a small run to see that everything works. The exit status is 1 if a measurement
+    fails, or if a full run misses a target.
     """
     if record:
         counts.record()
@@ -107,7 +99,7 @@ def main(
     load = os.getloadavg()[0]
     if publish:
         if matching or scale != "full":
-            raise typer.BadParameter("--publish measures every question of a full run")
+            raise click.UsageError("--publish measures every question of a full run")
         refuse_load(load)
     selected = questions(matching)
     answers, failed = measure(selected, SCALES[scale])
@@ -122,8 +114,8 @@ def main(
         speed_page.PUBLISHED.write_text(f"{run}\n", encoding="utf-8")
         speed_page.write(questions())
     if failed or (scale == "full" and not all(answer.holds for answer in answers)):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -4,7 +4,8 @@ store that foldlog replaces: ``python -m benchmarks.adapters [--publish]``.
 Each SDK has an environment of its own, which ``scripts/test --adapters`` makes. The OpenAI Agents
 SDK, Google ADK and LangGraph have their own SQLite stores. The OpenHands SDK and Strands write one
 file for each event or message, and the Agent Framework writes a file of lines. For the Claude Agent
-SDK and pydantic-ai, the baseline is a hand-written store with tables of JSON.
+SDK, the baseline is a hand-written store with a table of JSON. pydantic-ai has only a store in
+memory, so it is not compared.
 
 The benchmark records a conversation of 400 items in turns of four, as the SDK does. It then
 measures 40 more turns, and opens and reads the conversation 15 times. The two stores take turns. A
@@ -42,7 +43,6 @@ OWN = {
         "`SqliteSaver`",
     ),
     "google_adk": ("Google ADK", "`SqliteSessionService`"),
-    "pydantic_ai": ("pydantic-ai", "two tables by hand"),
     "agent_framework": ("Agent Framework", "`FileHistoryProvider`"),
     "strands": ("Strands", "`FileSessionManager`"),
 }
@@ -372,7 +372,6 @@ SIDES = {
     "strands": strands,
     "langgraph": langgraph,
     "google_adk": partial(talks, "google_adk"),
-    "pydantic_ai": partial(talks, "pydantic_ai"),
 }
 
 

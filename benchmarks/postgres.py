@@ -23,11 +23,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
 
+import click
 import msgspec
 import psycopg
-import typer
 from eventsourcing.persistence import StoredEvent
 from eventsourcing.postgres import PostgresApplicationRecorder, PostgresDatastore
 
@@ -280,19 +279,19 @@ def by_writers(seconds: float) -> None:
                 )
 
 
-def main(
-    matching: Annotated[
-        str, typer.Argument(help="Only questions whose names contain this text.")
-    ] = "",
-    scale: Annotated[
-        str, typer.Option(help="full, or smoke: a small run to see that everything works.")
-    ] = "full",
-    writers: Annotated[
-        bool, typer.Option(help="Also print the appends a second by the number of writers.")
-    ] = False,
-    results: Annotated[Path, typer.Option(help="Folder for the JSON.")] = Path(__file__).parent
-    / "results",
-) -> None:
+@click.command()
+@click.argument("matching", default="")
+@click.option("--scale", type=click.Choice([*SCALES]), default="full", show_default=True)
+@click.option(
+    "--writers", is_flag=True, help="Also print the appends a second by the number of writers."
+)
+@click.option(
+    "--results",
+    type=Path,
+    default=Path(__file__).parent / "results",
+    help="Folder for the JSON.",
+)
+def main(matching: str, scale: str, writers: bool, results: Path) -> None:
     """Measure the questions about PostgreSQL that have targets. The exit status is 1 if a full run
     misses a target.
     """
@@ -311,8 +310,8 @@ def main(
     if writers:
         by_writers(3.0)
     if scale == "full" and not all(answer.holds for answer in answers):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

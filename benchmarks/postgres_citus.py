@@ -25,9 +25,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from benchmarks.postgres_clusters import Fault
 from benchmarks.postgres_faults import run
@@ -113,23 +112,24 @@ def moving(folder: Path) -> Iterator[tuple[str, Fault]]:
         citus.stop()
 
 
-def moves(
-    events: Annotated[
-        int, typer.Option(help="Run until this number of events is acknowledged.")
-    ] = 10_000,
-    every_s: Annotated[
-        float, typer.Option(help="Seconds of undisturbed work between two faults.")
-    ] = 3.0,
-) -> None:
+@click.group()
+def app() -> None:
+    """Test a store on Citus."""
+
+
+@app.command()
+@click.option("--events", default=10_000, help="Run until this number of events is acknowledged.")
+@click.option("--every-s", default=3.0, help="Seconds of undisturbed work between two faults.")
+def moves(events: int, every_s: float) -> None:
     """Move each schema twice, and kill a worker four times."""
     if not run("moves", moving, events, MOVES, every_s, encrypted=False):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
-def cpu(
-    appends: Annotated[int, typer.Option(help="The appends of each turn.")] = 300,
-    turns: Annotated[int, typer.Option(help="The turns of each address.")] = 5,
-) -> None:
+@app.command()
+@click.option("--appends", default=300, help="The appends of each turn.")
+@click.option("--turns", default=5, help="The turns of each address.")
+def cpu(appends: int, turns: int) -> None:
     """Print the median CPU time and round trip of an append."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
     folder.chmod(0o755)
@@ -179,10 +179,6 @@ def _cpu_s(servers: Sequence[Server]) -> float:
                 ticks += sum(map(int, fields[11:15] if pid == server.pid else fields[11:13]))
     return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
 
-
-app = typer.Typer()
-app.command()(moves)
-app.command()(cpu)
 
 if __name__ == "__main__":
     app()

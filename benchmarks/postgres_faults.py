@@ -30,11 +30,11 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from benchmarks.postgres_clusters import SCENARIOS, Scenario
 from benchmarks.postgres_load import Load, check
@@ -101,30 +101,22 @@ def run(
     return outcome.is_clean and not load.errors
 
 
-def main(
-    events: Annotated[
-        int, typer.Option(help="Each scenario runs until this number of events is acknowledged.")
-    ] = 100_000,
-    scenario: Annotated[
-        list[str] | None, typer.Option(help="Run only these scenarios. Default: all.")
-    ] = None,
-    faults: Annotated[
-        int, typer.Option(help="Each scenario runs until this number of faults.")
-    ] = 10,
-    every_s: Annotated[
-        float, typer.Option(help="Seconds of undisturbed work between two faults.")
-    ] = 3.0,
-    *,
-    keys: Annotated[bool, typer.Option(help="Encrypt, rotate and erase too.")] = False,
-) -> None:
+@click.command()
+@click.option(
+    "--events",
+    default=100_000,
+    help="Each scenario runs until this number of events is acknowledged.",
+)
+@click.option("--scenario", "names", multiple=True, default=[*SCENARIOS], help="Only these.")
+@click.option("--faults", default=10, help="Each scenario runs until this number of faults.")
+@click.option("--every-s", default=3.0, help="Seconds of undisturbed work between two faults.")
+@click.option("--keys", is_flag=True, help="Encrypt, rotate and erase too.")
+def main(events: int, names: Sequence[str], faults: int, every_s: float, keys: bool) -> None:
     """Run the scenarios, and count the lost events."""
-    held = [
-        run(name, SCENARIOS[name], events, faults, every_s, encrypted=keys)
-        for name in scenario or SCENARIOS
-    ]
+    held = [run(name, SCENARIOS[name], events, faults, every_s, encrypted=keys) for name in names]
     if not all(held):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

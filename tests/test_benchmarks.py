@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 
 import pytest
-from typer import Exit
 
 import benchmarks.__main__
 import benchmarks.counts
@@ -56,8 +55,8 @@ def test_a_question_that_fails_loses_no_other_answer(tmp_path, monkeypatch, caps
     held = _question(Round(1.0, 1.0))
     both_questions = [replace(held, name="fails", measure=fails), held]
     monkeypatch.setattr(benchmarks.__main__, "questions", lambda matching: both_questions)
-    with pytest.raises(Exit):
-        main("any", scale="smoke", results=tmp_path)
+    with pytest.raises(SystemExit):
+        main(["any", "--scale", "smoke", "--results", str(tmp_path)])
     run = json.loads((tmp_path / "smoke.json").read_text())
     assert [answer["question"] for answer in run["answers"]] == ["a question"]
     assert run["failed"] == [{"question": "fails", "reason": "TimeoutError: it was not drawn"}]
@@ -68,7 +67,7 @@ def test_nothing_is_published_from_a_machine_under_load(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getloadavg", lambda: (1.2, 0.1, 0.1))
     monkeypatch.setattr(benchmarks.__main__, "measure", lambda *_: pytest.fail("it was measured"))
     with pytest.raises(SystemExit, match=r"The load average is 1\.2.*Nothing was published"):
-        main(publish=True, results=tmp_path)
+        main(["--publish", "--results", str(tmp_path)])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,11 +10,12 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from rich.console import Console
 
 from benchmarks.frame import provenance, refuse_load
@@ -25,41 +26,36 @@ from benchmarks.peers.measuring import measure, prepare, together
 USUAL = (1_000, 10_000)
 
 
+@click.command()
+@click.option("--events", multiple=True, type=int, help="Length of the history.")
+@click.option(
+    "--all/--quick",
+    "everyone",
+    default=True,
+    help="Measure every peer, or only foldlog and 'sqlite3 by hand'.",
+)
+@click.option("--peer", "names", multiple=True, help="Only peers whose names contain this text.")
+@click.option("--rounds", type=click.IntRange(min=1), default=5, help="Interleaved rounds.")
+@click.option("--more", is_flag=True, help="Add the rounds to the saved rounds.")
+@click.option("--prepare", "only_prepare", is_flag=True, help="Only make environments and stores.")
+@click.option("--cache", type=Path, default=CACHE, help="Folder for stores and results.")
+@click.option(
+    "--publish",
+    is_flag=True,
+    help="Write the saved results into docs/internals/peers.json, PEERS.md and the README. Refused"
+    " if a run began above a load average of 1.",
+)
+@click.option("--keep", is_flag=True, help="Keep the stores: they are several gigabytes.")
 def main(
-    events: Annotated[
-        list[int] | None, typer.Option(help="Length of the history. May be given again.")
-    ] = None,
-    everyone: Annotated[
-        bool,
-        typer.Option(
-            "--all/--quick", help="Measure every peer, or only foldlog and 'sqlite3 by hand'."
-        ),
-    ] = True,
-    peer: Annotated[
-        list[str] | None, typer.Option(help="Only peers whose names contain this text.")
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds.")] = 5,
-    more: Annotated[
-        bool, typer.Option("--more", help="Add the rounds to the saved rounds.")
-    ] = False,
-    only_prepare: Annotated[
-        bool,
-        typer.Option("--prepare", help="Only make the environments and stores."),
-    ] = False,
-    cache: Annotated[Path, typer.Option(help="Folder for stores and results.")] = CACHE,
-    publish: Annotated[
-        bool,
-        typer.Option(
-            "--publish",
-            help=(
-                "Write the saved results into docs/internals/peers.json, PEERS.md and the README."
-                " Refused if a run began above a load average of 1."
-            ),
-        ),
-    ] = False,
-    keep: Annotated[
-        bool, typer.Option(help="Keep the stores: they are several gigabytes.")
-    ] = False,
+    events: Sequence[int],
+    everyone: bool,
+    names: Sequence[str],
+    rounds: int,
+    more: bool,
+    only_prepare: bool,
+    cache: Path,
+    publish: bool,
+    keep: bool,
 ) -> None:
     """Measure foldlog and the stores of other runtimes: append, open, a turn, growth, bytes,
     memory.
@@ -67,7 +63,7 @@ def main(
     Each length is measured and saved separately. You can split a long run: first --prepare, then
     --rounds 1 --keep, then --rounds 1 --more --keep as often as you want.
     """
-    say, chosen = Sayer(), _chosen(everyone, peer or [])
+    say, chosen = Sayer(), _chosen(everyone, names)
     results = cache / "results"
     results.mkdir(parents=True, exist_ok=True)
     for length in events or ([] if publish else USUAL):
@@ -107,18 +103,18 @@ def main(
     for line in report.notes(selected):
         console.print(line, highlight=False, soft_wrap=True)
     if report.failures(selected):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
-def _chosen(everyone: bool, names: list[str]) -> list[Peer]:
+def _chosen(everyone: bool, names: Sequence[str]) -> list[Peer]:
     chosen = [
         peer
         for peer in (PEERS if everyone else HERE)
         if not names or any(name in peer.name for name in names)
     ]
     if not chosen:
-        raise typer.BadParameter(
-            f"no peer has {names} in its name: choose from {', '.join(peer.name for peer in PEERS)}"
+        raise click.UsageError(
+            f"no peer has {', '.join(names)} in its name: choose from {', '.join(peer.name for peer in PEERS)}"
         )
     return chosen
 
@@ -149,4 +145,4 @@ def _saved(results: Path) -> report.Runs:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()
