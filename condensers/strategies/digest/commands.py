@@ -5,7 +5,6 @@ the command only reads, and whether a success of the command repairs an earlier 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -17,11 +16,10 @@ _DOCUMENT = re.compile(
 )
 _SHELL = re.compile(r"\A(?:\S*/)?(?:ba|z)?sh -l?c ")
 _OPERATORS = "();<>|&\n"
-_QUOTED_SIGNS = {ord(sign): 0xE000 + place for place, sign in enumerate(_OPERATORS)}
-_SIGNS = {private: sign for sign, private in _QUOTED_SIGNS.items()}
-"""Maps a placeholder to an operator of a shell. While a command is parsed, placeholders replace the
-operators in quotes.
-"""
+_TOKEN = re.compile(
+    rf"[{_OPERATORS}]+|(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|[^\s'\"{_OPERATORS}])+|['\"]", re.DOTALL
+)
+"""Matches operators, a word with its quoted parts, or a quotation mark that is never closed."""
 _ASSIGNED = re.compile(r"\w+=")
 _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
 """Matches paths, but not variables or pieces of programs."""
@@ -208,40 +206,28 @@ def _parse(text: str) -> Sequence[_Simple]:
 
 @lru_cache(_COMMANDS_MAX)  # the documents in a command may be large, so they are not kept
 def _parsed_words(text: str) -> Sequence[_Simple]:
-    quoted = _QUOTED.sub(lambda found: found[0].translate(_QUOTED_SIGNS), text)
-    lexer = shlex.shlex(quoted, posix=True, punctuation_chars=_OPERATORS)
-    lexer.whitespace = " \t\r"
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    lexer.escape = ""
     commands = [_Simple([], [])]
-    into = ""
-    try:
-        for token in lexer:
-            word = token.translate(_SIGNS)
-            if token and not token.strip(_OPERATORS):
-                # The signs -> and => are program code.
-                is_arrow = commands[-1].words[-1:] in (["-"], ["="])
-                if (
-                    ">" in word
-                    and not is_arrow
-                    and "&" not in word.replace("&>", "")
-                    and "(" not in word
-                ):
-                    into = word
-                else:
-                    into = ""
-                if not into and not word.startswith((">&", "<")):
-                    commands.append(_Simple([], []))
-            elif into:
-                commands[-1].targets.append(word)
-                into = ""
-            elif commands[-1].words or not (
-                _ASSIGNED.match(word) or word in ("sudo", "time", "env")
-            ):
-                commands[-1].words.append(word)
-    except ValueError:
-        pass  # A quotation has no end: use the words before it.
+    is_target = False
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        words = commands[-1].words
+        word = _QUOTED.sub(lambda quoted: quoted[0][1:-1], token)
+        if token[0] in _OPERATORS:
+            is_target = (
+                ">" in token
+                and words[-1:] not in (["-"], ["="])  # The signs -> and => are program code.
+                and "&" not in token.replace("&>", "")
+                and "(" not in token
+            )
+            if not is_target and not token.startswith((">&", "<")):
+                commands.append(_Simple([], []))
+        elif token in ("'", '"'):
+            break  # The quotation has no end: use the words before it.
+        elif is_target:
+            commands[-1].targets.append(word)
+            is_target = False
+        elif words or not (_ASSIGNED.match(word) or word in ("sudo", "time", "env")):
+            words.append(word)
     return commands
 
 
