@@ -147,6 +147,16 @@ def test_the_format_of_an_export_is_that_of_the_first_record_also_after_document
     assert notes == ["left out: 1 change of documents, which openai-chat cannot hold"]
 
 
+def test_only_the_first_append_of_records_reads_the_earlier_records(monkeypatch):
+    with foldlog.open("memory:") as histories:
+        history, record = histories["c"], {"role": "user", "content": "a"}
+        history.append_records([record], format="openai-responses")
+        queries = []
+        monkeypatch.setattr(histories.store.database.recorder, "query", queries.append)
+        history.append_records([record], format="openai-responses")
+        assert queries == []
+
+
 def test_a_misspelled_strategy_is_refused_with_its_name():
     with pytest.raises(InvalidCondenser, match=r"did you mean 'digest'.* end in \.toml"):
         foldlog.open("memory:", condenser="digst")
