@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -38,8 +38,19 @@ async function finish(example: ChildProcess): Promise<[string, number | null]> {
   return [printed.trim(), status];
 }
 
-for (const example of ["agent.js", "ai-sdk.js"]) {
+const PAGE = "../../docs/how-to/typescript.md";
+
+/** Write the program of the page beside the examples, for the service of the tests. */
+async function savePage(): Promise<void> {
+  const [, program = ""] = /```js\n(.*?)```/s.exec(await readFile(PAGE, "utf8")) ?? [];
+  const settings = [["http://localhost:8765", service.url], ["secret-of-worker", TOKEN], ["chat-1", "page.mjs"]] as const;
+  const replaced = settings.reduce((text, [before, now]) => text.replace(before, now), program);
+  await writeFile("build/examples/page.mjs", replaced.replace('"payments.txt"', "process.argv[3]"));
+}
+
+for (const example of ["page.mjs", "ai-sdk.js"]) {
   test(`${example} goes on after a kill, and pays nobody twice`, async () => {
+    await savePage();
     const payments = join(folder, `payments of ${example}`);
     const history = foldlog.histories.open(example);
     const killed = start(example, history.id, payments);
