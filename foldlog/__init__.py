@@ -30,7 +30,8 @@ The public names:
     More        foldlog.types and foldlog.maintenance: arguments and results that programs seldom
                 name; foldlog.aio: the same names for asyncio; foldlog.formats: import
                 and export; foldlog.otel: traces and metrics; foldlog.replays: replay a
-                history with another condenser; foldlog.commands: a command of your own; the
+                history with another condenser; foldlog.testing: recorded runs as tests;
+                foldlog.commands: a command of your own; the
                 packages foldlog.eventstore, foldlog.projections and foldlog.condensers
 
 ``help(foldlog.History)`` lists the methods of a history.
@@ -49,6 +50,7 @@ The files of this package:
     _archive/                         imported records, byte for byte
     _privacy/                         erasure, redaction, keys and tokens in texts
     _programs/                        hooks and tools for coding agents, and their settings
+    testing.py _testing/              recorded runs as tests, a plugin of pytest
     _figures/                         the figures of conversations, with lists and totals
     _reports/                         comparisons, audits and search
     _derived/                         tables that follow a store, and cached values

@@ -531,6 +531,7 @@ class AsyncHistory:
     recorded = _method(SyncHistory.recorded)
     at = _method(SyncHistory.at)
     sent = _method(SyncHistory.sent)
+    sent_request = _method(SyncHistory.sent_request)
     version = _method(SyncHistory.version)
     attributes = _method(SyncHistory.attributes)
     open_calls = _method(SyncHistory.open_calls)

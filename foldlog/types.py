@@ -3,6 +3,7 @@
 from foldlog._figures.stats import Stats as Stats
 from foldlog._history.histories import ChosenCondenser as ChosenCondenser
 from foldlog._history.history import ExpectedVersion as ExpectedVersion
+from foldlog._history.requests import SentRequest as SentRequest
 from foldlog._reports.search import Hit as Hit
 from foldlog.condensers import AgentModel as AgentModel
 from foldlog.eventstore import (
@@ -12,4 +13,4 @@ from foldlog.eventstore import (
     RecentConversations as RecentConversations,
     Recorded as Recorded,
 )
-from foldlog.projections import Lifetimes as Lifetimes
+from foldlog.projections import Lifetimes as Lifetimes, ModelRequest as ModelRequest

@@ -27,6 +27,8 @@ from foldlog.projections.messages.content import as_json as as_json
 from foldlog.projections.messages.content import content_texts as content_texts
 from foldlog.projections.messages.content import with_texts as with_texts
 from foldlog.projections.messages.content import words_of as words_of
+from foldlog.projections.messages.requests import RENDERING as RENDERING
+from foldlog.projections.messages.requests import ModelRequest as ModelRequest
 from foldlog.projections.messages.turns import arguments_of as arguments_of
 from foldlog.projections.retractions import intervals_kept as intervals_kept
 from foldlog.projections.tool_results import append_tool_result as append_tool_result

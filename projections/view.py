@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event
 from foldlog.eventstore.inside import check_whole, count
@@ -16,13 +16,17 @@ from foldlog.projections.items import Items
 from foldlog.projections.messages import (
     Dialect,
     Rendered,
+    Rendering,
     copy_messages,
     rendering,
     system_prompt,
     with_positions,
 )
+from foldlog.projections.messages.requests import ModelRequest
 from foldlog.projections.messages.turns import check_dialect
 from foldlog.projections.units import Units, cut_positions, fit_positions, open_positions, units
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -208,14 +212,17 @@ class View:
         returned messages, because the next View shares them. Cost: rendering the new events and the
         last reply before them.
         """
+        return self._read_rendering(dialect, lambda cached: cached.messages.copy())
+
+    def _read_rendering(self, dialect: Dialect, read: Callable[[Rendering], T]) -> T:
         renderings = self.state.items.renderings
         # ``pop`` is atomic, so only one of several threads gets the cached rendering.
         cached = renderings.pop(dialect, None) or rendering(dialect)
         cached.follow(self.events, self.fit_positions)
-        messages = cached.messages.copy()
-        if messages:  # all empty Views share their items, so nothing is cached there
+        value = read(cached)
+        if cached.messages:  # all empty Views share their items, so nothing is cached there
             renderings[dialect] = cached
-        return messages
+        return value
 
     def to_messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
         """Return the messages to send to a model, made from the events that a model's server
@@ -232,6 +239,35 @@ class View:
         """
         dialect = self.dialect if dialect is None else check_dialect(dialect)
         return copy_messages(self.shared_messages(dialect), self.events, dialect)
+
+    def request(
+        self,
+        dialect: Dialect | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        **parameters: Any,
+    ) -> ModelRequest:
+        """Return the request to send to a model: ``messages`` as in ``to_messages``, ``system`` for
+        Anthropic, ``tools`` and ``parameters``, such as ``model``.
+
+        Pass the request to ``History.append_reply``, which records its fingerprint with the reply.
+        ``History.sent_request`` then says later whether the same request can still be made. Raises
+        ``TypeError`` for a tool or a parameter that is not JSON. Cost: as ``to_messages``, and
+        hashing the messages since the last request.
+        """
+        dialect = self.dialect if dialect is None else check_dialect(dialect)
+        shared, messages_digest = self._read_rendering(
+            dialect, lambda cached: (cached.messages.copy(), cached.digest())
+        )
+        return ModelRequest(
+            copy_messages(shared, self.events, dialect),
+            dialect,
+            self.version,
+            messages_digest,
+            self.system_prompt if dialect.startswith("anthropic") else "",
+            tools,
+            parameters,
+        )
 
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events in their order. If the View has fewer events, return all

@@ -37,7 +37,7 @@ The files:
     import_paths.py importing.py               the work of import
     log_reading.py listing.py replaying.py serving.py
                                                the work of log, list, compare and serve
-    record_files.py database_export.py         the files of export
+    record_files.py database_export.py run_export.py  the files of export
     erasing.py redacting.py vacuuming.py verifying.py published_heads.py
     checkpoints.py
                                                the work of commands for a whole store

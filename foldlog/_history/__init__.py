@@ -2,6 +2,7 @@
 
 histories.py   a store of histories
 history.py     one history
+requests.py    the request that a reply answered, made again
 replies.py     the reply of a model as events
 lease.py       at most one worker drives a history
 effects.py     run the tool of a call at most once; the state of each call

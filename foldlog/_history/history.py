@@ -18,10 +18,12 @@ from msgspec import structs
 
 from foldlog._base.telemetry import SHOWN, span
 from foldlog._conversations.bound_store import bound_store
+from foldlog._history.requests import REQUEST
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
     ATTRIBUTES,
+    DELETED,
     Action,
     AnyVersion,
     CondensationAction,
@@ -68,11 +70,12 @@ if TYPE_CHECKING:
     from foldlog._history.histories import Histories
     from foldlog._history.lease import Lease, LeaseBlock
     from foldlog._history.recall import RecallTool
+    from foldlog._history.requests import SentRequest
     from foldlog._reports.dropped import Dropped
     from foldlog.condensers import AgentModel, Condensation
     from foldlog.eventstore import ReadTransaction
     from foldlog.eventstore.maintenance.redact import RedactionReceipt
-    from foldlog.projections import Effect, Lifetimes, Views
+    from foldlog.projections import Effect, Lifetimes, ModelRequest, Views
 
 T = TypeVar("T")
 
@@ -174,6 +177,17 @@ class History:
 
         view = self.view() if version is None else self.at(version)
         return sent(self._store, self.id, view).sent if view.version else view
+
+    def sent_request(self, event_id: int) -> SentRequest:
+        """Make the request again that the reply with this event answered, and say whether it has
+        *the same bytes*. If not, the result names what has changed since: a redaction, or the rules
+        by which foldlog renders messages. If ``append_reply`` got no request, the result says "not
+        recorded". Raises ``InvalidArgument`` if the event is not a reply. Cost: the method reads
+        the View of the reply, and renders it.
+        """
+        from foldlog._history.requests import sent_request
+
+        return sent_request(self, check_whole("event_id", event_id, 0))
 
     def events(
         self, start: int = 0, stop: int | None = None, *, reverse: bool = False
@@ -710,6 +724,7 @@ class History:
         cost: float | None = None,
         meta: Mapping[str, Any] | None = None,
         timestamp: datetime | None = None,
+        request: ModelRequest | None = None,
         view_version: int | None = None,
         expected_version: ExpectedVersion = ANY_VERSION,
         idempotency_key: str | None = None,
@@ -721,9 +736,11 @@ class History:
 
         ``cost`` is the cost of the call in US dollars. A reply of litellm contains its cost.
         ``meta`` is stored with the first event, and overrides the model, usage and cost of the
-        reply. ``timestamp`` is the time at which the events happened. ``view_version`` is the
-        version of the View that the model answered. The default is the View from the last ``step``
-        or ``prepare`` of this object.
+        reply. ``timestamp`` is the time at which the events happened. ``request`` is what the model
+        was asked (``view.request()``): its fingerprint is stored in ``meta``, and its tools and
+        parameters in the document ``request`` when they change, for ``sent_request``.
+        ``view_version`` is the version of the View that the model answered. The default is the View
+        of the request, or from the last ``step`` or ``prepare`` of this object.
 
         If another program appends a user's message while the model answers, the message comes
         before the reply, and the next prompt ends with the reply. To prevent this, pass
@@ -739,13 +756,23 @@ class History:
         """
         from foldlog._history.replies import events_of_reply
 
-        converted = events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp)
+        documents = None
+        added_meta = check_map("meta", meta or {})
+        if request is not None:
+            added_meta = {**added_meta, REQUEST: request.fingerprint}
+            documents = {REQUEST: request.beside or DELETED}
+            view_version = request.version if view_version is None else view_version
+        converted = events_of_reply(self.id, reply, cost, added_meta, timestamp)
         converted = self._set_reply_apart(converted, (), idempotency_key)
         if view_version is not None:
             self._asked_at = check_whole("view_version", view_version)
-        return self.append(
-            converted, expected_version=expected_version, idempotency_key=idempotency_key
+        recorded = self.append(
+            converted,
+            expected_version=expected_version,
+            idempotency_key=idempotency_key,
+            documents=documents,
         )
+        return recorded[: len(converted)]
 
     def append_tool_result(
         self,

@@ -58,6 +58,7 @@ _ESCAPE = re.compile(r'\\[nrtbf"/]')
 """An escape of JSON. Escapes are removed before the search. Otherwise the letter of an escape, such
 as ``n``, would seem to belong to the next word.
 """
+_WORD = re.compile(r"[^\s\"'\\]+")
 _ESCAPED_BYTES = re.compile(_ESCAPE.pattern.encode())
 
 
@@ -84,6 +85,21 @@ def kinds_in(text: str) -> tuple[str, ...]:
             kinds |= {rule.secret_type for rule in rules if any(rule.analyze_string(part))}
             kinds |= {kind for kind, shape in _MORE.items() if shape.search(part)}
     return tuple(sorted(kinds))
+
+
+def without_secrets(text: str) -> str:
+    """Return a text in which kinds of secrets replace the words that are secrets. A private key has
+    further lines, so its kind replaces the whole text. Raises the errors of ``kinds_in``.
+    """
+    kinds = kinds_in(text)
+    if not kinds:
+        return text
+    rest = _WORD.sub(lambda word: _named(kinds_in(word[0])) or word[0], text)
+    return _named(kinds) if "Private Key" in kinds or kinds_in(rest) else rest
+
+
+def _named(kinds: tuple[str, ...]) -> str:
+    return f"[{', '.join(kinds)}]" if kinds else ""
 
 
 def holds_secret(text: str) -> bool:

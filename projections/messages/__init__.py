@@ -23,8 +23,9 @@ because servers refuse an empty message. A *dialect* is the form that one kind o
     openai-reasoning    chat completions with the model's thinking as ``reasoning_content``, which
                         some servers require
 
-``turns.py`` finds the turns of a conversation, and ``growing.py`` keeps their messages with the
-View. If a dialect cannot express a content, a text describes the content instead.
+``turns.py`` finds the turns of a conversation, ``growing.py`` keeps their messages with the View,
+and ``requests.py`` has the request that a View becomes. If a dialect cannot express a content, a
+text describes the content instead.
 ``tests/projections/chat_rules.py`` contains the rules of each dialect.
 """
 

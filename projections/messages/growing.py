@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from foldlog.eventstore import Event
 from foldlog.projections.messages.content import Part
+from foldlog.projections.messages.requests import digest
 from foldlog.projections.messages.turns import MessageTurn, turns
 
 BEGINNING = "[The conversation before this point is not shown.]"
@@ -118,6 +119,9 @@ class Rendering:
         self._fit: Sequence[int] = ()
         self._starts: list[_Start] = []
         self._call_ids: dict[str, int] = {}
+        self._digests: list[bytes] = []
+        """The digests of ``messages``, each with all messages before it, as far as they are known.
+        """
 
     def follow(self, events: Sequence[Event], fit: Sequence[int]) -> None:
         """Update the messages. ``fit`` contains the indices of the events to render, in ascending
@@ -142,12 +146,20 @@ class Rendering:
         self._events = events
         self._fit = fit
 
+    def digest(self) -> bytes:
+        """Return a hash of all messages. Cost: hashing the messages since the last call."""
+        before = self._digests[-1] if self._digests else b""
+        for message, _ in self.messages[len(self._digests) :]:
+            before = digest(message, before)
+            self._digests.append(before)
+        return before
+
     def _go_on(self, events: Sequence[Event], fit: Sequence[int], same: int) -> bool:
         # A reply that is empty now has no message at its start any more.
         while self._starts and self._starts[-1].position > same:
             self._starts.pop()
         start = self._starts.pop() if self._starts else _Start(0, 0)
-        del self.messages[start.message :]
+        del self.messages[start.message :], self._digests[start.message :]
         while self._call_ids and next(reversed(self._call_ids.values())) >= start.position:
             self._call_ids.popitem()
         rest = turns(events, fit[bisect_left(fit, start.position) :], self._call_ids)

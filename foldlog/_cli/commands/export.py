@@ -26,6 +26,7 @@ from foldlog._cli.options import (
 )
 from foldlog._cli.outcome import Refused
 from foldlog._cli.record_files import choose_export, readable, write_files
+from foldlog._cli.run_export import export_test
 from foldlog._cli.stores import open_existing, resolve
 from foldlog._figures.shown import trees_of
 from foldlog._formats.registry import formats
@@ -68,6 +69,13 @@ from foldlog.eventstore import Store
     is_flag=True,
     help="With --to: keep the database up to date until Ctrl-C.",
 )
+@click.option(
+    "--as-test",
+    metavar="DIR",
+    type=Path,
+    help="Write the conversation into this folder as a recorded run for tests with pytest. Secrets"
+    " are replaced. Needs the extra 'secrets'.",
+)
 @db_option
 @json_option
 def run(
@@ -79,6 +87,7 @@ def run(
     with_children: bool,
     to: Path | None,
     follow: bool,
+    as_test: Path | None,
     db: str,
     as_json: bool,
 ) -> None:
@@ -99,6 +108,10 @@ def run(
         "--with-children": with_children,
     }
     others = [name for name, value in options.items() if value]
+    if as_test is not None:
+        is_alone = to is None and not follow and not others
+        export_test(conversations, db, as_test, is_alone=is_alone)
+        return
     check_options(to, follow=follow, as_json=as_json, others=others, conversations=conversations)
     if to is None:
         if with_children and output is None:

@@ -1,0 +1,61 @@
+"""Find the calls of the agent's model in a history, each with its request and its reply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from foldlog._base.telemetry import SHOWN
+from foldlog._formats.usage import begins_call
+from foldlog._history.history import History
+from foldlog._history.requests import REQUEST, is_of_reply
+from foldlog.eventstore import Event
+from foldlog.projections import contains, intervals_kept
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """A call of the model. ``number`` counts from 1, and ``version`` is the version of the View
+    that was sent.
+    """
+
+    number: int
+    version: int
+    reply: tuple[Event, ...]
+
+    @property
+    def fingerprint(self) -> Mapping[str, Any]:
+        recorded = self.reply[0].meta.get(REQUEST)
+        return recorded if isinstance(recorded, Mapping) else {}
+
+
+def recorded_calls(history: History) -> list[RecordedCall]:
+    """Return the calls in order, without retracted calls. Cost: the function reads all events."""
+    replies: list[list[Event]] = []
+    previous: Event | None = None
+    for event in standing_events(history):
+        if previous is not None and is_of_reply(event, previous):
+            replies[-1].append(event)
+        elif begins_call(event, None):
+            replies.append([event])
+            previous = event
+    return [
+        RecordedCall(number, _version_shown(reply[0]), tuple(reply))
+        for number, reply in enumerate(replies, 1)
+    ]
+
+
+def standing_events(history: History) -> Iterator[Event]:
+    version = history.version()
+    structural = history._store.query(
+        history.id, lambda read: [*read.structural_events(0, version)]
+    )
+    intervals = intervals_kept(structural, version)
+    return (event for event in history.events(0, version) if contains(intervals, event.id))
+
+
+def _version_shown(first: Event) -> int:
+    request = first.meta.get(REQUEST)
+    noted = request.get("view") if isinstance(request, Mapping) else first.meta.get(SHOWN)
+    return noted if isinstance(noted, int) else first.id

@@ -1,0 +1,272 @@
+"""A recorded run that answers for the model, call by call."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, Self, TypeAlias
+
+from foldlog._history.histories import open as open_histories
+from foldlog._history.history import History
+from foldlog._history.replies import events_of_reply
+from foldlog._history.requests import beside_of
+from foldlog._reports.as_sent import sent
+from foldlog._reports.replays import Replay, replay as replay_events
+from foldlog._testing.answers import answer_of
+from foldlog._testing.calls import RecordedCall, recorded_calls
+from foldlog._testing.differences import (
+    RunDiffers as RunDiffers,
+    beside_differences,
+    message_difference,
+)
+from foldlog._testing.prompts import AskedPrompt, PromptReader, prompt_of, without_ignored
+from foldlog._testing.run_file import Run, read_run
+from foldlog._testing.server import ModelServer
+from foldlog._words.gist import count
+from foldlog.condensers import Condenser
+from foldlog.eventstore import Action, InvalidArgument, Observation, Retraction
+from foldlog.projections import Dialect, View
+
+Ignored: TypeAlias = Literal["ids", "times", "system"]
+Model: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""Gets the body of a request, and returns the reply of a model as ``append_reply`` accepts it."""
+
+
+def replay(
+    run: str | os.PathLike[str] | History,
+    conversation: str | None = None,
+    *,
+    ignore: Collection[Ignored] = (),
+    until: int | None = None,
+    then: Model | None = None,
+    update: bool = False,
+) -> RecordedRun:
+    """Return a recorded run that answers for the model. ``run`` is a file that ``foldlog export
+    --as-test`` wrote, or a store with the id of a ``conversation``, or a ``History``.
+
+    Each request must equal the recorded request. ``ignore`` names what may differ: ``ids``,
+    ``times`` and the ``system`` prompt. After ``until`` calls, ``then`` answers the requests, for
+    example with another model; without ``then``, the run ends there. With ``update``, the file gets
+    the system prompts and tools that the run did not record. Raises the errors of ``foldlog.open``.
+    """
+    return RecordedRun(run, conversation, ignore, until, then, update)
+
+
+class RecordedRun:
+    """Answers requests from the record, one after another, from any thread.
+
+    ``calls`` are the recorded calls of the model, and ``history`` is the recorded history.
+    ``notes`` say what the run did not record, and therefore does not check. ``failure`` is the
+    difference at which the replay stopped.
+    """
+
+    def __init__(
+        self,
+        run: str | os.PathLike[str] | History,
+        conversation: str | None,
+        ignore: Collection[Ignored],
+        until: int | None,
+        then: Model | None,
+        update: bool,
+    ) -> None:
+        self._open = ExitStack()
+        self._path = None
+        self._run = Run("", {}, [])
+        if isinstance(run, History):
+            self.history = run
+        elif conversation is not None:
+            url = os.fspath(run)
+            if "://" not in url and not os.path.exists(url):
+                raise InvalidArgument(f"there is no store {url}")
+            histories = open_histories(url)
+            self.history = self._open.enter_context(histories)[conversation]
+        else:
+            self._path = Path(run)
+            self._run = read_run(self._path)
+            self.history = self._open.enter_context(open_histories("memory:"))[self._run.id]
+            self._run.fill(self.history)
+        self.calls: Sequence[RecordedCall] = recorded_calls(self.history)[:until]
+        if not self.calls:
+            raise InvalidArgument(f"{self.history.id!r} has no reply of a model")
+        self.notes: list[str] = []
+        self._ignore = frozenset(ignore)
+        self._then = then
+        self._update = update
+        self._lock = Lock()
+        self._asked = 0
+        self._view = View.from_events(())
+        self._readers = PromptReader(), PromptReader()
+        self.failure: Exception | None = None
+        self._results = _results_by_tool(self.history)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self.close(check=kind is None)
+
+    def close(self, *, check: bool = True) -> None:
+        """Stop the server. Raises ``RunDiffers`` if a request differed, or if the program asked for
+        fewer calls than the run has.
+        """
+        if "server" in vars(self):
+            self.server.close()
+        self._open.close()
+        if self._path is not None and self._update and self.notes:
+            self._run.write(self._path)
+        if not check:
+            return
+        if self.failure is not None:
+            raise self.failure
+        if self._asked < len(self.calls):
+            raise RunDiffers(
+                f"{self.history.id}: the program asked {self._asked} of {len(self.calls)} recorded"
+                f" calls, and stopped before the reply in event"
+                f" {self.calls[self._asked].reply[0].id}"
+            )
+
+    @cached_property
+    def server(self) -> ModelServer:
+        return ModelServer(self.answer)
+
+    @property
+    def url(self) -> str:
+        """The address of a server on this machine that answers from the run. It has no ``/v1`` at
+        its end, as Anthropic's SDK wants it; OpenAI's SDK wants ``url + "/v1"``.
+        """
+        return self.server.url
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables that lead OpenAI's and Anthropic's SDKs to the server."""
+        return {
+            "OPENAI_BASE_URL": f"{self.url}/v1",
+            "OPENAI_API_KEY": "recorded",
+            "ANTHROPIC_BASE_URL": self.url,
+            "ANTHROPIC_API_KEY": "recorded",
+        }
+
+    def __call__(
+        self, messages: Sequence[Mapping[str, Any]], *, dialect: Dialect = "openai", **body: Any
+    ) -> dict[str, Any]:
+        """Answer a request: the messages, and as keywords whatever the program sends beside them,
+        such as ``tools`` and ``model``. Return the answer of the API that accepts ``dialect``.
+        """
+        name = "input" if dialect == "responses" else "messages"
+        return self.answer({name: [*messages], **body}, dialect)
+
+    def answer(self, body: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+        """Answer the body of a request. Raises ``RunDiffers`` if it differs from the record."""
+        __tracebackhide__ = True
+        with self._lock:
+            if self.failure is not None:
+                raise self.failure
+            if self._asked < len(self.calls):
+                call = self.calls[self._asked]
+                try:
+                    self._check(call, prompt_of(body, dialect))
+                except Exception as error:
+                    self.failure = error
+                    raise
+                self._asked += 1
+                return answer_of(call.reply, dialect, call.number)
+            if self._then is None:
+                self.failure = RunDiffers(
+                    f"{self.history.id}: the run has {count(len(self.calls), 'call')} of the model,"
+                    " and the program asked once more"
+                )
+                raise self.failure
+        reply = events_of_reply(self.history.id, self._then(body))
+        return answer_of(reply, dialect, len(self.calls) + 1)
+
+    def _check(self, call: RecordedCall, asked: AskedPrompt) -> None:
+        __tracebackhide__ = True
+        view = self._view_at(call.version)
+        beside = self._beside(call, view.system_prompt)
+        for name, value in asked.beside.items():
+            if value and name not in beside and name not in self._ignore:
+                self._note(call, name, value)
+        dialect: Dialect = call.fingerprint.get("dialect", asked.dialect)
+        recorded = prompt_of({"messages": view.to_messages(dialect)}).messages
+        ours, theirs = recorded, asked.messages
+        if ours != theirs:
+            ours, theirs = (
+                without_ignored(reader.read(messages, asked.dialect), self._ignore)
+                for reader, messages in zip(self._readers, (ours, theirs), strict=True)
+            )
+        differences = [*beside_differences(beside, asked, self._ignore)]
+        if difference := message_difference(ours, theirs):
+            differences.append(difference)
+        if differences:
+            raise RunDiffers(
+                f"{self.history.id}: call {call.number} of {len(self.calls)} (event"
+                f" {call.reply[0].id}) differs from the recorded run:\n  "
+                + "\n  ".join(differences)
+                + f"\n  there the run knew {count(len(view), 'event')}:"
+                f" foldlog view {self.history.id} --at {call.version}"
+            )
+
+    def _view_at(self, version: int) -> View:
+        # The Views of a run grow, so the messages of the last View are not rendered again.
+        added = [*self.history.events(self._view.version, version)]
+        if version < self._view.version or any(isinstance(each, Retraction) for each in added):
+            self._view = self.history.at(version)
+        else:
+            self._view = self._view.then(added)
+        return sent(self.history._store, self.history.id, self._view).sent
+
+    def _beside(self, call: RecordedCall, system: str) -> dict[str, Any]:
+        beside = self._run.beside_call(call.number) | beside_of(self.history, call.reply[-1].id)
+        return {**beside, "system": system} if system else beside
+
+    def _note(self, call: RecordedCall, name: str, value: Any) -> None:
+        if self._path is not None and self._update:
+            self._run.beside.setdefault(call.number, {})[name] = value
+        note = f"{self.history.id} has not recorded the {name} of its requests"
+        if note not in self.notes:
+            self.notes.append(note)
+            if not self._update:
+                warnings.warn(f"{note}, so they are not compared", stacklevel=4)
+
+    def tool(self, name: str) -> Callable[..., Any]:
+        """Return a function that stands for a tool, and answers from the record: each recorded call
+        once, with equal arguments. Raises ``RunDiffers`` for a call that the run does not have.
+        """
+
+        def recorded_tool(**arguments: Any) -> Any:
+            with self._lock:
+                waiting = self._results.get(name, [])
+                for index, (call, result) in enumerate(waiting):
+                    if call.arguments == arguments:
+                        del waiting[index]
+                        return result.content
+            raise RunDiffers(
+                f"{self.history.id}: {name} was called with {arguments!r}; the run"
+                f" has {[call.arguments for call, _ in waiting[:3]]!r}"
+            )
+
+        recorded_tool.__name__ = name
+        return recorded_tool
+
+    def under(self, condenser: Condenser) -> Replay:
+        """Return the same run under another condenser: what its prompts cost, which events and
+        facts they lost (``lost``, ``missing``), and how many needed facts they show.
+        """
+        return replay_events(self.history.events(), condenser)
+
+
+def _results_by_tool(history: History) -> dict[str, list[tuple[Action, Observation]]]:
+    calls: dict[str, Action] = {}
+    results: dict[str, list[tuple[Action, Observation]]] = {}
+    for event in history.events():
+        if isinstance(event, Action) and event.call_id is not None:
+            calls[event.call_id] = event
+        elif isinstance(event, Observation) and event.call_id in calls:
+            call = calls.pop(event.call_id)
+            results.setdefault(call.tool, []).append((call, event))
+    return results

@@ -1,0 +1,147 @@
+"""A run in a file, for tests: one JSON object a line, in the order of events. A review shows what
+changed.
+
+The first line names the run. The next lines are what was sent beside the messages, such as
+``{"call": 1, "system": …, "tools": […]}``, and hold from this call of the model on. All other lines
+are events in their stored form, without their times.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from foldlog._base.telemetry import SHOWN
+from foldlog._base.usage import COPIED
+from foldlog._base.values import replace_texts, texts_in
+from foldlog._files.whole_file import whole_file
+from foldlog._history.history import History
+from foldlog._history.requests import REQUEST, beside_of
+from foldlog._privacy.secrets import kinds_in, without_secrets
+from foldlog._testing.calls import recorded_calls
+from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidArgument, Redaction
+from foldlog.eventstore.codec import decode, encode
+from foldlog.projections.messages.content import data_url
+
+_RUN = "foldlog_run"
+_VERSION = 1
+_META = frozenset(("model", "finish_reason", "usage", "reply", REQUEST, SHOWN, COPIED))
+
+
+class Run(NamedTuple):
+    """``beside`` maps the number of a call to what was sent beside its messages, as far as it
+    differs from the call before. ``bodies`` are the stored forms of the events.
+    """
+
+    id: str
+    beside: dict[int, dict[str, Any]]
+    bodies: list[dict[str, Any]]
+
+    def beside_call(self, number: int) -> dict[str, Any]:
+        return {
+            name: value
+            for first, fields in sorted(self.beside.items())
+            if first <= number
+            for name, value in fields.items()
+        }
+
+    def fill(self, history: History) -> None:
+        """Append the events. They get the ids that they had."""
+        history.append(
+            [decode(body["kind"], 1, msgspec.json.encode(body), -1) for body in self.bodies]
+        )
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        yield {_RUN: self.id, "version": _VERSION}
+        for number, fields in sorted(self.beside.items()):
+            yield {"call": number, **fields}
+        for event_id, body in enumerate(self.bodies):
+            yield {"id": event_id, **body}
+
+    def without_secrets(self) -> tuple[Run, list[str]]:
+        """Return a run without secrets, and what was replaced. Raises ``InvalidOption`` if
+        ``detect-secrets`` is not installed.
+        """
+        found: list[str] = []
+
+        def replaced(value: Any, place: str) -> Any:
+            texts = {text: without_secrets(text) for text in texts_in(value)}
+            changed = {text: rest for text, rest in texts.items() if text != rest}
+            found.extend(f"{place}: {', '.join(kinds_in(text))} replaced" for text in changed)
+            return replace_texts(value, changed)
+
+        beside = {
+            number: replaced(fields, f"what call {number} sent beside its messages")
+            for number, fields in self.beside.items()
+        }
+        bodies = [replaced(body, f"event {number}") for number, body in enumerate(self.bodies)]
+        return Run(self.id, beside, bodies), found
+
+    def write(self, path: Path) -> None:
+        """Replace the file. Raises the errors of ``whole_file``."""
+        with whole_file(path) as file:
+            for line in self.lines():
+                file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+
+
+def read_run(path: Path) -> Run:
+    """Return the run in a file. Raises ``InvalidArgument`` for another file, and ``OSError``."""
+    try:
+        about, *lines = map(json.loads, path.read_bytes().splitlines())
+        if about["version"] != _VERSION:
+            raise InvalidArgument(
+                f"{path} has version {about['version']} of the form of runs, and this foldlog reads"
+                f" version {_VERSION}; export the run again"
+            )
+        beside = {line.pop("call"): line for line in lines if "call" in line}
+        return Run(about[_RUN], beside, [line for line in lines if "kind" in line])
+    except (ValueError, LookupError, TypeError) as error:
+        raise InvalidArgument(
+            f"{path} is not a recorded run; write one with: foldlog export ID --as-test DIR"
+        ) from error
+
+
+def run_of(history: History) -> Run:
+    """Return the run of a history. Cost: the function reads all events twice."""
+    beside: dict[int, dict[str, Any]] = {}
+    before: dict[str, Any] = {}
+    for call in recorded_calls(history):
+        present = beside_of(history, call.reply[-1].id)
+        if present != before:
+            beside[call.number] = present
+        before = present
+    return Run(history.id, beside, [*map(_body, history.events())])
+
+
+def _body(event: Event) -> dict[str, Any]:
+    if isinstance(event, Redaction | DocumentChanges):
+        # Every event must keep its id, because condensations name ids.
+        event = Annotation(name="left out", data=type(event).__name__)
+    origin = event.origin and replace(event.origin, time=None, rest=None)
+    meta = {name: value for name, value in event.meta.items() if name in _META}
+    if REQUEST in meta:  # a changed word would change the hashes of all later requests
+        meta[REQUEST] = {name: meta[REQUEST][name] for name in ("view", "dialect")}
+    fields = msgspec.to_builtins(
+        replace(event, timestamp=None, origin=origin, meta=meta, redacted=None),
+        builtin_types=(bytes,),
+    )
+    plain = msgspec.convert(_as_text(fields), type(event))
+    body: dict[str, Any] = json.loads(encode(plain).body)
+    return body
+
+
+def _as_text(value: Any, key: str = "") -> Any:
+    # Bytes become the texts that foldlog sends in their place.
+    if isinstance(value, Mapping):
+        return {name: _as_text(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_as_text(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode() if key == "data" else data_url(value)
+    return value

@@ -1,0 +1,64 @@
+"""The request that a View becomes, and the fingerprint by which the request is recognized later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from foldlog.eventstore.inside import describe_value
+from foldlog.projections.messages.turns import Dialect
+
+RENDERING = 1
+"""Raise this number when equal events are rendered as other messages than before."""
+_DIGEST_BYTES = 16
+_encode = msgspec.json.Encoder(enc_hook=describe_value).encode
+
+
+def digest(value: Any, before: bytes = b"") -> bytes:
+    """Return a hash of a JSON value and of the digest of all values ``before`` it. The order of
+    keys counts, because it changes the bytes of a prompt.
+    """
+    return blake2b(before + _encode(value), digest_size=_DIGEST_BYTES).digest()
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """What a model is asked: the messages of a View, and what is sent beside them.
+
+    ``system``      the system prompt that Anthropic's server gets beside the messages; empty in
+                    all other dialects
+    ``tools``       the schemas of the tools, as they are sent
+    ``parameters``  other parameters of the call that matter, such as the model
+    ``version``     the version of the View
+    """
+
+    messages: list[dict[str, Any]]
+    dialect: Dialect
+    version: int
+    messages_digest: bytes = field(repr=False)
+    system: str = ""
+    tools: Sequence[Mapping[str, Any]] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def beside(self) -> dict[str, Any]:
+        """What the log does not have: the tools and the parameters, if there are any."""
+        values = {"tools": [*self.tools], "parameters": dict(self.parameters)}
+        return {name: value for name, value in values.items() if value}
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The JSON value that ``append_reply`` records with the reply, of about 150 bytes. If two
+        fingerprints of one View are equal, the requests have the same bytes.
+        """
+        return {
+            "view": self.version,
+            "dialect": self.dialect,
+            "rendering": RENDERING,
+            "messages": digest(self.system, self.messages_digest).hex(),
+            "beside": digest(self.beside).hex(),
+        }

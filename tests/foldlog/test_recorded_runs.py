@@ -1,0 +1,302 @@
+"""A recorded run answers for the model, and names the first request that differs."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+import foldlog as api
+from foldlog._testing.run_file import read_run, run_of
+from foldlog.condensers import condenser_from_config
+from foldlog.errors import InvalidArgument
+from foldlog.testing import RunDiffers, replay
+from tests.beside import SAMPLES, needs_samples
+from tests.foldlog.recorded_agent import replay_events
+from tests.foldlog.test_sent_requests import TOOL, reply
+from tests.said import said
+
+pytest_plugins = ["pytester"]
+STEPS = 3
+RUNS = [
+    *(f"openai_chat/{path.name}" for path in sorted((SAMPLES / "openai_chat").glob("*.json"))),
+    *(f"swe_agent_traj/{path.name}" for path in sorted((SAMPLES / "swe_agent_traj").glob("*"))),
+    *(f"claude_code/{path.name}" for path in sorted((SAMPLES / "claude_code").glob("entire_*"))),
+]
+
+
+def run_agent(history, model, steps=STEPS, prompt="pay all"):
+    history.append([{"role": "system", "content": "You pay."}, said(prompt)])
+    for _ in range(steps):
+        request = history.prepare().request("openai", tools=[TOOL], model="m")
+        answer = model(request.messages, tools=request.tools, model="m")
+        history.append_reply(answer, request=request)
+        for call in history.open_calls():
+            history.append_tool_result(call, f"paid {call.arguments['euros']} on 2026-11-27")
+
+
+@pytest.fixture
+def histories():
+    with api.open("memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def recorded(histories, tmp_path):
+    """The file of a run of three calls."""
+    replies = iter(range(STEPS))
+    run_agent(histories["pay"], lambda messages, **_: reply(next(replies)))
+    path = tmp_path / "pay.jsonl"
+    run_of(histories["pay"]).write(path)
+    return path
+
+
+def test_the_same_program_gets_the_recorded_replies(histories, recorded):
+    for number, source in enumerate([recorded, histories["pay"]]):
+        with replay(source) as model:
+            run_agent(histories[f"again-{number}"], model)
+        again = histories[f"again-{number}"]
+        assert again.view().to_messages() == histories["pay"].view().to_messages()
+        assert model.notes == []
+
+
+CHANGES = {
+    "a word": (
+        lambda messages: messages[1].update(content="pay nothing"),
+        r"call 1 of 3 \(event 2\) .*\n  message 1 \(user\) differs\n    pay \[all → nothing\]",
+    ),
+    "the system prompt": (
+        lambda messages: messages[0].update(content="You lie."),
+        r"the system prompt differs\n    You \[pay. → lie.\]",
+    ),
+    "a message less": (lambda messages: messages.pop(), "message 1 is missing: user: pay all"),
+    "a message more": (
+        lambda messages: messages.append({"role": "assistant", "content": "No."}),
+        "message 2 is new: assistant: No.",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_prompt_is_named_in_words(change, histories, recorded):
+    changed, words = CHANGES[change]
+
+    def model(messages, **beside):
+        changed(messages)
+        return run(messages, **beside)
+
+    run = replay(recorded)
+    with pytest.raises(RunDiffers, match=words), run:
+        run_agent(histories["again"], model)
+
+
+@pytest.mark.parametrize(
+    "tools, words",
+    [
+        ([{**TOOL, "function": {**TOOL["function"], "parameters": {"type": "array"}}}], "schema"),
+        ([TOOL, {"type": "function", "function": {"name": "lie"}}], "the tool 'lie' is new"),
+        ([], "the tool 'pay' is missing"),
+    ],
+)
+def test_a_changed_tool_is_named(tools, words, histories, recorded):
+    run = replay(recorded)
+    with pytest.raises(RunDiffers, match=words), run:
+        run_agent(histories["again"], lambda messages, **_: run(messages, tools=tools, model="m"))
+
+
+def test_a_program_that_stops_early_or_asks_once_more_fails(histories, recorded):
+    with pytest.raises(RunDiffers, match="asked 2 of 3 recorded calls"), replay(recorded) as run:
+        run_agent(histories["less"], run, STEPS - 1)
+    with pytest.raises(RunDiffers, match="has 3 calls of the model"), replay(recorded) as run:
+        run_agent(histories["more"], run, STEPS + 1)
+
+
+def test_other_ids_times_and_system_prompts_can_be_ignored(histories, recorded):
+    def model(messages, **beside):
+        text = re.sub(r'"c(\d)', r'"x\1', json.dumps(messages)).replace("2026-11-27", "2027-01-01")
+        messages = json.loads(text.replace("You pay.", "You work."))
+        return run(messages, **beside)
+
+    def ignoring(*ignored):
+        return replay(recorded, ignore=ignored)
+
+    with ignoring("ids", "times", "system") as run:
+        run_agent(histories["again"], model)
+    for number, ignored in enumerate([("ids", "times"), ("ids", "system"), ("times", "system")]):
+        with pytest.raises(RunDiffers), ignoring(*ignored) as run:
+            run_agent(histories[f"differs-{number}"], model)
+
+
+def test_after_some_calls_another_model_answers(histories, recorded):
+    def other_model(body):
+        return {"role": "assistant", "content": f"{len(body['messages'])} messages"}
+
+    with replay(recorded, until=2, then=other_model) as run:
+        run_agent(histories["again"], run)
+    assert histories["again"].tail(1)[0].content == "6 messages"
+
+
+def test_a_tool_answers_from_the_record_once_for_each_call(recorded):
+    run = replay(recorded)
+    pay = run.tool("pay")
+    assert [pay(euros=2), pay(euros=0)] == ["paid 2 on 2026-11-27", "paid 0 on 2026-11-27"]
+    with pytest.raises(RunDiffers, match=r"pay was called with .*2.*; the run has .*1"):
+        pay(euros=2)
+    run.close(check=False)
+
+
+def test_the_facts_that_another_condenser_loses_are_listed(histories, recorded):
+    digest = condenser_from_config({"type": "recent_events", "max_events": 4})
+    with replay(recorded) as run:
+        under = run.under(digest)
+        run_agent(histories["again"], run)
+    assert under.lost
+    assert len(under.turns) == STEPS
+
+
+def ask(url, path, body):
+    sent = Request(url + path, json.dumps(body).encode(), {"content-type": "application/json"})
+    with urlopen(sent) as answer:
+        return answer.read().decode()
+
+
+BODIES = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "pay all"}]},
+    "/v1/responses": {"input": "pay all"},
+    "/v1/messages": {
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "pay all"}]}]
+    },
+}
+SYSTEM = {"/v1/responses": "instructions", "/v1/messages": "system"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", BODIES)
+def test_a_server_on_this_machine_speaks_three_apis(path, stream, recorded):
+    body = {**BODIES[path], "tools": [TOOL], "model": "m", "stream": stream}
+    if path in SYSTEM:
+        body[SYSTEM[path]] = "You pay."
+    else:
+        body["messages"] = [{"role": "system", "content": "You pay."}, *body["messages"]]
+    run = replay(recorded, until=1)
+    with run:
+        answer = ask(run.url, path, body)
+    assert all(part in answer for part in ("I pay.", "pay", "c0", "euros"))
+    assert answer.startswith(("data:", "event:")) == stream
+
+
+def test_a_request_that_differs_is_refused_by_the_server_and_fails_the_test(recorded):
+    run = replay(recorded)
+    with pytest.raises(HTTPError) as refused:
+        ask(run.url, "/chat/completions", {"messages": [{"role": "user", "content": "refund"}]})
+    assert "[pay all → refund]" in json.load(refused.value)["error"]["message"]
+    with pytest.raises(RunDiffers, match="refund"):
+        run.close()
+
+
+TEST = """
+import json
+from tests.foldlog.test_recorded_runs import run_agent
+import foldlog
+
+def test_pay(replay):
+    run_agent(foldlog.open("memory:")["again"], replay("pay.jsonl"), prompt={prompt!r})
+"""
+
+
+@pytest.mark.parametrize("prompt, failed", [("pay all", 0), ("pay none", 1)])
+def test_the_plugin_fails_a_test_once(prompt, failed, recorded, pytester, monkeypatch):
+    Path("pay.jsonl").write_bytes(recorded.read_bytes())
+    pytester.makepyfile(TEST.format(prompt=prompt))
+    result = pytester.runpytest_inprocess("-p", "foldlog.testing", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1 - failed, failed=failed)
+
+
+def test_tools_that_the_run_lacks_are_added_on_request(histories, recorded, pytester):
+    run = read_run(recorded)
+    run._replace(beside={}).write(Path("pay.jsonl"))
+    pytester.makepyfile(TEST.format(prompt="pay all"))
+    plugin = ("-p", "foldlog.testing", "-p", "no:cacheprovider", "-W", "always")
+    pytester.runpytest_inprocess(*plugin).assert_outcomes(passed=1, warnings=1)
+    pytester.runpytest_inprocess(*plugin, "--foldlog-update").assert_outcomes(passed=1)
+    assert read_run(Path("pay.jsonl")).beside == {1: {"tools": [TOOL]}}
+
+
+def test_the_plugin_imports_nothing_until_it_is_used():
+    code = "import sys, pytest; before = {*sys.modules}; import foldlog.testing; print(len({*sys.modules} - before))"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+    assert int(printed) <= 5
+
+
+def test_a_file_of_a_run_is_read_again_as_it_was_written(histories, recorded, tmp_path):
+    lines = recorded.read_text().splitlines()
+    assert json.loads(lines[0]) == {"foldlog_run": "pay", "version": 1}
+    assert [json.loads(line).get("id") for line in lines[2:]] == [*range(len(lines) - 2)]
+    read_run(recorded).write(tmp_path / "again.jsonl")
+    assert (tmp_path / "again.jsonl").read_text() == recorded.read_text()
+    with pytest.raises(InvalidArgument, match="is not a recorded run; write one with"):
+        read_run(Path(__file__))
+    with pytest.raises(InvalidArgument, match="there is no store"):
+        replay(tmp_path / "none.db", "pay")
+
+
+def test_a_run_is_exported_without_its_secrets(foldlog, tmp_path):
+    key = "AKIA" + "IOSFODNN7EXAMPLZ"
+    with api.open(tmp_path / "foldlog.db") as opened:
+        opened["refund/1"].append(said(f"my key is {key} ok"))
+        opened["refund/1"].append_reply({"role": "assistant", "content": "ghp_" + "a1B2" * 9})
+    ran = foldlog("export refund/1 --as-test runs")
+    assert "event 0: AWS Access Key replaced" in ran.err
+    run = read_run(tmp_path / "runs" / "refund-1.jsonl")
+    contents = [body["content"] for body in run.bodies]
+    assert contents == ["my key is [AWS Access Key] ok", "[GitHub Token]"]
+    assert foldlog("export --as-test runs").status == 2
+
+
+def with_changed_word(messages, tools, randomly):
+    message = randomly.choice(messages)
+    words = str(message["content"] or "").split(" ")
+    words[randomly.randrange(len(words))] += " changed"
+    message["content"] = " ".join(words)
+    return messages, tools
+
+
+def with_changed_order(messages, tools, randomly):
+    return messages * 2 if len(messages) == 1 else messages[::-1], tools
+
+
+def with_changed_schema(messages, tools, randomly):
+    return messages, [{**TOOL, "function": {**TOOL["function"], "description": "Lies."}}]
+
+
+@needs_samples
+@pytest.mark.parametrize(
+    "name",
+    [RUNS[0], *(pytest.param(each, marks=pytest.mark.long) for each in RUNS[1:])] if RUNS else [""],
+)
+def test_a_real_run_passes_unchanged_and_each_change_is_named_at_its_call(
+    name, histories, tmp_path
+):
+    run = histories.import_(SAMPLES / name, findings=str)[0]
+    path = tmp_path / "run.jsonl"
+    run_of(run)._replace(beside={1: {"tools": [TOOL]}}).write(path)
+    with replay(path) as model:
+        replay_events(run, lambda _, asked: model(asked, tools=[TOOL]), histories["again"])
+    calls = len(model.calls)
+    for change in (with_changed_word, with_changed_order, with_changed_schema):
+        randomly = random.Random(name + change.__name__)
+        at = randomly.randint(1, calls)
+
+        def changing(number, messages, at=at, change=change, randomly=randomly):
+            tools = [TOOL]
+            if number == at:
+                messages, tools = change(messages, tools, randomly)
+            return model(messages, tools=tools)
+
+        with pytest.raises(RunDiffers, match=rf"call {at} of {calls} "), replay(path) as model:
+            replay_events(run, changing, histories[change.__name__])

@@ -1,0 +1,100 @@
+"""Each reply names the request that it answered, and the request can be made again."""
+
+import pytest
+
+import foldlog
+from foldlog.errors import InvalidArgument
+from foldlog.projections.messages import requests
+from tests.said import said
+
+TOOL = {"type": "function", "function": {"name": "pay", "parameters": {"type": "object"}}}
+DIALECTS = ["openai", "openai-reasoning", "litellm", "anthropic", "anthropic-cached", "responses"]
+CONDENSERS = {
+    "digest": {"type": "digest", "max_size": 20},
+    "masking": {"type": "observation_masking", "attention_window": 3},
+    "recent": {"type": "recent_events", "max_events": 12},
+}
+
+
+def reply(number, text="I pay."):
+    function = {"name": "pay", "arguments": f'{{"euros": {number}}}'}
+    call = {"id": f"c{number}", "type": "function", "function": function}
+    message = {"role": "assistant", "content": text, "tool_calls": [call]}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
+    return {"id": f"r{number}", "model": "m", "choices": [choice]}
+
+
+def run_agent(history, dialect, steps):
+    """Return the first event of each reply."""
+    history.append([{"role": "system", "content": "You pay."}, said("pay all")])
+    replies = []
+    for number in range(steps):
+        request = history.prepare().request(dialect, tools=[TOOL], model="m")
+        replies.append(history.append_reply(reply(number), request=request)[0].id)
+        history.append_tool_result(f"c{number}", f"paid {number} of {steps}")
+    return replies
+
+
+@pytest.fixture
+def history():
+    with foldlog.open("memory:") as histories:
+        yield histories["c"]
+
+
+@pytest.mark.parametrize("condenser", CONDENSERS)
+@pytest.mark.parametrize(
+    "dialect, steps",
+    [*((dialect, 15) for dialect in DIALECTS), pytest.param("openai", 60, marks=pytest.mark.long)],
+)
+def test_every_request_of_a_closed_store_is_made_again_byte_for_byte(
+    dialect, steps, condenser, tmp_path
+):
+    with foldlog.open(tmp_path / "a.db", condenser=CONDENSERS[condenser]) as histories:
+        replies = run_agent(histories["c"], dialect, steps)
+    with foldlog.open(tmp_path / "a.db") as histories:
+        answers = {str(histories["c"].sent_request(reply_id)) for reply_id in replies}
+    assert answers == {"the same bytes"}
+
+
+def test_after_a_redaction_a_request_says_what_was_taken(history):
+    first, second, third = run_agent(history, "openai", 3)
+    history.redact(second + 1, reason="a card number", by="ann")
+    assert {str(history.sent_request(each)) for each in (first, second)} == {"the same bytes"}
+    assert history.sent_request(third).changes[0].endswith(" was redacted by ann: a card number")
+    history.redact(second, reason="a card number")
+    assert history.sent_request(second).same is None
+
+
+def test_another_rendering_is_named(history, monkeypatch):
+    (first,) = run_agent(history, "openai", 1)
+    monkeypatch.setattr(requests, "RENDERING", 2)
+    monkeypatch.setattr("foldlog._history.requests.RENDERING", 2)
+    assert str(history.sent_request(first)) == "rendered by foldlog's rules 1, and now by 2"
+
+
+def test_the_order_of_the_keys_of_a_tool_changes_the_request(history):
+    history.append(said("pay"))
+    view = history.prepare()
+    one, other = ({"tools": [tool]} for tool in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
+    assert view.request(**one).fingerprint != view.request(**other).fingerprint
+
+
+def test_without_a_request_nothing_is_recorded(history):
+    history.append(said("pay"))
+    (recorded,) = history.append_reply(reply(1))
+    assert str(history.sent_request(recorded.id)) == "not recorded"
+    assert history.documents() == {}
+    with pytest.raises(InvalidArgument, match="event 0 of 'c' is not the reply of a model"):
+        history.sent_request(0)
+
+
+def test_tools_are_stored_once_and_their_change_is_seen(history):
+    run_agent(history, "openai", 3)
+    changes = [event for event in history.events() if type(event).__name__ == "DocumentChanges"]
+    assert len(changes) == 1
+    request = history.prepare().request("openai", tools=[{"name": "other"}])
+    recorded = history.append_reply(reply(9), request=request)
+    assert [each.event.tool for each in recorded] == ["pay"]
+    assert history.sent_request(recorded[0].id).request.tools == [{"name": "other"}]
+    history.redact(history.version() - 1, reason="x")
+    assert "tools or parameters" in str(history.sent_request(recorded[0].id))
