@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
+from foldlog._testing.calls import join_replies
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import Dialect, View
 
@@ -59,10 +58,10 @@ def stream_of(answer: Part, dialect: Dialect) -> Iterator[str]:
 def _written(reply: Sequence[Event], calls: Sequence[Action], dialect: Dialect) -> list[Part]:
     # A call is rendered only with its result.
     results = [Observation(tool=call.tool, call_id=call.call_id, content="-") for call in calls]
-    events = [replace(event, id=number) for number, event in enumerate((*reply, *results))]
+    view = View.from_events(join_replies((*reply, *results), 0))
     return [
         message
-        for message in View.from_events(events).to_messages(dialect)
+        for message in view.to_messages(dialect)
         if message.get("role") == "assistant"
         or message.get("type") in ("reasoning", "function_call", "custom_tool_call", "compaction")
     ]

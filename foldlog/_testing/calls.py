@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from msgspec import structs
 
 from foldlog._base.telemetry import SHOWN
 from foldlog._formats.usage import begins_call
 from foldlog._history.history import History
 from foldlog._history.requests import REQUEST, is_of_reply
-from foldlog.eventstore import Event
-from foldlog.projections import contains, intervals_kept
+from foldlog.eventstore import Action, Event
+from foldlog.projections import begins_reply, contains, intervals_kept
 
 
 @dataclass(frozen=True)
@@ -31,19 +33,50 @@ class RecordedCall:
 
 
 def recorded_calls(history: History) -> list[RecordedCall]:
-    """Return the calls in order, without retracted calls. Cost: the function reads all events."""
+    """Return the calls in order, without retracted calls. If nothing was shown to the model between
+    two of its events, they belong to one call. Cost: the function reads all events.
+    """
     replies: list[list[Event]] = []
     previous: Event | None = None
+    is_answered = True
     for event in standing_events(history):
-        if previous is not None and is_of_reply(event, previous):
+        if previous is not None and (
+            is_of_reply(event, previous)
+            or (begins_reply(event) and not is_answered and not _are_apart(event, previous))
+        ):
             replies[-1].append(event)
         elif begins_call(event, None):
             replies.append([event])
-            previous = event
+        else:
+            is_answered = is_answered or event.shown
+            continue
+        previous = event
+        is_answered = False
     return [
         RecordedCall(number, _version_shown(reply[0]), tuple(reply))
         for number, reply in enumerate(replies, 1)
     ]
+
+
+def join_replies(events: Iterable[Event], first_id: int) -> Iterator[Event]:
+    """Yield events with ids from ``first_id`` on. Neighboring events of the agent become one reply,
+    because some SDKs write the text and the calls of a reply as one message, and others do not.
+    """
+    reply = ""
+    for event_id, event in enumerate(events, first_id):
+        if begins_reply(event):
+            reply = reply or f"reply-{event_id}"
+            event = structs.replace(event, meta={**event.meta, "reply": reply})
+        else:
+            reply = ""
+        if isinstance(event, Action) and reply:
+            event = structs.replace(event, response_id=reply)
+        yield structs.replace(event, id=event_id)
+
+
+def _are_apart(event: Event, previous: Event) -> bool:
+    ids = {getattr(each, "response_id", None) for each in (event, previous)}
+    return len(ids) > 1 and None not in ids
 
 
 def standing_events(history: History) -> Iterator[Event]:

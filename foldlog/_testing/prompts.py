@@ -13,9 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec.structs import replace
-
 from foldlog._history.replies import from_openai
+from foldlog._testing.calls import join_replies
 from foldlog.projections import Dialect, View
 
 Messages = list[dict[str, Any]]
@@ -80,9 +79,7 @@ class PromptReader:
             self._view = View.from_events(())
         added = from_openai(messages[count:])
         version = self._view.version
-        self._view = self._view.then(
-            replace(event, id=event_id) for event_id, event in enumerate(added, version)
-        )
+        self._view = self._view.then(join_replies(added, version))
         self._messages = messages
         return self._view.to_messages(dialect)
 

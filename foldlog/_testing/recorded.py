@@ -114,11 +114,12 @@ class RecordedRun:
         """Stop the server. Raises ``RunDiffers`` if a request differed, or if the program asked for
         fewer calls than the run has.
         """
-        if "server" in vars(self):
-            self.server.close()
         self._open.close()
         if self._path is not None and self._update and self.notes:
             self._run.write(self._path)
+        elif check:
+            for note in self.notes:
+                warnings.warn(f"{note}, so they are not compared", stacklevel=3)
         if not check:
             return
         if self.failure is not None:
@@ -132,7 +133,9 @@ class RecordedRun:
 
     @cached_property
     def server(self) -> ModelServer:
-        return ModelServer(self.answer)
+        server = ModelServer(self.answer)
+        self._open.callback(server.close)
+        return server
 
     @property
     def url(self) -> str:
@@ -230,8 +233,6 @@ class RecordedRun:
         note = f"{self.history.id} has not recorded the {name} of its requests"
         if note not in self.notes:
             self.notes.append(note)
-            if not self._update:
-                warnings.warn(f"{note}, so they are not compared", stacklevel=4)
 
     def tool(self, name: str) -> Callable[..., Any]:
         """Return a function that stands for a tool, and answers from the record: each recorded call

@@ -1,0 +1,54 @@
+"""A run of an agent of an SDK that a server has recorded is replayed by another server, without its
+model.
+"""
+
+from contextlib import suppress
+
+import pytest
+
+import foldlog
+from foldlog._testing.answers import answer_of
+from foldlog._testing.run_file import run_of
+from foldlog._testing.server import ModelServer
+from foldlog.testing import RunDiffers, replay
+
+CALL = {"name": "pay", "arguments": '{"euros": 5}'}
+REPLIES = [
+    {
+        "role": "assistant",
+        "content": "I pay.",
+        "tool_calls": [{"id": "call_1", "type": "function", "function": CALL}],
+    },
+    {"role": "assistant", "content": "Done."},
+]
+
+
+def paying_model():
+    """Return a server that calls the tool ``pay`` once, and then says that it is done."""
+    replies = iter(REPLIES)
+
+    def answer(body, dialect):
+        reply = next(replies) if body.get("tools") else {"role": "assistant", "content": "A title"}
+        return answer_of(foldlog.from_openai(reply), dialect, 1)
+
+    return ModelServer(answer)
+
+
+def check_replay(agent, path, ignore=()):
+    """``agent(url, histories, prompt)`` runs an agent with one tool, and returns the id of its
+    history.
+    """
+    server = paying_model()
+    with foldlog.open("memory:") as histories:
+        name = agent(server.url, histories, "pay all")
+        run_of(histories[name]).write(path)
+    server.close()
+    with foldlog.open("memory:") as histories, replay(path, ignore=ignore, update=True) as recorded:
+        agent(recorded.url, histories, "pay all")
+    assert len(recorded.calls) == 2
+    assert [note.split(" of ")[0] for note in recorded.notes][-1].endswith("the tools")
+    recorded = replay(path, ignore=ignore)
+    with foldlog.open("memory:") as histories, suppress(Exception):
+        agent(recorded.url, histories, "pay none")
+    with pytest.raises(RunDiffers, match=r"call 1 of 2 .*\n.*differs\n.*pay \[all → none\]"):
+        recorded.close()
