@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from foldlog._answers.document import Document, OfVersion
+from foldlog._answers.document import Document, OfConversation, OfVersion
 from foldlog._answers.figures import SpentDocument, TaskDocument
 
 
@@ -116,3 +116,26 @@ class RunsDocument(Document, frozen=True, kw_only=True):
     first_difference: DifferingDocument | None
     knew: tuple[KnewDocument, KnewDocument]
     steps: tuple[StepDocument, ...]
+
+
+class CheckedRequestDocument(Document, frozen=True, kw_only=True):
+    """A request to the agent's model that was made again from the log. ``event`` is the first event
+    of the reply. ``same`` says whether the request has the same bytes as then, and is null if that
+    was not recorded. ``changes`` say what has changed since.
+    """
+
+    call: int
+    event: int
+    same: bool | None
+    changes: tuple[str, ...]
+
+
+class ReplayedDocument(OfConversation, frozen=True, kw_only=True):
+    """The output of ``foldlog replay``. ``requests`` are set if no new run was made. Otherwise
+    ``fork`` is the new run, ``version`` its number of events, and ``ended`` the reason of its end.
+    """
+
+    requests: tuple[CheckedRequestDocument, ...] = ()
+    fork: str = ""
+    version: int = 0
+    ended: str = ""

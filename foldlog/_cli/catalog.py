@@ -7,7 +7,18 @@ from collections.abc import Mapping, Sequence
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo", "import", "list", "view", "why", "search", "serve"),
-    "Read": ("log", "show", "diff", "stats", "compare", "report", "fork", "export", "attributes"),
+    "Read": (
+        "log",
+        "show",
+        "diff",
+        "stats",
+        "compare",
+        "replay",
+        "report",
+        "fork",
+        "export",
+        "attributes",
+    ),
     "Write": ("append", "retract", "condense"),
     "Coding agents": ("setup", "doctor", "mcp", "hook", "secrets"),
     "Administration": (

@@ -7,4 +7,5 @@ differences.py  how a request differs from the recorded request, in words
 answers.py    a recorded reply as the answer of an API, also as a stream
 server.py     a server on this machine that answers from a run
 run_file.py   a run in a file: one JSON object a line
+going_on.py   the rest of a run with another model or condenser, in a fork
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,10 @@ from foldlog._base.telemetry import SHOWN
 from foldlog._formats.usage import begins_call
 from foldlog._history.history import History
 from foldlog._history.requests import REQUEST, is_of_reply
-from foldlog.eventstore import Action, Event
+from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import begins_reply, contains, intervals_kept
+
+_WAITING_MAX = 3
 
 
 @dataclass(frozen=True)
@@ -92,3 +94,34 @@ def _version_shown(first: Event) -> int:
     request = first.meta.get(REQUEST)
     noted = request.get("view") if isinstance(request, Mapping) else first.meta.get(SHOWN)
     return noted if isinstance(noted, int) else first.id
+
+
+class RecordedResults:
+    """The results of tools that a program has not used yet, with their calls."""
+
+    def __init__(self, results: list[tuple[Action, Observation]]) -> None:
+        self._results = results
+
+    def take(self, tool: str, arguments: object) -> Observation | None:
+        """Return the result of the first call with these arguments, once for each call."""
+        for index, (call, result) in enumerate(self._results):
+            if (call.tool, call.arguments) == (tool, arguments):
+                del self._results[index]
+                return result
+        return None
+
+    def waiting(self, tool: str) -> Sequence[object]:
+        """Return the arguments of some calls of a tool that were not taken yet."""
+        return [call.arguments for call, _ in self._results if call.tool == tool][:_WAITING_MAX]
+
+
+def recorded_results(history: History, start: int = 0) -> RecordedResults:
+    """Return the results of the calls from event ``start`` on. Cost: reading these events."""
+    calls: dict[str, Action] = {}
+    results: list[tuple[Action, Observation]] = []
+    for event in history.events(start):
+        if isinstance(event, Action) and event.call_id is not None:
+            calls[event.call_id] = event
+        elif isinstance(event, Observation) and event.call_id in calls:
+            results.append((calls.pop(event.call_id), event))
+    return RecordedResults(results)

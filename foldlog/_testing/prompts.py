@@ -22,6 +22,10 @@ _DIALECTS: Mapping[str, Dialect] = {"input": "responses", "messages": "openai"}
 _SYSTEM = ("system", "developer")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 _ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|\b[0-9a-f]{24,}\b")
+_REMINDER = "<system-reminder>"
+_REMINDERS = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+"""Claude Code writes a part of its system prompt into messages of the user."""
+_EMPTY = {"type": "text", "text": ""}
 _KEYS_OF_IDS = frozenset(("id", "call_id", "tool_call_id", "tool_use_id"))
 _BODY = ("messages", "input", "system", "instructions", "tools", "stream", "stream_options")
 
@@ -96,7 +100,9 @@ def flat_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_ignored(value: Any, ignore: Collection[str]) -> Any:
-    """Replace ids by numbers in their order, and times by a word, if they are ignored."""
+    """Replace ids by numbers in their order, and times by a word, if they are ignored. With the
+    system prompt, leave out the reminders of Claude Code.
+    """
     numbers: dict[str, str] = {}
 
     def number_of(found: str) -> str:
@@ -106,9 +112,11 @@ def without_ignored(value: Any, ignore: Collection[str]) -> Any:
         if isinstance(item, Mapping):
             return {name: replaced(inner, name) for name, inner in item.items()}
         if isinstance(item, list | tuple):
-            return [replaced(inner) for inner in item]
+            return [part for part in map(replaced, item) if part != _EMPTY]
         if not isinstance(item, str):
             return item
+        if "system" in ignore and _REMINDER in item:
+            item = _REMINDERS.sub("", item).strip()
         if "ids" in ignore:
             item = number_of(item) if key in _KEYS_OF_IDS else _ID.sub(_number(number_of), item)
         return _TIME.sub("<time>", item) if "times" in ignore else item

@@ -18,7 +18,7 @@ from foldlog._history.requests import beside_of
 from foldlog._reports.as_sent import sent
 from foldlog._reports.replays import Replay, replay as replay_events
 from foldlog._testing.answers import answer_of
-from foldlog._testing.calls import RecordedCall, recorded_calls
+from foldlog._testing.calls import RecordedCall, recorded_calls, recorded_results
 from foldlog._testing.differences import (
     RunDiffers as RunDiffers,
     beside_differences,
@@ -29,7 +29,7 @@ from foldlog._testing.run_file import Run, read_run
 from foldlog._testing.server import ModelServer
 from foldlog._words.gist import count
 from foldlog.condensers import Condenser
-from foldlog.eventstore import Action, InvalidArgument, Observation, Retraction
+from foldlog.eventstore import InvalidArgument, Retraction
 from foldlog.projections import Dialect, View
 
 Ignored: TypeAlias = Literal["ids", "times", "system"]
@@ -102,7 +102,7 @@ class RecordedRun:
         self._view = View.from_events(())
         self._readers = PromptReader(), PromptReader()
         self.failure: Exception | None = None
-        self._results = _results_by_tool(self.history)
+        self._results = recorded_results(self.history)
 
     def __enter__(self) -> Self:
         return self
@@ -241,15 +241,13 @@ class RecordedRun:
 
         def recorded_tool(**arguments: Any) -> Any:
             with self._lock:
-                waiting = self._results.get(name, [])
-                for index, (call, result) in enumerate(waiting):
-                    if call.arguments == arguments:
-                        del waiting[index]
-                        return result.content
-            raise RunDiffers(
-                f"{self.history.id}: {name} was called with {arguments!r}; the run"
-                f" has {[call.arguments for call, _ in waiting[:3]]!r}"
-            )
+                result = self._results.take(name, arguments)
+            if result is None:
+                raise RunDiffers(
+                    f"{self.history.id}: {name} was called with {arguments!r}; the run still has"
+                    f" {self._results.waiting(name)!r}"
+                )
+            return result.content
 
         recorded_tool.__name__ = name
         return recorded_tool
@@ -259,15 +257,3 @@ class RecordedRun:
         facts they lost (``lost``, ``missing``), and how many needed facts they show.
         """
         return replay_events(self.history.events(), condenser)
-
-
-def _results_by_tool(history: History) -> dict[str, list[tuple[Action, Observation]]]:
-    calls: dict[str, Action] = {}
-    results: dict[str, list[tuple[Action, Observation]]] = {}
-    for event in history.events():
-        if isinstance(event, Action) and event.call_id is not None:
-            calls[event.call_id] = event
-        elif isinstance(event, Observation) and event.call_id in calls:
-            call = calls.pop(event.call_id)
-            results.setdefault(call.tool, []).append((call, event))
-    return results

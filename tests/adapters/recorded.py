@@ -12,20 +12,18 @@ from foldlog._testing.run_file import run_of
 from foldlog._testing.server import ModelServer
 from foldlog.testing import RunDiffers, replay
 
-CALL = {"name": "pay", "arguments": '{"euros": 5}'}
-REPLIES = [
-    {
-        "role": "assistant",
-        "content": "I pay.",
-        "tool_calls": [{"id": "call_1", "type": "function", "function": CALL}],
-    },
-    {"role": "assistant", "content": "Done."},
-]
+PAY = {"name": "pay", "arguments": '{"euros": 5}'}
 
 
-def paying_model():
-    """Return a server that calls the tool ``pay`` once, and then says that it is done."""
-    replies = iter(REPLIES)
+def calling_model(function):
+    """Return a server that calls a tool once, and then says that it is done."""
+    call = {"id": "call_1", "type": "function", "function": function}
+    replies = iter(
+        [
+            {"role": "assistant", "content": "I pay.", "tool_calls": [call]},
+            {"role": "assistant", "content": "Done."},
+        ]
+    )
 
     def answer(body, dialect):
         reply = next(replies) if body.get("tools") else {"role": "assistant", "content": "A title"}
@@ -34,11 +32,11 @@ def paying_model():
     return ModelServer(answer)
 
 
-def check_replay(agent, path, ignore=()):
+def check_replay(agent, path, *, ignore=(), call=PAY):
     """``agent(url, histories, prompt)`` runs an agent with one tool, and returns the id of its
     history.
     """
-    server = paying_model()
+    server = calling_model(call)
     with foldlog.open("memory:") as histories:
         name = agent(server.url, histories, "pay all")
         run_of(histories[name]).write(path)

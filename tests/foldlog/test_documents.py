@@ -37,7 +37,8 @@ ListDocument          list --long
 RecordsDocument       export five
 VerifiedDocument      store verify
 VerifiedDocument      store verify --views
-AppendedDocument      append five hi
+AppendedDocument      append five hi --role assistant
+ReplayedDocument      replay five
 HeadsDocument         store verify --print-heads
 ImportDocument        import five.jsonl
 ConversationDocument  fork five six

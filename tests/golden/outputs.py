@@ -56,6 +56,7 @@ _LINES = {
     "stats": "stats work",
     "compare": "compare work",
     "report": "report work",
+    "replay": "replay work",
     "fork": "fork work other --at 4",
     "export": "export work --format openai-chat",
     "attributes": "attributes work --set project=tides",

@@ -1,0 +1,143 @@
+"""``foldlog replay``: make the requests of a run again, or go on with another model."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+import msgspec
+
+from foldlog._answers.runs import CheckedRequestDocument, ReplayedDocument
+from foldlog._cli import terminal
+from foldlog._cli.agent_model import load_condenser_for
+from foldlog._cli.command_line import WholeNumber
+from foldlog._cli.options import conversation_argument, db_option, json_option
+from foldlog._cli.outcome import Refused
+from foldlog._cli.stores import open_existing, require_id
+from foldlog._history.histories import Histories
+from foldlog._history.history import History
+from foldlog._testing.calls import RecordedCall, recorded_calls
+from foldlog._testing.going_on import Ask, go_on
+from foldlog._words.gist import count
+from foldlog.projections import ModelRequest
+
+
+@conversation_argument
+@click.option(
+    "--until",
+    metavar="N",
+    type=WholeNumber(min=0),
+    show_default="0 with --then or --condenser, or else all calls",
+    help="Keep the first N calls of the model.",
+)
+@click.option(
+    "--then",
+    metavar="MODEL",
+    help="Who answers the calls after N: a model of litellm, or a command that reads a request from"
+    " stdin and prints the reply, both as JSON of OpenAI's chat completions.",
+)
+@click.option(
+    "--condenser",
+    metavar="FILE",
+    type=Path,
+    help="A TOML file with [condenser], which condenses after N. Without --then, the recorded"
+    " replies are used.",
+)
+@db_option
+@json_option
+def run(
+    conversation: str,
+    until: int | None,
+    then: str | None,
+    condenser: Path | None,
+    db: str,
+    as_json: bool,
+) -> None:
+    """Make each request of a run again, and say whether it has the same bytes.
+
+    With --then or --condenser, record a new run in a fork, with another model or condenser after N
+    calls. Tools do not run: their results and the user's messages come from the record. The fork
+    ends at the first call that the run does not have. To see both runs beside each other, run
+    'foldlog diff'.
+
+    Example: foldlog replay tidewatch --until 3 --condenser small.toml
+    """
+    with open_existing(db) as store:
+        conversation = require_id(store, conversation)
+        chosen = None if condenser is None else load_condenser_for(condenser, None)
+        history = Histories(store, condenser=chosen)[conversation]
+        calls = recorded_calls(history)
+        if not calls:
+            raise Refused(f"{conversation!r} has no reply of a model")
+        if then is None and condenser is None:
+            document = _check(history, calls[:until])
+        else:
+            document = _go_on(history, calls, until or 0, None if then is None else _asking(then))
+    terminal.answer(document, lambda: _show(document))
+
+
+def _check(history: History, calls: list[RecordedCall]) -> ReplayedDocument:
+    checked = []
+    for call in calls:
+        made = history.sent_request(call.reply[0].id)
+        checked.append(
+            CheckedRequestDocument(
+                call=call.number, event=made.event_id, same=made.same, changes=made.changes
+            )
+        )
+    return ReplayedDocument(conversation=history.id, requests=tuple(checked))
+
+
+def _go_on(
+    history: History, calls: list[RecordedCall], until: int, ask: Ask | None
+) -> ReplayedDocument:
+    if until >= len(calls):
+        raise Refused(
+            f"{history.id!r} has {count(len(calls), 'call')} of a model; name an earlier call with"
+            " --until"
+        )
+    at = calls[until].version
+    if at == 0:
+        raise Refused(f"{history.id!r} begins with a reply; keep this reply with --until 1")
+    fork = history.fork(at)
+    ended = go_on(history, fork, at, ask)
+    return ReplayedDocument(
+        conversation=history.id, fork=fork.id, version=fork.version(), ended=ended
+    )
+
+
+def _asking(then: str) -> Ask:
+    words = shlex.split(then)
+    if not words:
+        raise Refused("--then is empty; name a model or a command")
+    if shutil.which(words[0]) is not None:
+
+        def run_command(request: ModelRequest) -> object:
+            body = msgspec.json.encode({"messages": request.messages, "tools": [*request.tools]})
+            ran = subprocess.run(words, input=body, capture_output=True, check=False)
+            if ran.returncode:
+                raise Refused(f"{then} ended with {ran.returncode}: {ran.stderr.decode()[-500:]}")
+            return msgspec.json.decode(ran.stdout)
+
+        return run_command
+    from foldlog.condensers import LLM, LLMConfig
+
+    model = LLM(LLMConfig(model=then))
+    return lambda request: model.complete(request.messages, tools=request.tools)
+
+
+def _show(document: ReplayedDocument) -> None:
+    if document.fork:
+        fork = terminal.typed_id(document.fork)
+        terminal.say(f"{fork}: {count(document.version, 'event')}; {document.ended}")
+        terminal.say(f"foldlog diff {terminal.typed_id(document.conversation)} {fork}")
+        return
+    for request in document.requests:
+        if request.same is not True:
+            problem = "; ".join(request.changes) or "not recorded"
+            terminal.say(f"call {request.call} (event {request.event}): {problem}")
+    same = sum(request.same is True for request in document.requests)
+    terminal.say(f"{same} of {count(len(document.requests), 'request')} with the same bytes")

@@ -1,0 +1,99 @@
+"""``foldlog replay``: the requests of a run, and a new run in a fork."""
+
+import json
+import shlex
+import sys
+
+import pytest
+
+import foldlog as api
+from tests.foldlog.test_sent_requests import TOOL, reply
+from tests.said import said
+
+OTHER_MODEL = """
+import json, sys
+body = json.load(sys.stdin)
+results = [message["content"] for message in body["messages"] if message["role"] == "tool"]
+function = {"name": "pay", "arguments": json.dumps({"euros": EUROS + len(results)})}
+call = {"id": f"new{len(results)}", "type": "function", "function": function}
+calls = {"content": None, "tool_calls": [call]}
+done = {"content": f"{body['tools'][0]['function']['name']}: {results}"}
+print(json.dumps({"role": "assistant", **(calls if len(results) < 3 else done)}))
+"""
+
+
+@pytest.fixture
+def run(foldlog, tmp_path):
+    """A run of three payments and a second question, with the command."""
+    with api.open(tmp_path / "foldlog.db") as histories:
+        history = histories["refund"]
+        history.append([{"role": "system", "content": "You pay."}, said("pay all")])
+        for number in range(3):
+            request = history.prepare().request("openai", tools=[TOOL])
+            history.append_reply(reply(number), request=request)
+            history.append_tool_result(f"c{number}", f"paid {number}")
+        history.append_reply({"role": "assistant", "content": "Done."})
+        history.append(said("thanks"))
+        history.append_reply({"role": "assistant", "content": "Bye."})
+    return foldlog
+
+
+def fork_of(run, tmp_path, line, *arguments):
+    document = run(f"replay refund --json {line}", *arguments).document
+    with api.open(tmp_path / "foldlog.db") as histories:
+        return document, [*histories[document["fork"]].events()]
+
+
+def test_each_request_is_made_again(run):
+    ran = run("replay refund --until 4")
+    assert ran.out.splitlines() == [
+        "call 4 (event 9): not recorded",
+        "3 of 4 requests with the same bytes",
+    ]
+
+
+def test_another_model_goes_on_in_a_fork_with_the_recorded_results(run, tmp_path):
+    model = tmp_path / "model.py"
+    model.write_text(OTHER_MODEL.replace("EUROS", "0"))
+    command = shlex.join([sys.executable, str(model)])
+    document, events = fork_of(run, tmp_path, "--until 1 --then", command)
+    answers = [event.content for event in events if type(event).__name__ == "Message"]
+    paid = "pay: ['paid 0', 'paid 1', 'paid 2']"
+    assert answers == ["pay all", paid, "thanks", paid]
+    assert document["ended"] == "the recorded run has no further message of the user"
+    assert run("diff refund", document["fork"]).status == 0
+
+
+def test_a_fork_ends_at_a_call_without_a_recorded_result(run, tmp_path):
+    model = tmp_path / "model.py"
+    model.write_text(OTHER_MODEL.replace("EUROS", "7"))
+    command = shlex.join([sys.executable, str(model)])
+    document, events = fork_of(run, tmp_path, "--then", command)
+    assert document["ended"].endswith(
+        f'has no result for event {events[-2].id}: pay({{"euros": 7}})'
+    )
+    model.write_text("raise SystemExit('no model')")
+    refused = run("replay refund --then", command)
+    assert (refused.status, "no model" in refused.err) == (2, True)
+
+
+def test_another_condenser_gets_the_recorded_replies(run, tmp_path):
+    (tmp_path / "small.toml").write_text('[condenser]\ntype = "digest"\nmax_size = 6\n')
+    document, events = fork_of(run, tmp_path, "--until 1 --condenser small.toml")
+    assert any(isinstance(event, api.CondensationAction) for event in events)
+    assert json.loads(run("view", document["fork"], "--json").out)["version"] == document["version"]
+
+
+@pytest.mark.parametrize(
+    "line, problem",
+    [
+        ("refund --until 5 --then x", "refund' has 5 calls of a model"),
+        ("refund --then ''", "--then is empty"),
+        ("empty", "has no reply of a model"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(line, problem, run, tmp_path):
+    with api.open(tmp_path / "foldlog.db") as histories:
+        histories["empty"].append(said("hi"))
+    ran = run(f"replay {line}")
+    assert (ran.status, problem in ran.err) == (2, True), ran
