@@ -36,6 +36,7 @@ POSITIONAL = {
     "redact": [1],
     "retract": [1],
     "run": [OPEN_CALL, print],
+    "sent_request": [1],
     "settle": ["k", "late"],
     "tail": [3],
     "why": [1],
