@@ -1,5 +1,6 @@
 """The HTTP service keeps the promises of the store, on each database."""
 
+import asyncio
 import json
 
 import pytest
@@ -417,6 +418,30 @@ def test_a_tool_that_needs_an_approval_begins_after_the_decision(http):
     with pytest.raises(Refusal) as refusal:
         http("decide", conversation="c1", event=0, body={"approved": False})
     assert refusal.value.status == 422
+
+
+def test_a_stream_whose_client_left_before_it_began_counts_no_more(store):
+    tokens = Tokens([("worker", TokenEntry(scope="append", token="worker", connections=1))])
+    service = Service(Histories(store), tokens, check=lambda: None)
+    http = HttpClient(application(store, token="page", service=service), "worker")
+    say(http, "hi")
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/v1/conversations/c1/follow",
+        "query_string": b"",
+        "headers": [(b"authorization", b"Bearer worker"), (b"accept", b"text/event-stream")],
+    }
+
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        raise OSError("the client is gone")
+
+    with pytest.raises((OSError, ExceptionGroup)):
+        asyncio.run(service(scope, receive, send))
+    assert http("read_conversation", conversation="c1")["version"] == 1
 
 
 def test_what_is_no_request_of_the_document_is_refused(http, clients):

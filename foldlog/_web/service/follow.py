@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Annotated, Final
 
 import msgspec
+from starlette.responses import Response
 
 from foldlog._answers.document import Document
 from foldlog._web import following
@@ -21,7 +22,7 @@ from foldlog._web.parameters import Count, convert
 from foldlog._web.problems import refusal_of
 from foldlog._web.service.events import RecordedEvent
 from foldlog._web.service.operations import operation
-from foldlog._web.service.request import AdmittedRequest, Deferred, Stream
+from foldlog._web.service.request import AdmittedRequest, Deferred
 from foldlog._web.service.tokens import Scope
 from foldlog.eventstore import ConversationNotFound
 
@@ -40,7 +41,7 @@ class FollowedEvents(Document, frozen=True):
 @operation("GET", "/conversations/{conversation}/follow", Scope.READ)
 def follow_conversation(
     request: AdmittedRequest, *, after: str = "0", wait_s: float = 0.0, limit: Limit = _PAGE
-) -> FollowedEvents | Deferred | Stream:
+) -> FollowedEvents | Deferred | Response:
     """Return the events of a conversation behind ``after``, a number of events. With ``Accept:
     text/event-stream``, the answer is a stream that goes on with each append.
 
@@ -64,7 +65,7 @@ def follow_conversation(
 @operation("GET", "/follow", Scope.READ)
 def follow_store(
     request: AdmittedRequest, *, after: str = "0", wait_s: float = 0.0, limit: Limit = _PAGE
-) -> FollowedEvents | Deferred | Stream:
+) -> FollowedEvents | Deferred | Response:
     """Return the events of all conversations that the token may see, behind the position
     ``after``. With ``Accept: text/event-stream``, the answer is a stream.
     """
@@ -85,7 +86,7 @@ def _follow(
     wait_s: float,
     limit: int,
     read: Callable[[str], Iterable[tuple[str, RecordedEvent | None]]],
-) -> Deferred | Stream:
+) -> Deferred | Response:
     after = request.headers.get("last-event-id", after)
 
     def read_page(after: str) -> Page[RecordedEvent]:
@@ -96,7 +97,9 @@ def _follow(
 
     page = read_page(after)  # a wrong place is refused, and begins no stream
     if "text/event-stream" in request.headers.get("accept", ""):
-        return Stream(following.stream(request.changes, "event", read_page, after, page, problem))
+        return following.event_stream(
+            following.stream(request.changes, "event", read_page, after, page, problem)
+        )
 
     async def poll() -> FollowedEvents:
         nonlocal after, page

@@ -19,9 +19,10 @@ from inspect import getdoc
 from typing import Any, Final, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
+from starlette.responses import Response
 
 from foldlog._web.parameters import parameters_of
-from foldlog._web.service.request import Deferred, Stream
+from foldlog._web.service.request import Deferred
 from foldlog._web.service.tokens import Scope
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -81,7 +82,7 @@ def operation(method: Method, path: str, scope: Scope, *, status: int = 200) -> 
         left_out = {"body", *names_in_path, *HEADERS}
         struct = parameters_of(handle, f"{name}Request", left_out, forbids_others=True)
         body = types.get("body", struct if struct.__struct_fields__ else None)
-        answers = {*(get_args(types["return"]) or (types["return"],))} - {Deferred, Stream}
+        answers = {*(get_args(types["return"]) or (types["return"],))} - {Deferred, Response}
         _marked.append(
             Operation(
                 name=handle.__name__,

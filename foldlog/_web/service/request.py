@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
-from starlette.responses import Response
-
 from foldlog._history.histories import Histories
 from foldlog._history.history import History
 from foldlog._history.lease import LeaseBlock
-from foldlog._web.following import StoreChanges, event_stream
+from foldlog._web.following import StoreChanges
 from foldlog._web.problems import Refusal
 from foldlog._web.service.tokens import Principal
 from foldlog.eventstore import ATTRIBUTES, DELETED, ConversationErased, ConversationNotFound
@@ -106,20 +104,3 @@ class Deferred:
     """
 
     wait: Callable[[], Awaitable[Any]]
-
-
-@dataclass(frozen=True)
-class Stream:
-    """The answer of an operation that goes on: server-sent events."""
-
-    events: AsyncIterator[bytes]
-
-    def response(self, ended: Callable[[], None]) -> Response:
-        async def stream() -> AsyncIterator[bytes]:
-            try:
-                async for event in self.events:
-                    yield event
-            finally:
-                ended()
-
-        return event_stream(stream())

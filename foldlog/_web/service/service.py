@@ -10,6 +10,7 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
@@ -25,7 +26,7 @@ from foldlog._web.parameters import Count, convert, fields_of, read_body
 from foldlog._web.problems import MEDIA_TYPE, Refusal, refusal_of
 from foldlog._web.service import openapi
 from foldlog._web.service.operations import HEADERS, Operation, all_operations
-from foldlog._web.service.request import LEASE, AdmittedRequest, Deferred, Stream
+from foldlog._web.service.request import LEASE, AdmittedRequest, Deferred
 from foldlog._web.service.tokens import Principal, Tokens
 from foldlog.eventstore import ANY_VERSION, EventStoreError
 
@@ -58,10 +59,11 @@ class Service:
         return openapi.document(all_operations())
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        response = await self._respond(Request(scope, receive))
-        await response(scope, receive, send)
+        with ExitStack() as ending:
+            response = await self._respond(Request(scope, receive), ending)
+            await response(scope, receive, send)
 
-    async def _respond(self, request: Request) -> Response:
+    async def _respond(self, request: Request, ending: ExitStack) -> Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
         raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
         path = raw.partition(b"?")[0].decode("latin-1").removeprefix(PREFIX)
@@ -70,25 +72,18 @@ class Service:
                 return Response(self._document, media_type="application/json")
             principal = self._tokens.principal(headers.get("authorization", ""))
             principal.enter()
-            try:
-                response = await self._admit(request, path, headers, principal)
-            except BaseException:
-                principal.leave()
-                raise
-            if isinstance(response, Stream):
-                return response.response(principal.leave)
-            principal.leave()
+            ending.callback(principal.leave)
+            return await self._admit(request, path, headers, principal)
         except Exception as error:  # noqa: BLE001 - each error becomes an answer
             if not isinstance(error, EventStoreError | ValueError | TypeError):
                 _log.error("the service failed: %s", request.url.path, exc_info=error)
             refusal = refusal_of(error, has_lease=LEASE in headers)
             content = _encode(refusal.document)
             return Response(content, refusal.status, refusal.headers, MEDIA_TYPE)
-        return response
 
     async def _admit(
         self, request: Request, path: str, headers: dict[str, str], principal: Principal
-    ) -> Response | Stream:
+    ) -> Response:
         operation, in_path = _find(request.method, path)
         principal.require(operation.scope)
         if operation.method == "GET":
@@ -117,7 +112,7 @@ class Service:
         answer = await asyncio.to_thread(handle)
         if isinstance(answer, Deferred):
             answer = await answer.wait()
-        return answer if isinstance(answer, Stream) else _respond_with(operation, answer, headers)
+        return answer if isinstance(answer, Response) else _respond_with(operation, answer, headers)
 
 
 def _find(method: str, path: str) -> tuple[Operation, dict[str, Any]]:
