@@ -168,13 +168,15 @@ class StatsDocument(Document, frozen=True, kw_only=True):
 
 class AgentDocument(OfConversation, frozen=True, kw_only=True):
     """An agent of a task. ``depth`` is the number of agents above it. ``parent`` and ``call`` name
-    the conversation and its call that began the agent; ``call`` is null if no record names it.
-    ``ConversationDocument`` describes the other fields.
+    the conversation and its call that began the agent; ``call`` is null if no record names it. The
+    answer of ``/api/task`` also has ``call_event``, the event of this call in the asked
+    conversation. ``ConversationDocument`` describes the other fields.
     """
 
     depth: int
     parent: str | None
     call: str | None
+    call_event: int | UnsetType = UNSET
     title: str | None
     state: str | None
     events: int | None

@@ -26,7 +26,7 @@ MODULES = (
         "strip",
         "chart",
     ),
-    *("transcript", "notes", "why", "knew", "runs", "compare", "opening", "main"),
+    *("transcript", "notes", "why", "knew", "runs", "agents", "compare", "opening", "main"),
 )
 """The modules of the script. A module comes after the modules that it imports."""
 

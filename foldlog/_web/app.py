@@ -158,6 +158,7 @@ def application(
         "/api/report": partial(_report, pages, notes),
         "/api/history": pages.history,
         "/api/compare": compare,
+        "/api/task": conversations.task,
         "/api/event": pages.event,
         "/api/find": pages.find,
         "/api/search": find_everywhere,

@@ -10,6 +10,9 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from foldlog._answers.conversations import (
     ChosenDocument,
     ConversationDocument,
@@ -18,7 +21,12 @@ from foldlog._answers.conversations import (
     OverviewDocument,
     ServedPageDocument,
 )
-from foldlog._answers.figures import FleetDocument, ReasonDocument, SavingsDocument
+from foldlog._answers.figures import (
+    FleetDocument,
+    ReasonDocument,
+    SavingsDocument,
+    TaskDocument,
+)
 from foldlog._figures.choosing import chosen_by
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import document_of
@@ -26,9 +34,12 @@ from foldlog._figures.spending import total_of
 from foldlog._figures.stats import Stats
 from foldlog._figures.stored import FACETS, FiguresOfStore
 from foldlog._figures.tables import Where
+from foldlog._figures.tasks import Agent, Task
 from foldlog._reports.search import search
+from foldlog._reports.sub_agents import calls_of_children
 from foldlog._web.metrics import size_of
 from foldlog._web.notes import conversations_with_notes
+from foldlog._web.parameters import Text
 from foldlog.eventstore import EventStoreError, Store
 
 LIMIT = 500
@@ -211,6 +222,26 @@ class ServedConversations:
             import_command=import_command,
         )
 
+    def task(self, conversation: Text) -> TaskDocument:
+        """Return the task that contains a conversation, with all agents. Cost: the method reads the
+        events of the conversation.
+        """
+        self.refresh()
+        top = self.figures.trees.task_of(conversation)
+        ((_, figures),) = self.figures.of([self._store.conversation(top, pending=True)])
+        tasks = self.figures.tasks([figures])
+        task = next(tasks, None) or Task([Agent(figures, 0)], figures.calls)
+        document = task.document(self._prices, has_agents=True)
+        agents = document.agents or ()
+        children = [agent.conversation for agent in agents if agent.parent == conversation]
+        calls = calls_of_children(self._store, conversation, children)
+        return replace(
+            document,
+            agents=tuple(
+                replace(agent, call_event=calls.get(agent.conversation, UNSET)) for agent in agents
+            ),
+        )
+
     def list(
         self,
         start: int = 0,
@@ -220,10 +251,13 @@ class ServedConversations:
         reverse: bool = True,
         where: Where = LISTED,
     ) -> ServedPageDocument:
-        """Return at most ``limit`` selected conversations, from the index ``start`` on. Raises
+        """Return at most ``limit`` selected conversations, from the index ``start`` on. Without a
+        search line, sub-agents are left out: their tasks have their figures. Raises
         ``InvalidArgument`` for an unknown sort.
         """
         rest_count = self.refresh()
+        if where == LISTED:
+            where = where._replace(sub_agents=False)
         page = self.figures.page(
             where, sort=sort, reverse=reverse, start=start, limit=min(limit, LIMIT_MAX)
         )

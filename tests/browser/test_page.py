@@ -14,9 +14,11 @@ from foldlog._figures.overview import Overview
 from foldlog._page.document import PageFold
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import (
+    Action,
     Annotation,
     CondensationAction,
     Message,
+    Observation,
     Retraction,
     open_store,
 )
@@ -467,6 +469,34 @@ def test_a_fork_says_where_it_begins(page, serve, stored, tmp_path):
     page.click(".cut.border a")
     page.wait(f"{V}?.history?.conversation === 'parent'")
     assert page.ask(f"{V}.version") == 3
+
+
+def test_a_task_is_a_tree_whose_runs_open_inside_their_calls(page, serve, tmp_path):
+    store = tmp_path / "task.db"
+    with foldlog.open(store) as histories:
+        top = histories["top"]
+        for name in ("first", "second"):
+            top.append(Action(tool="agent", call_id=name))
+            child = top.begin_child(top.open_calls()[-1], name)
+            child.append(said(f"words of {name}"))
+        inner = Action(tool="read", call_id="r")
+        child.append([inner, Observation(call_id="r", content="no such file", is_error=True)])
+    address = serve(str(store))
+    page.open(address)
+    page.wait("document.querySelectorAll('a.row').length === 1")
+    assert "2 sub-agents" in page.text("a.row")
+    assert "no such file" in page.text("a.row .c-first")
+    page.click("a.row .c-first")
+    page.wait(f"{V}?.history?.conversation === 'second'")
+    page.wait("document.querySelectorAll('.agent').length === 3")
+    page.run("document.querySelector('.agents').open = true")
+    page.run("document.querySelector('.agent a').click()")
+    page.wait(f"{V}?.history?.conversation === 'top'")
+    page.wait("document.querySelectorAll('.sub-agent').length === 2")
+    page.run("document.querySelectorAll('.sub-agent')[1].open = true")
+    page.wait("document.querySelectorAll('.run-of')[1]?.innerText.includes('words of second')")
+    page.wait("document.querySelector('.run-of .bad').innerText.includes('no such file')")
+    page.settle()
 
 
 def test_the_pictures_of_the_documentation_are_made(page, tmp_path):

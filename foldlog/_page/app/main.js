@@ -1,5 +1,6 @@
 // The page of one run. ``App`` knows the open version and the chosen event, and calls the parts that draw them.
 
+import { Agents } from "./agents.js";
 import { Chart } from "./chart.js";
 import {
   Live, count, duration, el, eventsAndSummaries, grouped, idOf, isTyped, keep, kept, moment, money, numberIn, phone, plus, printable,
@@ -34,6 +35,7 @@ class App {
     this.strip = new Strip(this);
     this.chart = new Chart(this);
     this.why = new Why(this);
+    this.agents = new Agents(this);
     this.transcript = new Transcript(this);
     this.knew = new Knew(this);
     this.notes = new Notes(this);
@@ -81,6 +83,11 @@ class App {
       this.changed("beside", "chosen");
     };
     show(source.notes(), (notes) => (this.notes.all = notes));
+    if (source.task)
+      show(source.task(), (task) => {
+        this.agents.take(task);
+        this.transcript.again();
+      });
     await show(source.dropped(), (dropped) => this.marks.take(dropped));
     if (source.models) await show(source.models(), (models) => (history.models = models));
     this.nameIt();
@@ -413,7 +420,7 @@ class App {
     this.partsNode = choices("Show below", "parts", ...Object.values(this.parts));
     this.main = el("main", { class: "run", "data-tab": this.tab, "data-part": "text" },
       this.strip.node, el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" }, this.chart.node),
-      this.buildBar(), this.knew.node, this.transcript.node);
+      this.agents.node, this.buildBar(), this.knew.node, this.transcript.node);
     return [
       el("header", { class: "of-run" },
         isServed ? el("a", { class: "back", href: homeAddress() }, "← Runs") : null,

@@ -406,20 +406,25 @@ export class Runs {
     const box = /** @type {HTMLInputElement} */ (el("input", { type: "checkbox", title: "Compare with another run", "aria-label": `Compare ${printable(one.title ?? one.conversation)}`, onchange: () => this.pick(one.conversation, box.checked) }));
     box.checked = this.chosen.has(one.conversation);
     const took = one.first_event_at && one.last_event_at ? timeIn(one.last_event_at) - timeIn(one.first_event_at) : null;
-    const error = one.first_error ? printable(one.first_error.replace(COLOURS, "")) : null;
-    const under = [one.format === "foldlog" ? "" : one.format, one.model, one.parent && `fork of ${one.parent}`, one.attributes?.incomplete, shortId(one.conversation)].filter(Boolean).join(" · ");
+    const { spent, errors, first_error: words } = one.task ?? one; // A row of a task has the sums over its agents.
+    const failed = words ? (one.task?.first_error_in ?? one.conversation) : one.conversation;
+    const error = words ? printable(words.replace(COLOURS, "")) : null;
+    const under = [one.format === "foldlog" ? "" : one.format, one.model, one.parent && `fork of ${one.parent}`, one.attributes?.incomplete, one.task && count(one.task.sub_agents, "sub-agent"), one.attributes?.parent && `sub-agent of ${shortId(one.attributes.parent)}`, shortId(one.conversation)].filter(Boolean).join(" · ");
     // A click on the first error opens the run at this error. Any other click opens the end of the run.
-    const lead = ({ target, currentTarget: link }) => (link.hash = one.first_error && target.closest(".c-first") ? "at=error" : "");
+    const lead = ({ target, currentTarget: link }) => {
+      const isToError = words && target.closest(".c-first");
+      link.href = addressOf(isToError ? failed : one.conversation) + (isToError ? "#at=error" : "");
+    };
     const row = el("a", { class: "row", href: addressOf(one.conversation), onclick: lead },
       el("span", { class: "cell c-state" }, el("span", { class: `dot is-${one.state ?? "unknown"}`, title: state, "aria-hidden": true }), told(state && `${state}: `),
         el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one)), told(", "),
         el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(under))),
       el("span", { class: "cell c-condensations" }, sparkline(one.context ?? [], one.state === "error"), one.condensations ? el("span", { class: "condensed", title: count(one.condensations, "condensation") }, grouped(one.condensations), told(one.condensations === 1 ? " condensation, " : " condensations, ")) : ""),
       el("span", { class: "cell c-first", title: error }, error ? said(error) : ""),
-      cell("errors", one.errors ? grouped(one.errors) : "", one.errors === 1 ? " error" : " errors"),
+      cell("errors", errors ? grouped(errors) : "", errors === 1 ? " error" : " errors"),
       cell("wait", one.longest_wait_s >= 0.05 ? duration(one.longest_wait_s * 1000) : "", " longest wait"),
       cell("duration", took === null ? "" : duration(took), " taken"),
-      cell("cost", one.spent && one.spent.cost !== null ? (one.spent.cost > 0 && one.spent.cost < 0.0005 ? "< $0.001" : costWords(one.spent)) : "", " cost"),
+      cell("cost", spent && spent.cost !== null ? (spent.cost > 0 && spent.cost < 0.0005 ? "< $0.001" : costWords(spent)) : "", " cost"),
       el("span", { class: "cell c-activity" }, ...(one.last_event_at ? dated(timeIn(one.last_event_at)).map((part) => el("span", {}, `${part} `)) : [el("span", { class: "soft" }, "no times")])));
     item.append(box, row);
     return item;

@@ -105,6 +105,10 @@ export class Server {
     return (await this.ask("models")).models;
   }
 
+  task() {
+    return this.ask("task");
+  }
+
   async notes() {
     return (await this.ask("notes")).notes;
   }

@@ -313,7 +313,7 @@ export class Transcript {
     if (event === undefined) main.append(el("b", {}, sentence(kind)), el("div", { class: "waiting" }));
     else main.append(...this.content(id, kind, event));
     if (result !== undefined) main.append(...this.result(id, result));
-    main.append(...this.notesOf(id), ...(result === undefined ? [] : this.notesOf(result)));
+    main.append(...app.agents.of(id), ...this.notesOf(id), ...(result === undefined ? [] : this.notesOf(result)));
     markWords(main, app.words);
     if (this.days[place] !== null) node.append(el("div", { class: "day" }, dated(this.days[place])[0]));
     node.append(el("div", { class: "id-of" }, this.idLink(id), stateLabel(id)), main, this.facts(id, result));
