@@ -36,7 +36,8 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
     """A run in a comparison of two runs. The numbers of a fork do not count the events that it
     shares with its parent. ``replies`` is the number of the model's replies.
     ``calls`` is the number of tool calls, and ``tools`` maps each tool to its number of calls.
-    ``answer`` is the answer to the last request, or null if it has no answer.
+    ``answer`` is the answer to the last request, or null if it has no answer. ``task`` is the run
+    with its sub-agents, if it has any.
     """
 
     requests: int

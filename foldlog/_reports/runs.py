@@ -16,6 +16,7 @@ from hashlib import blake2b
 from itertools import accumulate, takewhile
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from foldlog._answers.runs import (
@@ -158,8 +159,15 @@ def _run(store: Store, name: str, prices: Prices) -> _Run:
     )
     tools = {tool: counted.calls for tool, counted in tools_by_calls if counted.calls}
     counts |= {"calls": sum(tools.values()), "errors": stored_figures.errors}
+    task = next(figures.tasks([stored_figures]), None)
     document = RunDocument(
-        conversation=name, version=version, spent=spent, tools=tools, answer=answer, **counts
+        conversation=name,
+        version=version,
+        spent=spent,
+        tools=tools,
+        answer=answer,
+        task=UNSET if task is None else task.document(prices),
+        **counts,
     )
     return _Run(document, system_prompt, steps, steps_and_messages)
 

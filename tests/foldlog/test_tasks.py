@@ -372,3 +372,14 @@ def test_a_random_forest_has_no_orphans_and_counts_each_reply_once(histories):
         stats = histories[name].stats(with_children=True)
         assert stats.conversations == len(task)
         assert (stats.spent.prompt_tokens or 0) == sum(counted.values())
+
+
+def test_a_comparison_of_two_runs_shows_their_tasks(foldlog):
+    with api.open("foldlog.db") as histories:
+        for name in ("one", "other"):
+            child = histories[name].begin_child(call_agent(histories[name]))
+            child.append(Message(source="agent", content="ok", meta={"model": "m", "cost": 0.5}))
+    assert foldlog("list --long").status == 0
+    compared = foldlog("diff one other --json").document
+    assert [run["task"]["spent"]["cost"] for run in compared["runs"]] == [0.5, 0.5]
+    assert "cost with sub-agents" in foldlog("diff one other").out

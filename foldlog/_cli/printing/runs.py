@@ -193,6 +193,9 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
             2, ("replies of condensers' models", *(f"{spent.condenser_calls:,}" for spent in costs))
         )
     rows.append(("cost", *map(spent_words, costs)))
+    if any(run.task for run in runs):
+        tasks = [run.task.spent if run.task else run.spent or SpentDocument() for run in runs]
+        rows.append(("cost with sub-agents", *map(spent_words, tasks)))
     names = (_column_name(run.conversation) for run in runs)
     print_rows((Column(""), *(Column(name, "right", 12, COST.marks) for name in names)), rows)
     lines = terminal.PrintedLines()

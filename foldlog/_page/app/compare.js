@@ -71,7 +71,7 @@ export class Comparison {
     const tools = [...new Set(runs.flatMap((run) => Object.keys(run.tools)))].slice(0, MOST_TOOLS);
     rows.push(...tools.map((tool) => [`calls of ${tool}`, ...runs.map((run) => grouped(run.tools[tool] ?? 0))]));
     for (const [name, words] of [["prompt_tokens", "prompt tokens"], ["completion_tokens", "completion tokens"]]) rows.push([words, ...runs.map(({ spent }) => number(spent?.[name]))]);
-    rows.push(["cost", ...runs.map((run) => costWords(run.spent))], ["last answer", ...runs.map((run) => (run.answer ? run.answer.gist : "none"))]);
+    rows.push(["cost", ...runs.map((run) => costWords(run.spent))], ...(runs.some((run) => run.task) ? [["cost with sub-agents", ...runs.map((run) => costWords((run.task ?? run).spent))]] : []), ["last answer", ...runs.map((run) => (run.answer ? run.answer.gist : "none"))]);
     const differs = knew.some((each, place) => each.version < runs[place].version);
     rows.push([differs ? "was shown at the first difference" : "was shown at the end", ...knew.map((each) => `${eventsAndSummaries(each.events - each.summaries, each.summaries)}, ≈ ${tokenCount(each.tokens)}`)]);
     const head = [el("td"), ...runs.map((run) => el("th", { scope: "col" }, printable(run.conversation.length > NAME ? `…${run.conversation.slice(-NAME)}` : run.conversation)))];
