@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from foldlog._history.replies import from_openai
@@ -56,10 +57,11 @@ def prompt_of(body: Mapping[str, Any], dialect: Dialect | None = None) -> AskedP
         sent = [{"role": "user", "content": sent}]
     beside = body.get("system") or body.get("instructions")
     system = [{"role": "system", "content": beside}] if beside else []
-    system += [message for message in sent if message.get("role") in _SYSTEM]
+    leading = [*takewhile(lambda message: message.get("role") in _SYSTEM, sent)]
+    system += leading
     return AskedPrompt(
         dialect,
-        [message for message in sent if message.get("role") not in _SYSTEM],
+        [*sent[len(leading) :]],
         View.from_events(from_openai(system)).system_prompt,
         body.get("tools") or (),
         {name: value for name, value in body.items() if name not in _BODY},

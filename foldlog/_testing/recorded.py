@@ -190,13 +190,16 @@ class RecordedRun:
     def _check(self, call: RecordedCall, asked: AskedPrompt) -> None:
         __tracebackhide__ = True
         view = self._view_at(call.version)
-        beside = self._beside(call, view.system_prompt)
+        dialect: Dialect = call.fingerprint.get("dialect", asked.dialect)
+        body: dict[str, object] = {"messages": view.to_messages(dialect)}
+        if dialect.startswith("anthropic"):
+            body["system"] = view.system_prompt
+        recorded = prompt_of(body)
+        beside = self._beside(call, recorded.system)
         for name, value in asked.beside.items():
             if value and name not in beside and name not in self._ignore:
                 self._note(call, name, value)
-        dialect: Dialect = call.fingerprint.get("dialect", asked.dialect)
-        recorded = prompt_of({"messages": view.to_messages(dialect)}).messages
-        ours, theirs = recorded, asked.messages
+        ours, theirs = recorded.messages, asked.messages
         if ours != theirs:
             ours, theirs = (
                 without_ignored(reader.read(messages, asked.dialect), self._ignore)

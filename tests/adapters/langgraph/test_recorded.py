@@ -1,6 +1,7 @@
 """A graph of LangGraph is replayed."""
 
 import json
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from langchain_core.messages import convert_to_messages, convert_to_openai_messages
@@ -23,8 +24,12 @@ def test_a_graph_is_replayed_without_a_model(tmp_path):
         def ask(state):
             body = {"messages": convert_to_openai_messages(state["messages"]), "tools": [TOOL]}
             asked = Request(f"{url}/v1/chat/completions", json.dumps(body).encode())
-            with urlopen(asked) as answer:
-                message = json.load(answer)["choices"][0]["message"]
+            try:
+                with urlopen(asked) as answer:
+                    message = json.load(answer)["choices"][0]["message"]
+            except HTTPError as refused:
+                with refused:
+                    raise ValueError(refused.read().decode()) from None
             return {"messages": convert_to_messages([message])}
 
         graph = StateGraph(MessagesState).add_node(ask).add_node("tools", ToolNode([pay]))
