@@ -8,7 +8,7 @@ If condenser rules hide, mask or shorten events in a prompt, the step records th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
 
@@ -129,6 +129,6 @@ def why_sent(
     less = sent_view.less(event_id)
     if not less:
         return why
-    return replace(
+    return msgspec.structs.replace(
         why, sent=less != "hidden", reason=f"{why.reason}, {words[less]} {sent_view.rules}"
     )

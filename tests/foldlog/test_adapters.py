@@ -37,7 +37,7 @@ def test_an_extra_begins_at_the_oldest_release_that_is_tested_and_has_no_end(ada
         next(
             line
             for line in (tests / f"{end}.txt").read_text().split()
-            if line.startswith(f"{adapter.distribution}==")
+            if line.partition("==")[0].partition("[")[0] == adapter.distribution
         )
         for end in ("lowest", "newest")
     ]

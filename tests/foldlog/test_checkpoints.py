@@ -70,7 +70,7 @@ def contents(checkpoints, checkpoint):
 
 
 def opened(histories):
-    return Checkpoints(histories, "langchain", same, keys_and_ids, {})
+    return Checkpoints(histories, "langchain", same, keys_and_ids, lambda thread: {})
 
 
 @pytest.fixture

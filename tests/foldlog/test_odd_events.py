@@ -26,7 +26,7 @@ from foldlog._formats.conversion import NotWritten, OtherFormat
 from foldlog._formats.registry import formats
 from foldlog._words.safe_text import json_text
 from foldlog.condensers import NoCondensationAvailable
-from foldlog.eventstore import UnknownEvent, open_store
+from foldlog.eventstore import InvalidArgument, UnknownEvent, open_store
 from foldlog.projections import View
 from tests.commands import command_named
 from tests.golden.rows import made_events, with_bytes
@@ -298,6 +298,7 @@ NOT_OF_AN_EVENT = {
     "prepare": (NoCondensationAvailable,),
     "condense": (NoCondensationAvailable,),
     "export": (OtherFormat, NotWritten),
+    "sent_request": (InvalidArgument,),
 }
 """What a method raises of a sound conversation too."""
 

@@ -7,7 +7,7 @@ import pytest
 import foldlog
 from foldlog import Histories
 from foldlog._archive.projecting import change_of_documents
-from foldlog._cli.commands import export
+from foldlog._cli import record_files
 from foldlog._derived.cached_values import KeptBeside
 from foldlog._files.written_files import note_file
 from foldlog._formats.record import UNREAD
@@ -208,6 +208,6 @@ def test_a_file_that_an_export_writes(foldlog, tmp_path, monkeypatch):
         Histories(store)["c"].redact(0, reason="asked to")
         return note_file(store, *about)
 
-    monkeypatch.setattr(export, "note_file", redact_and_note)
+    monkeypatch.setattr(record_files, "note_file", redact_and_note)
     assert foldlog("export c --view -o out.jsonl").status == 0
     assert "[redacted]" in (tmp_path / "out.jsonl").read_text()
