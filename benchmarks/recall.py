@@ -5,9 +5,9 @@ the prompt shows.
 
     python -m benchmarks.recall                              # the shipped sample and generated histories
     python -m benchmarks.recall runs/ work.db --of 20        # the 20 longest histories there, and the prompts that their runtimes recorded
-    python -m benchmarks.recall runs/ --publish              # all of that, into docs/RECALL.md and its picture
+    python -m benchmarks.recall runs/ --publish              # all of that, into docs/internals/RECALL.md and its picture
 
-docs/RECALL.md defines the measure.
+docs/internals/RECALL.md defines the measure.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ COLUMNS = (
     "repeated",
     "cost",
 )
-PAGE = Path(__file__).parents[1] / "docs" / "RECALL.md"
+PAGE = Path(__file__).parents[1] / "docs" / "internals" / "RECALL.md"
 PUBLISHED = PAGE.with_name("recall.json")
 
 
@@ -314,7 +314,7 @@ def show(name: str, group: Mapping[str, Any]) -> None:
 
 
 def in_page(text: str, groups: Mapping[str, Any]) -> str:
-    """Put the tables of docs/recall.json into the page, but leave out groups of few histories."""
+    """Put the tables of docs/internals/recall.json into the page, but leave out groups of few histories."""
     tables = ""
     for name, group in groups.items():
         if group["histories"] < HISTORIES_LEAST:
@@ -352,7 +352,7 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument(
-        "--publish", action="store_true", help="put the figures into docs/RECALL.md"
+        "--publish", action="store_true", help="put the figures into docs/internals/RECALL.md"
     )
     options = parser.parse_args()
     chosen = (

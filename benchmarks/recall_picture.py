@@ -1,4 +1,4 @@
-"""Draw the picture of docs/RECALL.md: the recall of each condenser, by the tokens that it sends.
+"""Draw the picture of docs/internals/RECALL.md: the recall of each condenser, by the tokens that it sends.
 
 Each condenser has a dot for the terms that it shows, and a ring above for the terms that it shows
 or names. Each group of histories has a panel.

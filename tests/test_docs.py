@@ -163,7 +163,7 @@ def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
 
 
 def test_every_python_example_of_the_documents_is_run_by_some_test():
-    elsewhere = {"COMING_FROM_OPENHANDS.md", "CONFIGURATION.md"}  # tests/ported, tests/condensers
+    elsewhere = {"CONFIGURATION.md"}  # tests/condensers
     pages = {page for page in (ROOT / "docs").rglob("*.md") if _blocks(page)}
     assert (
         pages - {*PAGES, *STORIES, *WITH_A_HISTORY} - {ROOT / "docs" / name for name in elsewhere}
@@ -183,15 +183,11 @@ def test_an_example_runs(code, tmp_path, monkeypatch):
     exec(compile(code, "example", "exec"), {"__name__": "example"})
 
 
-UNTYPED = {"COMING_FROM_OPENHANDS.md"}
-"""Its examples stand each for itself: ``tests/ported`` checks their types, one by one."""
-
-
 @pytest.mark.long
 def test_the_examples_have_types_that_a_strict_checker_accepts(tmp_path):
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         name = page.stem.lower().replace("-", "_")
-        blocks = _blocks(page) if page.name not in UNTYPED else []
+        blocks = _blocks(page)
         for number, code in enumerate(
             blocks if page in PAGES else ["\n".join(blocks)] if blocks else [], 1
         ):

@@ -72,7 +72,7 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
         _WARNING,
         (
             "the table of the model %(model)r has keys that foldlog ignores: %(keys)s"
-            " (docs/COMING_FROM_OPENHANDS.md)"
+            " (docs/ADAPTERS.md)"
         ),
     ),
     "foldlog.store.waited": (

@@ -1,11 +1,27 @@
-"""Print digests of real histories, to be judged by eye against the rubric in
-docs/internals/digest.md.
+"""Print digests of real histories, to be judged by eye against the rules below.
 
     python -m tests.condensers.digests FOLDER... [--of 20] [--length 11000]
 
 Histories are taken from each folder in turn, those with the smallest hash of their name first, so
 that two runs judge the same ones. The last ten events of a long history are left out, as a
 condenser leaves out a tail.
+
+A reviewer checks each digest against these rules:
+
+1. Asked. Each line under Asked by the user is what a person asked, in that person's words.
+2. Newest. The newest request is complete, or shows its beginning, its end and the number of omitted
+   characters.
+3. Older. Each older request still says what was asked.
+4. Said. Each line under Said by the agent is a statement of the agent.
+5. Errors. Each line under Errors without a later success names an error of a step that did not
+   succeed later. A prompt of the shell, a note about the end of a command, or the frame around an
+   output is not an error.
+6. Files. Each file under Files changed was changed, and each file under Read, searched and printed
+   was read.
+7. Commands. A reader learns which commands ran. The digest also says how each command ended, if the
+   history says so.
+8. Bounds. The digest is not longer than its limit, and says what it omitted.
+9. Use. Someone who knows only this digest knows what the task is and how far the work has come.
 """
 
 import argparse

@@ -422,7 +422,7 @@ def test_strategies_are_listed_in_order_and_described_with_every_parameter():
 
 
 def test_every_key_of_another_programs_model_is_on_the_page():
-    page = Path(__file__).parents[2] / "docs" / "COMING_FROM_OPENHANDS.md"
+    page = Path(__file__).parents[2] / "docs" / "ADAPTERS.md"
     named = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8")))
     renamed = {*llm_config.RENAMED, *llm_config.MAPS}
     keys = renamed | llm_config.PASSED_ON | llm_config.WITHOUT_EFFECT
