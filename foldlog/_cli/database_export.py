@@ -5,7 +5,7 @@ FILE.db``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from foldlog._answers.files import DamagedDocument
@@ -43,7 +43,7 @@ def write_database(db: str, conversations: Sequence[str] | None, file: Path) -> 
 
 
 def follow_with_database(db: str, file: Path) -> None:
-    """Update the database of a store until Ctrl-C, with the runner of the eventsourcing library."""
+    """Update the database of a store until Ctrl-C."""
     from foldlog._derived.follower import Follower
     from foldlog._reports.audit_database import AuditTables
     from foldlog._reports.audit_file import check_target, written
@@ -51,14 +51,15 @@ def follow_with_database(db: str, file: Path) -> None:
     with open_existing(db) as store, written(file):
         check_target(store, file)
         _make_all_events(store, None)
-        with Follower(store, AuditTables(store, file)) as follower:
+        with closing(AuditTables(store, file)) as tables:
             terminal.note(f"{file} follows the store until Ctrl-C")
             # Ctrl-C is the usual end.
             with suppress(KeyboardInterrupt), terminal.working(str(file), "events") as update:
-                follower.run(_DESCRIBED_EVERY_S, lambda events: update(completed=events))
-            follower.view.derived.describe()
-            _warn_of_damaged(file, follower.view.derived.damaged)
-        terminal.note(f"{count(follower.view.events, 'event')} added to {file}")
+                follower = Follower(store, tables)
+                follower.run(_DESCRIBED_EVERY_S, lambda: update(completed=tables.events))
+            tables.refresh()
+            _warn_of_damaged(file, tables.damaged)
+            terminal.note(f"{count(tables.events, 'event')} added to {file}")
 
 
 def _make_all_events(store: Store, names: Sequence[str] | None) -> None:

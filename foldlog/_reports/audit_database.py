@@ -7,7 +7,6 @@ queries.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
@@ -109,8 +108,7 @@ class AuditTables(Derived[AuditRow]):
     """First call ``apply`` with recorded events, then ``describe``.
 
     ``events``, ``condensations`` and ``damaged`` count what was added since the audit database was
-    opened. ``touched`` are the conversations to describe. A thread may call ``apply`` while another
-    thread calls ``describe``.
+    opened. ``touched`` are the conversations to describe.
     """
 
     batch_size = _CHUNK
@@ -127,7 +125,6 @@ class AuditTables(Derived[AuditRow]):
         """Maps a conversation to its state before its events were read. If an event is redacted
         during the reading, the state changes, and the next run adds the conversation again.
         """
-        self._writing = threading.RLock()
         self._to_confirm = True
         """Whether this run must confirm to the store that erased content was removed. An earlier
         run may have ended before it confirmed the removal.
@@ -142,8 +139,7 @@ class AuditTables(Derived[AuditRow]):
 
     @property
     def position(self) -> int:
-        with self._writing:
-            return followed_up_to(self._database.conn)
+        return followed_up_to(self._database.conn)
 
     def row_of(self, recorded: Recorded) -> AuditRow:
         event = _event_row(*recorded[1:])
@@ -157,19 +153,24 @@ class AuditTables(Derived[AuditRow]):
         return AuditRow(recorded, event, condensation)
 
     def write(self, changes: Changes[AuditRow], position: int, *, after: int) -> int | None:
-        before = self.events
-        with self._transaction():
-            if self.position != after:
-                return None
-            for name, _, ids in changes.removals:
-                if ids is None:
-                    self._remove(name)
-                else:
-                    self._replace(name, sorted(ids))
-            self._add(changes)
-            self.touched |= changes.conversations - {""}
-            self._follow(WHOLE_STORE, position)
-        return self.events - before
+        events, condensations = self.events, self.condensations
+        try:
+            with self._transaction():
+                if self.position != after:
+                    return None
+                for name, _, ids in changes.removals:
+                    if ids is None:
+                        self._remove(name)
+                    else:
+                        self._replace(name, sorted(ids))
+                self._add(changes)
+                self.touched |= changes.conversations - {""}
+                self._follow(WHOLE_STORE, position)
+        except BaseException:
+            # Ctrl-C may end a batch, which then adds nothing.
+            self.events, self.condensations = events, condensations
+            raise
+        return self.events - events
 
     def add(
         self, conversations: Iterable[str], on_events: Callable[[int], object] = lambda added: None
@@ -196,61 +197,47 @@ class AuditTables(Derived[AuditRow]):
         """Return the number of conversations that were described. For an erased conversation, only
         its tombstone is described.
         """
-        with self._writing:
-            touched = self.touched
-            self.touched = set()
-            touched |= {
-                name for (name,) in self._database.execute("SELECT conversation FROM damaged")
-            }
-            for name in sorted(touched):
-                try:
-                    # If the conversation was just erased, the entry of the erasure follows and
-                    # removes it.
-                    with suppress(ConversationErased, ConversationNotFound), self._transaction():
-                        self._describe(name)
-                    continue
-                except CorruptEvent as error:
-                    lost = DamagedDocument.of(error, event=error.event_id)
-                except StoreDamaged as error:
-                    lost = DamagedDocument(conversation=name, event=0, problem=str(error))
-                # Erased content of this conversation may still be in the database.
-                self._to_confirm = True
-                self.touched.add(name)
-                if lost not in self.damaged:
-                    self.damaged.append(lost)
-            self._purge()
-            return len(touched)
+        touched = self.touched
+        self.touched = set()
+        touched |= {name for (name,) in self._database.execute("SELECT conversation FROM damaged")}
+        for name in sorted(touched):
+            try:
+                # If the conversation was just erased, the entry of the erasure follows and
+                # removes it.
+                with suppress(ConversationErased, ConversationNotFound), self._transaction():
+                    self._describe(name)
+                continue
+            except CorruptEvent as error:
+                lost = DamagedDocument.of(error, event=error.event_id)
+            except StoreDamaged as error:
+                lost = DamagedDocument(conversation=name, event=0, problem=str(error))
+            # Erased content of this conversation may still be in the database.
+            self._to_confirm = True
+            self.touched.add(name)
+            if lost not in self.damaged:
+                self.damaged.append(lost)
+        self._purge()
+        return len(touched)
 
     def confirm(self) -> None:
-        if not self.store.database.recorder.writable:
+        if self.touched or not (self._to_confirm and self.store.database.recorder.writable):
             return
-        with self._writing:
-            if self.touched or not self._to_confirm:
-                return
-            position = followed_up_to(self._database.conn)
-            # The mark is cleared before the confirmation, because another thread may then set it
-            # again.
-            self._to_confirm = False
-        try:
-            confirm(self.store, self._name, position)
-        except BaseException:
-            self._to_confirm = True
-            raise
+        confirm(self.store, self._name, self.position)
+        self._to_confirm = False
 
     def refresh(self) -> None:
         self.describe()
         self.confirm()
 
     def close(self) -> None:
-        with self._writing:
-            self._database.close()
+        self._database.close()
 
     # -- steps
     # ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._writing, self._database.conn as connection:
+        with self._database.conn as connection:
             if not connection.in_transaction:
                 connection.execute("BEGIN IMMEDIATE")
             yield

@@ -4,20 +4,18 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
-from foldlog._derived.follower import DerivedView, Follower
 from foldlog._history.histories import Histories
 from foldlog._reports.audit_database import AuditTables
-from foldlog.eventstore import ANY_VERSION, StoreUnavailable, open_store
+from foldlog.eventstore import ANY_VERSION, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from tests.said import said
 from tests.stored_rows import execute
 from tests.waiting import until
-
-PATIENCE_S = 60.0
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -37,15 +35,15 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url, tmp_path)
     with open_store(url) as store:
         say(store, "c1", 3)
         say(store, "c2", 3)
-        with Follower(store, AuditTables(store, path)) as follower:
-            follower.catch_up(PATIENCE_S)
-            follower.view.derived.refresh()
+        with closing(AuditTables(store, path)) as tables:
+            tables.catch_up()
+            tables.refresh()
             name = f"audit database {path}"
             assert redact(store, "c1", 1, reason="asked for", by="ann").unconfirmed == (name,)
             assert erase(store, "c2", reason="asked for").unconfirmed == (name,)
-            follower.view.derived.refresh()  # it has not come to the entries, or only just
-            follower.catch_up(PATIENCE_S)
-            follower.view.derived.refresh()
+            tables.refresh()  # it has not come to the entries
+            tables.catch_up()
+            tables.refresh()
             assert store.conversation("c2").unconfirmed == ()
         assert execute(path, "SELECT id, text FROM events WHERE id < 3 ORDER BY id") == [
             (0, "word 0"),
@@ -55,43 +53,44 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url, tmp_path)
         assert b"word 1" not in path.read_bytes()
 
 
-def test_a_follower_that_cannot_begin_closes_its_file(tmp_path, monkeypatch):
-    closed, close = [], DerivedView.close
+def test_a_batch_that_ctrl_c_ends_is_not_counted(tmp_path, monkeypatch):
+    def interrupted(tables, scope, position):
+        raise KeyboardInterrupt
 
-    def closes(tables):
-        close(tables)
-        closed.append(tables)
-
-    def fails(tables, application_name):
-        raise StoreUnavailable("no position", kind="disk")
-
-    monkeypatch.setattr(DerivedView, "max_tracking_id", fails)
-    monkeypatch.setattr(DerivedView, "close", closes)
-    with open_store(f"sqlite:///{tmp_path}/history.db") as store:
-        with pytest.raises(StoreUnavailable, match="no position"):
-            Follower(store, AuditTables(store, tmp_path / "audit.db"))
-        assert len(closed) == 1
+    with (
+        open_store(f"sqlite:///{tmp_path}/history.db") as store,
+        closing(AuditTables(store, tmp_path / "audit.db")) as tables,
+    ):
+        say(store, "c1", 3)
+        with monkeypatch.context() as patch:
+            patch.setattr(AuditTables, "_follow", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                tables.catch_up()
+        assert tables.events == 0
+        tables.catch_up()
+        assert tables.events == 3
 
 
 def test_two_followers_of_one_file_add_each_event_once(url, tmp_path):
     path = tmp_path / "audit.db"
     with (
         open_store(url) as store,
-        Follower(store, AuditTables(store, path)) as first,
-        Follower(store, AuditTables(store, path)) as second,
+        closing(AuditTables(store, path)) as first,
+        closing(AuditTables(store, path)) as second,
     ):
         for number in range(5):
             Histories(store).create("c1", replace_erased=True)
             say(store, "c1", 2)
             say(store, "kept", 1)
             for each in (first, second):
-                each.catch_up(PATIENCE_S)
+                each.catch_up()
             expected = [("c1", 3), ("kept", number + 1)]
             assert (
                 execute(path, "SELECT conversation, count(*) FROM events GROUP BY 1 ORDER BY 1")
                 == expected
             )
             erase(store, "c1", reason="asked for")
+        first.catch_up()
     assert execute(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("kept", 5)]
 
 
@@ -110,8 +109,8 @@ def test_a_killed_follower_loses_and_doubles_nothing(tmp_path):
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             assert store.version("c1") == 1_000 * (round_ + 1)
-        with Follower(store, AuditTables(store, path)) as follower:
-            follower.catch_up(PATIENCE_S)
+        with closing(AuditTables(store, path)) as tables:
+            tables.catch_up()
     assert execute(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [
         (3_000, 3_000, 2_999)
     ]

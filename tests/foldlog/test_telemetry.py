@@ -133,20 +133,17 @@ def away(path):
 class NeverReads:
     position = 0
 
-    def apply(self, batch, position, *, after):
-        return 0
-
     def refresh(self):
         pass
 
-    catch_up = close = refresh
+    catch_up = refresh
 
 
 def behind(path):
     with foldlog.open(path / "s.db") as histories:
         histories["c1"].append(user_messages(1))
-        with Follower(histories.store, NeverReads()) as follower, suppress(ZeroDivisionError):
-            follower.run(0.01, lambda events: 1 / 0)
+        with suppress(ZeroDivisionError):
+            Follower(histories.store, NeverReads()).run(0.01, lambda: 1 / 0)
 
 
 def finding(path):
