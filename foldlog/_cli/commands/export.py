@@ -120,14 +120,16 @@ def run(
             conversation = resolve(store, conversations[0])
             trees = trees_of(store, is_complete=with_children)
             below = [name for name, _ in trees.below(conversation)]
+            if below and not with_children:
+                left = count(len(below), "sub-agent")
+                terminal.note(
+                    f"{left} not exported; --with-children --output FILE exports them too"
+                )
             if output is None:
                 _print(store, conversation, format, view=view, as_json=as_json)
             else:
                 children = below if with_children else []
                 write_files(store, conversation, children, output, format, view=view)
-        if below and not with_children:
-            left = count(len(below), "sub-agent")
-            terminal.note(f"{left} not exported; --with-children --output FILE exports them too")
     elif follow:
         follow_with_database(db, to)
     else:
