@@ -65,12 +65,15 @@ def redact_records(
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
         sources = SourcesToWrite(store.database, transaction)
-        rare_ids = {
-            name: [event_id for event_id in ids if (name, event_id) not in common_events]
-            for name, ids in ids_by_name.items()
-        }
-        refused = _hashes_of_events(sources, rare_ids)
-        for root, hashes in _hashes_of_events(sources, ids_by_name).items():
+        redacted = _hashes_of_events(sources, ids_by_name)
+        refused = redacted
+        if common_events:
+            rare_ids = {
+                name: [event_id for event_id in ids if (name, event_id) not in common_events]
+                for name, ids in ids_by_name.items()
+            }
+            refused = _hashes_of_events(sources, rare_ids)
+        for root, hashes in redacted.items():
             rare_hashes = refused.get(root, set())
             sources.refuse(root, rare_hashes, own=True)
             beginnings = _beginnings(sources, root, hashes - rare_hashes)

@@ -302,7 +302,7 @@ def time_under(record: Mapping[str, Any], *names: str) -> SourceTime:
     seconds or milliseconds after 1970. A small number is skipped, because it may be the duration of
     a run.
     """
-    for value in map(record.get, names):
+    for value in pick(record, names).values():
         if isinstance(value, int | float) and value >= _SECONDS_LEAST:
             time: SourceTime = time_at(value, 1000 if value >= _MILLISECONDS_LEAST else 1), None
         else:

@@ -446,13 +446,7 @@ class History:
     ) -> tuple[Event, ...]:
         # A reply gets a response id of its own if its server repeats response ids: see
         # ``set_apart``.
-        from foldlog._history.replies import (
-            add_missing_results,
-            behind_compaction,
-            compacts,
-            result_of,
-            set_apart,
-        )
+        from foldlog._history.replies import behind_compaction, compacts, set_apart
 
         is_compacted = any(map(compacts, reply))
         if not is_compacted and not any(isinstance(event, Action | Observation) for event in reply):
@@ -460,17 +454,33 @@ class History:
         view = self._view_before(key)
         if is_compacted:
             reply = behind_compaction(view, before, reply)
-        reply = add_missing_results(view, before, reply)
-        results = {event.call_id for event in reply if isinstance(event, Observation)}
-        calls: dict[str | None, Action] = {}
 
         def newest_first() -> Iterator[Event]:
             return chain(
                 (structs.replace(event, id=-1) for event in reversed(before)), reversed(view.events)
             )
 
+        if any(isinstance(event, Observation) for event in reply):
+            reply = self._link_results(reply, view, before, newest_first())
+        if not any(isinstance(event, Action) for event in reply):
+            return reply
+        return set_apart(reply, newest_first, view.version + len(before))
+
+    def _link_results(
+        self,
+        reply: tuple[Event, ...],
+        view: View,
+        before: Sequence[Event],
+        newest_first: Iterator[Event],
+    ) -> tuple[Event, ...]:
+        # The call of a result may be in the reply, in an earlier event, or forgotten.
+        from foldlog._history.replies import add_missing_results, result_of
+
+        reply = add_missing_results(view, before, reply)
+        results = {event.call_id for event in reply if isinstance(event, Observation)}
+        calls: dict[str | None, Action] = {}
         forgotten = self.events(0, view.version, reverse=True)
-        for event in chain(reply, newest_first(), forgotten):
+        for event in chain(reply, newest_first, forgotten):
             if results <= calls.keys():
                 break
             if isinstance(event, Action) and event.call_id is not None:
@@ -485,12 +495,9 @@ class History:
                 f"conversation {self.id!r}: the message is the result of {named}; nothing was"
                 " appended; first append the reply that made the call"
             )
-        reply = tuple(
+        return tuple(
             result_of(event, calls) if isinstance(event, Observation) else event for event in reply
         )
-        if not any(isinstance(event, Action) for event in reply):
-            return reply
-        return set_apart(reply, newest_first, view.version + len(before))
 
     def _view_before(self, key: str | None) -> View:
         # With the View at the time when the key was first used, a repeated append makes the events

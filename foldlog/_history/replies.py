@@ -91,6 +91,8 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
         raise InvalidEvent(
             "this message is nested too deep to be stored; pass the inner values as text"
         ) from None
+    if not any(isinstance(event, Observation) for event in events):
+        return events
     return add_missing_results(View.from_events(()), (), events)
 
 
