@@ -222,6 +222,7 @@ def test_tools_that_the_run_lacks_are_added_on_request(histories, recorded, pyte
     run._replace(beside={}).write(Path("pay.jsonl"))
     pytester.makepyfile(TEST.format(prompt="pay all"))
     plugin = ("-p", "foldlog.testing", "-p", "no:cacheprovider", "-W", "always")
+    plugin += ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # this process has imported it
     pytester.runpytest_inprocess(*plugin).assert_outcomes(passed=1, warnings=1)
     pytester.runpytest_inprocess(*plugin, "--foldlog-update").assert_outcomes(passed=1)
     assert read_run(Path("pay.jsonl")).beside == {1: {"tools": [TOOL]}}
