@@ -19,7 +19,10 @@ export class Agents {
 
   take(task) {
     this.task = task;
-    this.begun = Map.groupBy(task.agents.filter((agent) => agent.call_event !== undefined), (agent) => agent.call_event);
+    this.begun = new Map();
+    for (const agent of task.agents) {
+      if (agent.call_event !== undefined) this.begun.set(agent.call_event, [...(this.begun.get(agent.call_event) ?? []), agent]);
+    }
     this.node.hidden = !task.sub_agents;
     this.draw(AGENTS_SHOWN);
   }
