@@ -93,8 +93,11 @@ def window_in(view: View) -> Window | None:
     """Return the window of the model that wrote the newest reply. A reply is skipped if litellm's
     table does not have its model. Cost: the function reads the View backwards to the reply.
     """
-    models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
-    windows = (window_of(model) for model in models if isinstance(model, str))
+    # Most events name no model, and the check of a reply costs more than that of a name.
+    named = ((event, event.meta.get("model")) for event in reversed(view.events))
+    windows = (
+        window_of(model) for event, model in named if isinstance(model, str) and begins_reply(event)
+    )
     return next((window for window in windows if window is not None), None)
 
 
