@@ -285,6 +285,7 @@ class Maintenance:
             "dry_run": dry_run,
             "complete": False,
             "trees": trees,
+            "whole_tasks": with_children,
         }
         stay: list[str] = []
         erased_rows = finish_erasing(

@@ -50,6 +50,7 @@ class Erasing(NamedTuple):
     dry_run: bool = False
     no_vacuum: bool = False
     trees: Trees = NO_TREES
+    whole_tasks: bool = False
 
 
 class ErasedRows(NamedTuple):
@@ -77,6 +78,7 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
         complete=False,
         dry_run=how.dry_run,
         trees=how.trees,
+        whole_tasks=how.whole_tasks,
     )
     erased_rows: list[ConversationRow] = []
     stay: list[ProblemDocument] = []
@@ -123,8 +125,8 @@ def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
     terminal.answer(document, lines)
     if not (rows or stay or how.for_age):
         terminal.matched_nothing()
-    for row in stay:
-        (terminal.note if how.for_age else terminal.warn)(row.problem)
+    for problem in dict.fromkeys(row.problem for row in stay):  # agents of a task share a problem
+        (terminal.note if how.for_age else terminal.warn)(problem)
     if outcome.is_pending:
         terminal.note(outcome.remedy)
     agents = [name for name in document.holders if name.startswith(_SUB_AGENT)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from foldlog._figures.overview import PARENT, PARENT_CALL
+from foldlog._figures.overview import PARENT, PARENT_CALL, parent_in
 from foldlog._history.effects import closing, in_doubt_words
 from foldlog.eventstore import (
     Action,
@@ -54,12 +54,14 @@ def begin_child(
 
 def begun_by(history: History, start: int = 0) -> Iterator[tuple[int, History]]:
     """Yield the sub-agents that calls from the event ``start`` on began, each with the id of its
-    call. Cost: the function reads the events from ``start`` on.
+    call. A fork shares the events of its parent, but not the sub-agents that they began. Cost: the
+    function reads the events from ``start`` on, and the attributes of the sub-agents.
     """
     for event in history.events(start):
         if type(event) is Annotation and event.name == SUB_AGENT and event.cause is not None:
             child = history._histories[event.data["conversation"]]
-            if child:  # it was not begun if its worker died in between, and may be erased
+            # It was not begun if its worker died in between, and may be erased.
+            if child and parent_in(child.attributes()) == history.id:
                 yield event.cause, child
 
 

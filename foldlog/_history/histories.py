@@ -395,6 +395,7 @@ class Histories:
             and_children(self.store, [self.store.conversation(conversation)], trees),
             reason=reason,
             trees=trees,
+            whole_tasks=with_children,
             with_forks=with_forks,
             detach_forks=detach_forks,
             expected=None if expected is None else {conversation: expected},

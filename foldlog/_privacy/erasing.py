@@ -178,6 +178,7 @@ def erase_conversations(
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
     trees: Trees = NO_TREES,
+    whole_tasks: bool = False,
 ) -> tuple[ConversationRow, ...]:
     """Erase all conversations that can be erased. If a conversation cannot be erased, go on with
     the next conversation, and raise the last error at the end.
@@ -191,6 +192,7 @@ def erase_conversations(
         expected=expected,
         complete=complete,
         trees=trees,
+        whole_tasks=whole_tasks,
     )
     return finish_erasing(work)
 
@@ -207,14 +209,16 @@ def iter_erased(
     complete: bool = True,
     dry_run: bool = False,
     trees: Trees = NO_TREES,
+    whole_tasks: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
     """Erase conversations. A fork is erased before the conversation whose events it shares, and a
     sub-agent of ``trees`` before the conversation that began it. So a killed erasure leaves no
     sub-agent without its parent. For each erased conversation, yield its tombstone and None. For
     each other conversation, yield its row and the error. A conversation is not erased if it has
     newer events than its row in ``expected``, if ``stays`` returns an error, or if one of its
-    sub-agents in ``rows`` is not erased. With ``dry_run``, erase nothing, and yield rows
-    instead of tombstones.
+    sub-agents in ``rows`` is not erased. With ``whole_tasks``, no agent of a task is erased if
+    ``stays`` or a fork prevents the erasure of one of them, unless that reason arises only during
+    the erasure. With ``dry_run``, erase nothing, and yield rows instead of tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument(
@@ -222,9 +226,17 @@ def iter_erased(
         )
     rows_by_id = {row.id: row for row in rows}
     erased_ids = set[str]()
-    staying = dict[str, EventStoreError]()
+    staying = _staying_tasks(
+        store,
+        rows_by_id if whole_tasks else {},
+        trees,
+        stays,
+        may_have_forks=with_forks or detach_forks,
+    )
     top_rows = (row for row in rows_by_id.values() if companion_of(row.id) not in rows_by_id)
-    remaining = sorted(top_rows, key=lambda row: (_depth(row, rows_by_id, trees), row.created_at))
+    remaining = sorted(
+        top_rows, key=lambda row: (len(_above(row, rows_by_id, trees)), row.created_at)
+    )
     erase_one = partial(
         erase.erase, store, reason=reason, with_forks=with_forks, detach_forks=detach_forks
     )
@@ -235,7 +247,7 @@ def iter_erased(
         below = [name for name, _ in trees.below(row.id)]
         # A conversation stays with its sub-agents.
         stayed_below = (staying[name] for name in below if name in staying)
-        reason_to_stay = stays(row.id) or next(stayed_below, None)
+        reason_to_stay = staying.get(row.id) or stays(row.id) or next(stayed_below, None)
         if reason_to_stay is not None:
             staying[row.id] = reason_to_stay
             yield row, reason_to_stay
@@ -256,9 +268,7 @@ def iter_erased(
                 erased_rows = [fork for fork in fork_rows if fork.erased_at is not None]
                 erased_rows.append(tombstone)
             elif forks and not (with_forks or detach_forks):
-                raise ConversationHasForks(
-                    row.id, tuple(fork.id for fork in forks if fork.parent == row.id)
-                )
+                raise _has_forks(row, forks)
         except (ConversationHasForks, VersionConflict) as error:
             for name in noted_names:
                 confirm(store, name, None)
@@ -295,12 +305,41 @@ def iter_erased(
         _clear(store)
 
 
-def _depth(row: ConversationRow, rows: Mapping[str, ConversationRow], trees: Trees) -> int:
-    above = {row.id}
+def _staying_tasks(
+    store: Store,
+    rows: Mapping[str, ConversationRow],
+    trees: Trees,
+    stays: Callable[[str], EventStoreError | None],
+    *,
+    may_have_forks: bool,
+) -> dict[str, EventStoreError]:
+    """Return the conversations in ``rows`` whose task has an agent that cannot be erased, each with
+    the reason.
+    """
+    reasons = dict[str, EventStoreError]()
+    tops = dict[str, str]()
+    for name, row in rows.items():
+        tops[name] = _above(row, rows, trees)[-1]
+        reason = stays(name)
+        if reason is None and not may_have_forks and row.erased_at is None:
+            forks = and_forks(store, [row], rows)[1:]
+            reason = _has_forks(row, forks) if forks else None
+        if reason is not None:
+            reasons.setdefault(tops[name], reason)
+    return {name: reasons[top] for name, top in tops.items() if top in reasons}
+
+
+def _has_forks(row: ConversationRow, forks: Iterable[ConversationRow]) -> ConversationHasForks:
+    return ConversationHasForks(row.id, tuple(fork.id for fork in forks if fork.parent == row.id))
+
+
+def _above(row: ConversationRow, rows: Mapping[str, ConversationRow], trees: Trees) -> list[str]:
+    """Return the conversation and the conversations in ``rows`` that must be erased after it."""
+    above = [row.id]
     while (name := row.parent or trees.parents.get(row.id, "")) in rows and name not in above:
-        above.add(name)
+        above.append(name)
         row = rows[name]
-    return len(above)
+    return above
 
 
 def clear(store: Store) -> bool:

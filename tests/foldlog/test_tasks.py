@@ -243,6 +243,17 @@ def test_an_interrupted_task_is_resumed_and_closed_as_one(histories):
     assert not inner.open_calls()
 
 
+def test_a_fork_does_not_close_the_calls_of_its_parents_sub_agents(histories):
+    top = histories["top"]
+    child = top.begin_child(call_agent(top))
+    child.append(Action(tool="pay", call_id="p"))
+    fork = top.fork()
+    assert len(fork.close_open_calls("stopped")) == 1
+    assert [call.tool for call in child.open_calls()] == ["pay"]
+    assert len(top.close_open_calls("stopped")) == 1
+    assert not child.open_calls()
+
+
 def histories_interrupted():
     raise KeyboardInterrupt
 
@@ -281,13 +292,13 @@ def test_an_erasure_says_how_many_sub_agents_it_leaves_or_erases_them(foldlog):
     assert "sub-agent" not in erased.err
 
 
-def test_a_task_stays_as_a_whole_if_a_sub_agent_has_a_fork(histories):
+@pytest.mark.parametrize("forked", [0, 1, -1], ids=["task", "sub-agent", "innermost"])
+def test_a_task_stays_as_a_whole_if_an_agent_has_a_fork(histories, forked):
     ids = make_task(histories)
-    histories[ids[-1]].fork(1, "fork")
+    histories[ids[forked]].fork(1, "fork")
     with pytest.raises(ConversationHasForks):
         histories.erase("task", reason="x", with_children=True)
-    assert len(histories["task"]) > 0
-    assert len(histories[ids[-1]]) > 0
+    assert all(name in histories for name in ids)
     histories.erase("task", reason="x", with_children=True, with_forks=True)
     assert not any(name in histories for name in (*ids, "fork"))
 
@@ -301,6 +312,8 @@ def test_a_task_expires_when_its_last_agent_is_old():
         histories[ids[-1]].append(said("still at work"))
         assert expire().conversations == ()
         now[0] += timedelta(days=10)
+        with histories["task"].lease():
+            assert expire().conversations == ()
         assert {row.id for row in expire().conversations} == {*ids}
 
 

@@ -87,6 +87,7 @@ def run(
             dry_run=dry_run,
             no_vacuum=no_vacuum,
             trees=trees,
+            whole_tasks=with_children,
         )
         if with_children:
             rows = and_children(store, rows, trees)
@@ -94,7 +95,7 @@ def run(
             ask(store, db, rows, with_forks=with_forks)
         outcome = erase_rows(store, rows, how)
     if not outcome.rows and outcome.stay:
-        raise Refused("; ".join(row.problem for row in outcome.stay))
+        raise Refused("; ".join(dict.fromkeys(row.problem for row in outcome.stay)))
     report(
         outcome,
         how,

@@ -59,7 +59,13 @@ def run(
         with terminal.working("counting"):
             trees = trees_of(store, is_complete=with_children)
         how = Erasing(
-            reason, detach=detach, for_age=True, dry_run=dry_run, no_vacuum=no_vacuum, trees=trees
+            reason,
+            detach=detach,
+            for_age=True,
+            dry_run=dry_run,
+            no_vacuum=no_vacuum,
+            trees=trees,
+            whole_tasks=with_children,
         )
         if with_children:
             rows = old_tasks(store, rows, before, trees)
