@@ -12,7 +12,6 @@ request differed from the recorded run, or if the program asked for fewer calls.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = ["RecordedRun", "RunDiffers", "replay"]
+
+_ENDED_BY = pytest.StashKey[BaseException | None]()
+"""What ended a test that uses ``replay`` before its end: a failure, or a skip."""
 
 
 def __getattr__(name: str) -> Any:
@@ -44,6 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    if call.excinfo is not None and _ENDED_BY in item.stash:
+        item.stash[_ENDED_BY] = call.excinfo.value
+
+
 @pytest.fixture(name="replay")
 def _replay(request: pytest.FixtureRequest) -> Iterator[Callable[..., RecordedRun]]:
     from contextlib import ExitStack
@@ -51,19 +59,23 @@ def _replay(request: pytest.FixtureRequest) -> Iterator[Callable[..., RecordedRu
     from foldlog._testing.recorded import replay
 
     update = request.config.getoption("--foldlog-update")
+    stash = request.node.stash
+    stash[_ENDED_BY] = None
     with ExitStack() as closing:
+        # An exception holds the frames of its test, so it goes with the test.
+        closing.callback(stash.__delitem__, _ENDED_BY)
 
         def begin(run: Any, conversation: str | None = None, **options: Any) -> RecordedRun:
             recorded = replay(run, conversation, update=update, **options)
-            closing.callback(_close, recorded)
+            closing.callback(_close, recorded, stash)
             return recorded
 
         yield begin
 
 
-def _close(recorded: RecordedRun) -> None:
-    # pytest sets ``sys.last_value`` when the test itself has failed. A program may have caught the
-    # difference, and failed because of it.
-    error = getattr(sys, "last_value", None)
+def _close(recorded: RecordedRun, stash: pytest.Stash) -> None:
+    # A test that was skipped or failed has asked too few calls for another reason. A program may
+    # have caught the difference, and failed because of it.
+    error = stash[_ENDED_BY]
     is_reported = error is not None and str(recorded.failure or "") in str(error)
     recorded.close(check=not is_reported)

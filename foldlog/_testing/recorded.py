@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from foldlog._history.histories import open as open_histories
 from foldlog._history.history import History
@@ -33,6 +33,7 @@ from foldlog.eventstore import InvalidArgument, Retraction
 from foldlog.projections import Dialect, View
 
 Ignored: TypeAlias = Literal["ids", "times", "system"]
+_IGNORED: Sequence[str] = get_args(Ignored)
 Model: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Gets the body of a request, and returns the reply of a model as ``append_reply`` accepts it."""
 
@@ -74,6 +75,8 @@ class RecordedRun:
         then: Model | None,
         update: bool,
     ) -> None:
+        if not {*ignore} <= {*_IGNORED}:
+            raise InvalidArgument(f"ignore is {ignore!r}; list any of {', '.join(_IGNORED)}")
         self._open = ExitStack()
         self._path = None
         self._run = Run("", {}, [])
@@ -90,9 +93,15 @@ class RecordedRun:
             self._run = read_run(self._path)
             self.history = self._open.enter_context(open_histories("memory:"))[self._run.id]
             self._run.fill(self.history)
-        self.calls: Sequence[RecordedCall] = recorded_calls(self.history)[:until]
-        if not self.calls:
+        calls = recorded_calls(self.history)
+        if not calls:
             raise InvalidArgument(f"{self.history.id!r} has no reply of a model")
+        if until is not None and not 0 <= until <= len(calls):
+            raise InvalidArgument(
+                f"until is {until}, and {self.history.id!r} has {count(len(calls), 'call')} of a"
+                " model"
+            )
+        self.calls: Sequence[RecordedCall] = calls[:until]
         self.notes: list[str] = []
         self._ignore = frozenset(ignore)
         self._then = then

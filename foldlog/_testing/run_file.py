@@ -94,17 +94,29 @@ def read_run(path: Path) -> Run:
     """Return the run in a file. Raises ``InvalidArgument`` for another file, and ``OSError``."""
     try:
         about, *lines = map(json.loads, path.read_bytes().splitlines())
-        if about["version"] != _VERSION:
-            raise InvalidArgument(
-                f"{path} has version {about['version']} of the form of runs, and this foldlog reads"
-                f" version {_VERSION}; export the run again"
-            )
-        beside = {line.pop("call"): line for line in lines if "call" in line}
-        return Run(about[_RUN], beside, [line for line in lines if "kind" in line])
+        run_id, version = str(about[_RUN]), about["version"]
+        beside = {int(line.pop("call")): line for line in lines if "call" in line}
+        bodies = [line for line in lines if "kind" in line]
+        ids = [body["id"] for body in bodies]
+    except FileNotFoundError as error:
+        raise InvalidArgument(
+            f"there is no file {path}; write it with: foldlog export ID --as-test {path.parent}"
+        ) from error
     except (ValueError, LookupError, TypeError) as error:
         raise InvalidArgument(
             f"{path} is not a recorded run; write one with: foldlog export ID --as-test DIR"
         ) from error
+    if version != _VERSION:
+        raise InvalidArgument(
+            f"{path} has version {version} of the form of runs, and this foldlog reads version"
+            f" {_VERSION}; export the run again"
+        )
+    if not ids or ids != [*range(len(ids))]:
+        raise InvalidArgument(
+            f"{path} does not have the events 0, 1, 2 and so on, each in one line; export the run"
+            " again"
+        )
+    return Run(run_id, beside, bodies)
 
 
 def run_of(history: History) -> Run:

@@ -56,13 +56,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, {"object": "list", "data": []})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+        sent = self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}"
         path = self.path.partition("?")[0]
         dialect = next((name for end, name in _DIALECTS.items() if path.endswith(end)), None)
         if dialect is None:
             self._send(200, {"input_tokens": 0})  # a program counts tokens, or sends telemetry
             return
         try:
+            body = json.loads(sent)
             answer = self.answer_request(body, dialect)
         except Exception as error:  # noqa: BLE001 - the program and the test get the error
             problem = {"type": "invalid_request_error", "message": str(error)}

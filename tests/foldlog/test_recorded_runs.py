@@ -139,6 +139,8 @@ def test_after_some_calls_another_model_answers(histories, recorded):
     with replay(recorded, until=2, then=other_model) as run:
         run_agent(histories["again"], run)
     assert histories["again"].tail(1)[0].content == "6 messages"
+    with replay(recorded, until=0, then=other_model) as run:
+        assert run([said("pay")])["choices"][0]["message"]["content"] == "1 messages"
 
 
 def test_a_tool_answers_from_the_record_once_for_each_call(recorded):
@@ -195,6 +197,8 @@ def test_a_request_that_differs_is_refused_by_the_server_and_fails_the_test(reco
     with pytest.raises(HTTPError) as refused:
         ask(run.url, "/chat/completions", {"messages": [{"role": "user", "content": "refund"}]})
     assert "[pay all → refund]" in json.load(refused.value)["error"]["message"]
+    with pytest.raises(HTTPError, match="400"):
+        urlopen(Request(f"{run.url}/v1/responses", b"no JSON"))
     with pytest.raises(RunDiffers, match="refund"):
         run.close()
 
@@ -215,6 +219,38 @@ def test_the_plugin_fails_a_test_once(prompt, failed, recorded, pytester, monkey
     pytester.makepyfile(TEST.format(prompt=prompt))
     result = pytester.runpytest_inprocess("-p", "foldlog.testing", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=1 - failed, failed=failed)
+
+
+ENDED = """
+import pytest
+
+@pytest.fixture
+def run(replay):
+    return replay("pay.jsonl")
+
+@pytest.fixture
+def broken(run):
+    raise RuntimeError
+
+def test_that_is_skipped(run):
+    pytest.skip("not today")
+
+def test_that_fails_in_words(run):
+    pytest.fail("in words")
+
+def test_of_a_broken_fixture(broken):
+    pass
+
+def test_that_asks_nothing(run):
+    pass
+"""
+
+
+def test_a_test_that_was_skipped_or_failed_is_not_blamed_for_its_calls(recorded, pytester):
+    Path("pay.jsonl").write_bytes(recorded.read_bytes())
+    pytester.makepyfile(ENDED)
+    result = pytester.runpytest_inprocess("-p", "foldlog.testing", "-p", "no:cacheprovider")
+    result.assert_outcomes(skipped=1, failed=1, passed=1, errors=2)
 
 
 def test_tools_that_the_run_lacks_are_added_on_request(histories, recorded, pytester):
@@ -244,6 +280,41 @@ def test_a_file_of_a_run_is_read_again_as_it_was_written(histories, recorded, tm
         read_run(Path(__file__))
     with pytest.raises(InvalidArgument, match="there is no store"):
         replay(tmp_path / "none.db", "pay")
+
+
+@pytest.mark.parametrize(
+    "old, new, problem",
+    [
+        ('"version": 1', '"version": 7', "has version 7 of the form of runs"),
+        ('{"id": 0', '{"id": 9', "does not have the events 0, 1, 2"),
+        ('{"call": 1', '{"call": "one"', "is not a recorded run"),
+    ],
+)
+def test_a_damaged_file_of_a_run_is_refused_in_words(old, new, problem, recorded):
+    text = recorded.read_text()
+    assert old in text
+    recorded.write_text(text.replace(old, new))
+    with pytest.raises(InvalidArgument, match=problem):
+        replay(recorded)
+
+
+@pytest.mark.parametrize(
+    "options, problem",
+    [
+        ({"ignore": ["id"]}, "list any of ids, times, system"),
+        ({"ignore": "ids"}, "list any of ids, times, system"),
+        ({"until": -1}, "until is -1, and 'pay' has 3 calls"),
+        ({"until": 4}, "until is 4, and 'pay' has 3 calls"),
+    ],
+)
+def test_an_option_that_would_check_less_is_refused(options, problem, recorded):
+    with pytest.raises(InvalidArgument, match=problem):
+        replay(recorded, **options)
+
+
+def test_a_missing_file_names_the_command_that_writes_it(tmp_path):
+    with pytest.raises(InvalidArgument, match="; write it with: foldlog export ID"):
+        replay(tmp_path / "pay.jsonl")
 
 
 def test_a_run_is_exported_without_its_secrets(foldlog, tmp_path):
