@@ -431,7 +431,7 @@ class AsyncHistories:
     async def close(self) -> None:
         """Wait for the running calls, then close the store."""
         pool = ThreadPool("foldlog-close", 1)  # no thread may wait for the end of its own pool
-        await pool.run(self._close)
+        await pool.run(self._close, may_withdraw=False)
         pool.close(wait=False)
 
     def _close(self) -> None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from foldlog._answers.files import ExportedDocument
 from foldlog._archive.stored import SourceBytes, source_bytes
 from foldlog._cli import terminal
+from foldlog._cli.options import check_output
 from foldlog._cli.outcome import Refused
 from foldlog._files.whole_file import whole_file
 from foldlog._files.written_files import note_file
@@ -25,6 +26,9 @@ from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.formats import UnknownFormat
+
+_NAME_MAX = 200
+"""The maximum length of a name that is made from an id. Most file systems allow 255 bytes."""
 
 
 class Export(NamedTuple):
@@ -131,19 +135,26 @@ def write_files(
     format: str | None,
     *,
     view: bool,
+    force: bool,
 ) -> None:
     """Write a conversation into ``output``, and its sub-agents ``children`` into a folder beside
-    it, which has its name without the ending.
+    it, which has its name without the ending. Raises ``Refused`` before the first file is written,
+    if ``output`` has no ending, or if a file of a sub-agent exists without ``force``.
     """
+    files = _files_of(conversation, children, output)
+    if children:
+        folder = output.with_suffix("")
+        if folder == output:
+            raise Refused(
+                f"{output} has no ending, so the folder for the sub-agents would have the same"
+                f" name; name a file such as {output}.json"
+            )
+        folder.mkdir(exist_ok=True)
+        for file in files.values():
+            check_output(file, force=force)
     write = partial(_write_file, store, format, view=view)
     document = write(conversation, output)
-    folder = output.with_suffix("")
-    if children:
-        folder.mkdir(exist_ok=True)
-    written = list[ExportedDocument]()
-    for name in children:
-        short = quote(name.removeprefix(f"{conversation}/"), safe="")
-        written.append(write(name, folder / f"{short}{output.suffix}"))
+    written = [write(name, file) for name, file in files.items()]
     lines = [
         f"{count(each.records, 'record')} of {each.conversation} ({each.format}) in {each.file}"
         for each in (document, *written)
@@ -152,6 +163,16 @@ def write_files(
     for each in (document, *written):
         for note in each.notes or ():
             terminal.note(note)
+
+
+def _files_of(conversation: str, children: Sequence[str], output: Path) -> dict[str, Path]:
+    """Return a file for each sub-agent. A number makes names differ that would be the same."""
+    names = dict[str, str]()
+    for number, child in enumerate(children):
+        name = quote(child.removeprefix(f"{conversation}/"), safe="")[:_NAME_MAX]
+        names[f"{name}-{number}" if name in names else name] = child
+    folder = output.with_suffix("")
+    return {child: folder / f"{name}{output.suffix}" for name, child in names.items()}
 
 
 def _write_file(

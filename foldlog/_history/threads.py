@@ -46,13 +46,13 @@ class ThreadPool:
         ``may_withdraw`` is false. If the task is cancelled later, it first waits for the call. When
         the call has ended, the cancellation is raised, and its attribute ``outcome`` is the outcome
         of the call. With ``finish=False``, which is meant for calls that only read, the task does
-        not wait.
+        not wait for a call that has begun.
         """
         call = self.submit(work)
         try:
             await _end_of(call)
         except asyncio.CancelledError as cancelled:
-            if not finish or (may_withdraw and call.cancel()):
+            if (may_withdraw and call.cancel()) or not finish:
                 raise
             end = _end_of(call)
             while not call.done():

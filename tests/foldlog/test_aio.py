@@ -18,6 +18,7 @@ from msgspec.structs import replace
 import foldlog
 import foldlog.aio
 from foldlog import Action, aio as _aio
+from foldlog._history.threads import ThreadPool
 from foldlog.aio import Outcome
 from foldlog.condensers import Condenser
 from foldlog.eventstore import InvalidEvent, StoreRefused, VersionConflict
@@ -301,6 +302,16 @@ async def test_many_tasks_append_to_other_databases(url, request):
                 positions.add(recorded.position)
                 if len(positions) == 40:
                     break
+
+
+async def test_a_read_that_is_cancelled_before_it_begins_is_withdrawn():
+    pool, gate, begun = ThreadPool("one", 1), Gate(), []
+    async with gate.holding(pool.run, gate.pass_through):
+        with anyio.move_on_after(0):
+            await pool.run(lambda: begun.append(1), finish=False)
+        gate.opened.set()
+    pool.close()
+    assert begun == []
 
 
 async def test_a_read_that_is_cancelled_raises_at_once(histories):

@@ -352,6 +352,25 @@ def test_an_export_writes_sub_agents_beside_their_parent(foldlog, tmp_path):
     assert again == foldlog("stats top --json").document["task"]
 
 
+def test_sub_agents_are_exported_into_files_of_their_own(foldlog, tmp_path):
+    """Ids may give the same name, or a long one. Other files are not replaced."""
+    names = ["task/x", "x", "日本" * 40, "日本" * 40 + "!"]
+    with api.open("foldlog.db") as histories:
+        call = call_agent(histories["task"])
+        for name in names:
+            histories["task"].begin_child(call, name).append(said(name))
+    export = "export task --format openai-chat --with-children"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "x.json").write_text("mine")
+
+    assert "name a file such as plain.json" in foldlog(f"{export} --output plain").err
+    assert "run/x.json exists" in foldlog(f"{export} --output run.json").err
+    assert not (tmp_path / "run.json").exists()
+    assert foldlog(f"{export} --force --output run.json").status == 0
+    texts = {json.loads(path.read_text())["content"] for path in (tmp_path / "run").iterdir()}
+    assert texts == {*names}
+
+
 def test_a_random_forest_has_no_orphans_and_counts_each_reply_once(histories):
     """An independent count of random trees, whose agents record some replies twice."""
     random = Random(11)

@@ -129,7 +129,7 @@ def run(
                 _print(store, conversation, format, view=view, as_json=as_json)
             else:
                 children = below if with_children else []
-                write_files(store, conversation, children, output, format, view=view)
+                write_files(store, conversation, children, output, format, view=view, force=force)
     elif follow:
         follow_with_database(db, to)
     else:
