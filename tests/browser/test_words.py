@@ -216,7 +216,7 @@ def test_a_report_and_the_server_tell_the_same_excerpts(page, report):
         store.ingest("c", iter(events))
         page.open(report(events))
         for words in ("pytest fails", "needle", '"the flaky" test', "a e i", "\u0130", "x" * 20):
-            expected = [[hit.event, hit.snippet] for hit in Pages(store).find("c", words)]
+            expected = [[hit.event, hit.snippet] for hit in Pages(store).find("c", words).hits]
             find(page, words)
             assert (
                 page.ask(f"{V}.hits.map((one) => [{V}.history.came(one.id), one.snippet])")
