@@ -29,7 +29,7 @@ def export_test(conversations: Sequence[str], db: str, folder: Path, *, is_alone
     with open_existing(db) as store:
         conversation = resolve(store, conversations[0])
         run, replaced = run_of(Histories(store)[conversation]).without_secrets()
-        path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', conversation)}.jsonl"
+        path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', run.id)}.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
         with note_file(store, "export", path, conversation):
             run.write(path)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from foldlog._base.telemetry import SHOWN
 from foldlog._base.usage import COPIED
-from foldlog._base.values import replace_texts, texts_in
+from foldlog._base.values import replace_texts, values_in
 from foldlog._files.whole_file import whole_file
 from foldlog._history.history import History
 from foldlog._history.requests import REQUEST, beside_of
@@ -32,6 +33,14 @@ from foldlog.projections.messages.content import data_url
 _RUN = "foldlog_run"
 _VERSION = 1
 _META = frozenset(("model", "finish_reason", "usage", "reply", REQUEST, SHOWN, COPIED))
+
+_PASSWORD_FIELD = re.compile(
+    r"(?i)(?:pass(?:word|wd|phrase)|secret|(?:api|access|private)[_-]?key|authorization"
+    r"|(?:access|auth|refresh)[_-]?token|cookie)$"
+)
+_PASSWORD_IN_URL = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")
+_PASSWORD_MIN = 8
+"""A shorter value may be a common word, and it is replaced wherever it occurs in the run."""
 
 
 class Run(NamedTuple):
@@ -69,25 +78,49 @@ class Run(NamedTuple):
         ``detect-secrets`` is not installed.
         """
         found: list[str] = []
+        passwords = self._passwords()
 
         def replaced(value: Any, place: str) -> Any:
-            texts = {text: without_secrets(text) for text in texts_in(value)}
-            changed = {text: rest for text, rest in texts.items() if text != rest}
-            found.extend(f"{place}: {', '.join(kinds_in(text))} replaced" for text in changed)
-            return replace_texts(value, changed)
+            changed: dict[str, str] = {}
+            parts = (part for pair in values_in(value) for part in pair)
+            for text in dict.fromkeys(part for part in parts if isinstance(part, str)):
+                rest = _without_passwords(without_secrets(text), passwords)
+                if rest != text:
+                    changed[text] = rest
+                    found.append(f"{place}: {', '.join(kinds_in(text)) or 'a password'} replaced")
+            return replace_texts(value, changed, names=True)
 
         beside = {
             number: replaced(fields, f"what call {number} sent beside its messages")
             for number, fields in self.beside.items()
         }
         bodies = [replaced(body, f"event {number}") for number, body in enumerate(self.bodies)]
-        return Run(self.id, beside, bodies), found
+        return Run(replaced(self.id, "the id"), beside, bodies), found
+
+    def _passwords(self) -> list[str]:
+        """Return the values of fields such as ``password`` and ``api_key``, long ones first."""
+        values = values_in([*self.beside.values(), *self.bodies])
+        passwords = {
+            text
+            for name, text in values
+            if isinstance(text, str)
+            and len(text) >= _PASSWORD_MIN
+            and _PASSWORD_FIELD.search(name)
+            and not kinds_in(text)
+        }
+        return sorted(passwords, key=len, reverse=True)
 
     def write(self, path: Path) -> None:
         """Replace the file. Raises the errors of ``whole_file``."""
         with whole_file(path) as file:
             for line in self.lines():
                 file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+
+
+def _without_passwords(text: str, passwords: Sequence[str]) -> str:
+    for password in passwords:
+        text = text.replace(password, "[password]")
+    return _PASSWORD_IN_URL.sub(r"\1[password]", text)
 
 
 def read_run(path: Path) -> Run:

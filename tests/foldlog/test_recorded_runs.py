@@ -330,6 +330,23 @@ def test_a_run_is_exported_without_its_secrets(foldlog, tmp_path):
     assert foldlog("export --as-test runs").status == 2
 
 
+def test_passwords_in_fields_urls_and_names_are_not_exported(histories):
+    key = "AKIA" + "IOSFODNN7EXAMPLZ"
+    secrets = {"password": "correct-horse", "url": "postgres://me:pa55word@host/db", key: 1}
+    history = histories[f"run {key}"]
+    history.append(said("log in with correct-horse"))
+    request = history.prepare().request("openai", tools=[], api_key="0123456789abcdef")
+    function = {"name": "log_in", "arguments": json.dumps(secrets)}
+    calls = [{"id": "c1", "type": "function", "function": function}]
+    history.append_reply({"role": "assistant", "tool_calls": calls}, request=request)
+    run, found = run_of(history).without_secrets()
+    text = json.dumps([*run.lines()])
+    for secret in ("correct-horse", "pa55word", key, "0123456789abcdef"):
+        assert secret not in text
+    assert run.bodies[0]["content"] == "log in with [password]"
+    assert "event 0: a password replaced" in found
+
+
 def with_changed_word(messages, tools, randomly):
     message = randomly.choice(messages)
     words = str(message["content"] or "").split(" ")
