@@ -610,8 +610,8 @@ class History:
         self, reason: str = "", *, older_than: timedelta | None = None
     ) -> tuple[Recorded, ...]:
         """Close every open call with an observation that has the ``reason``. If an error is raised,
-        no call is closed. Return the observations in the order of the calls. The tuple is empty if
-        no call is open.
+        no call of this history is closed. Return the observations in the order of the calls. The
+        tuple is empty if no call is open.
 
         For a call that ``run`` began, the observation says "unknown: this call may have run", with
         the key of the call. If ``run`` did not begin the call but began other calls of the same
