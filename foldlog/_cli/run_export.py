@@ -19,7 +19,7 @@ from foldlog._words.gist import count
 def export_test(conversations: Sequence[str], db: str, folder: Path, *, is_alone: bool) -> None:
     """Raise ``Refused`` unless one conversation is named and the option ``is_alone``."""
     from foldlog._history.histories import Histories
-    from foldlog._testing.run_file import run_of
+    from foldlog._testing.run_file import read_run, run_of
 
     if not is_alone or len(conversations) != 1:
         raise Refused(
@@ -29,7 +29,10 @@ def export_test(conversations: Sequence[str], db: str, folder: Path, *, is_alone
     with open_existing(db) as store:
         conversation = resolve(store, conversations[0])
         run, replaced = run_of(Histories(store)[conversation]).without_secrets()
-        path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', run.id)}.jsonl"
+        name = re.sub(r"[^\w.-]+", "-", run.id)
+        path = folder / f"{name}.jsonl"
+        if path.exists() and (other := read_run(path).id) != run.id:
+            raise Refused(f"{path} has the run {other!r}; name another folder, or remove the file")
         folder.mkdir(parents=True, exist_ok=True)
         with note_file(store, "export", path, conversation):
             run.write(path)

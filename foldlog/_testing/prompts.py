@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
+from foldlog._base.values import replace_texts, values_in
 from foldlog._history.replies import from_openai
+from foldlog._privacy.secrets import may_hold_secrets, without_secrets
 from foldlog._testing.calls import join_replies
 from foldlog.projections import Dialect, View
 
@@ -44,6 +46,17 @@ class AskedPrompt:
     @property
     def beside(self) -> dict[str, Any]:
         return {"system": self.system, "tools": [*self.tools]}
+
+    def without_secrets(self) -> AskedPrompt:
+        """Return the prompt as an exported run has it."""
+        parts = [self.messages, self.system, [*self.tools], {**self.parameters}]
+        texts = (part for pair in values_in(parts) for part in pair if isinstance(part, str))
+        changed = {
+            text: without_secrets(text)
+            for text in dict.fromkeys(texts)
+            if may_hold_secrets(text.lower().encode())
+        }
+        return AskedPrompt(self.dialect, *replace_texts(parts, changed, names=True))
 
 
 def prompt_of(body: Mapping[str, Any], dialect: Dialect | None = None) -> AskedPrompt:

@@ -125,7 +125,7 @@ class RecordedRun:
         """
         self._open.close()
         if self._path is not None and self._update and self.notes:
-            self._run.write(self._path)
+            self._run.without_secrets()[0].write(self._path)
         elif check:
             for note in self.notes:
                 warnings.warn(f"{note}, so they are not compared", stacklevel=3)
@@ -199,6 +199,19 @@ class RecordedRun:
     def _check(self, call: RecordedCall, asked: AskedPrompt) -> None:
         __tracebackhide__ = True
         view = self._view_at(call.version)
+        differences = self._differences(call, view, asked)
+        if differences and self._path is not None:
+            differences = self._differences(call, view, asked.without_secrets())
+        if differences:
+            raise RunDiffers(
+                f"{self.history.id}: call {call.number} of {len(self.calls)} (event"
+                f" {call.reply[0].id}) differs from the recorded run:\n  "
+                + "\n  ".join(differences)
+                + f"\n  there the run knew {count(len(view), 'event')}:"
+                f" foldlog view {self.history.id} --at {call.version}"
+            )
+
+    def _differences(self, call: RecordedCall, view: View, asked: AskedPrompt) -> list[str]:
         dialect: Dialect = call.fingerprint.get("dialect", asked.dialect)
         body: dict[str, object] = {"messages": view.to_messages(dialect)}
         if dialect.startswith("anthropic"):
@@ -217,14 +230,7 @@ class RecordedRun:
         differences = [*beside_differences(beside, asked, self._ignore)]
         if difference := message_difference(ours, theirs):
             differences.append(difference)
-        if differences:
-            raise RunDiffers(
-                f"{self.history.id}: call {call.number} of {len(self.calls)} (event"
-                f" {call.reply[0].id}) differs from the recorded run:\n  "
-                + "\n  ".join(differences)
-                + f"\n  there the run knew {count(len(view), 'event')}:"
-                f" foldlog view {self.history.id} --at {call.version}"
-            )
+        return differences
 
     def _view_at(self, version: int) -> View:
         # The Views of a run grow, so the messages of the last View are not rendered again.

@@ -328,6 +328,22 @@ def test_a_run_is_exported_without_its_secrets(foldlog, tmp_path):
     contents = [body["content"] for body in run.bodies]
     assert contents == ["my key is [AWS Access Key] ok", "[GitHub Token]"]
     assert foldlog("export --as-test runs").status == 2
+    with replay(tmp_path / "runs" / "refund-1.jsonl") as again:
+        again([{"role": "user", "content": f"my key is {key} ok"}])
+    with pytest.raises(RunDiffers), replay(tmp_path / "runs" / "refund-1.jsonl") as again:
+        again([{"role": "user", "content": f"my other key is {key} ok"}])
+
+
+def test_a_run_does_not_replace_the_file_of_another_run(foldlog, tmp_path):
+    with api.open(tmp_path / "foldlog.db") as opened:
+        for name in ("a/b", "a-b", "\u65e5", "\u4e2d"):
+            opened[name].append_reply({"role": "assistant", "content": name})
+    ran = [
+        foldlog(f"export {name} --as-test runs")
+        for name in ("a/b", "a/b", "a-b", "\u65e5", "\u4e2d")
+    ]
+    assert [each.status for each in ran] == [0, 0, 2, 0, 0]
+    assert "a-b.jsonl has the run 'a/b'; name another folder" in ran[2].err
 
 
 def test_passwords_in_fields_urls_and_names_are_not_exported(histories):

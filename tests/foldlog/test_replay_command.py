@@ -89,6 +89,7 @@ def test_another_condenser_gets_the_recorded_replies(run, tmp_path):
     [
         ("refund --until 5 --then x", "refund' has 5 calls of a model"),
         ("refund --then ''", "--then is empty"),
+        ("refund --until 2 --then 'echo no reply'", "printed no reply as JSON: b'no reply"),
         ("empty", "has no reply of a model"),
     ],
 )

@@ -119,8 +119,12 @@ def _asking(then: str) -> Ask:
             body = msgspec.json.encode({"messages": request.messages, "tools": [*request.tools]})
             ran = subprocess.run(words, input=body, capture_output=True, check=False)
             if ran.returncode:
-                raise Refused(f"{then} ended with {ran.returncode}: {ran.stderr.decode()[-500:]}")
-            return msgspec.json.decode(ran.stdout)
+                problem = ran.stderr.decode(errors="replace")[-500:]
+                raise Refused(f"{then} ended with {ran.returncode}: {problem}")
+            try:
+                return msgspec.json.decode(ran.stdout)
+            except msgspec.DecodeError as error:
+                raise Refused(f"{then} printed no reply as JSON: {ran.stdout[:200]!r}") from error
 
         return run_command
     from foldlog.condensers import LLM, LLMConfig
