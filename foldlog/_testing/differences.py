@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from foldlog._reports.passages import find_passages
-from foldlog._testing.prompts import AskedPrompt, Messages, flat_tool, text_of_message
+from foldlog._testing.prompts import PASSWORD, AskedPrompt, Messages, flat_tool, text_of_message
 from foldlog.eventstore import EventStoreError
 from foldlog.projections import as_json
 
@@ -31,7 +31,7 @@ def beside_differences(
         yield from _tool_differences(recorded["tools"], asked.tools)
     for name, value in recorded.get("parameters", {}).items():
         other = asked.parameters.get(name)
-        if other != value:
+        if other != value and value != PASSWORD:
             yield f"{name} is {other!r}, and the run has {value!r}"
 
 

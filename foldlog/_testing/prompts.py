@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from foldlog._base.values import replace_texts, values_in
+from foldlog._base.values import replace_texts, texts_in, values_in
 from foldlog._history.replies import from_openai
 from foldlog._privacy.secrets import may_hold_secrets, without_secrets
 from foldlog._testing.calls import join_replies
@@ -28,6 +28,8 @@ _ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|\b[0-9a-f]{24
 _REMINDER = "<system-reminder>"
 _REMINDERS = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 """Claude Code writes a part of its system prompt into messages of the user."""
+PASSWORD = "[password]"
+"""What an exported run has in place of a password."""
 _EMPTY = {"type": "text", "text": ""}
 _KEYS_OF_IDS = frozenset(("id", "call_id", "tool_call_id", "tool_use_id"))
 _BODY = ("messages", "input", "system", "instructions", "tools", "stream", "stream_options")
@@ -47,15 +49,19 @@ class AskedPrompt:
     def beside(self) -> dict[str, Any]:
         return {"system": self.system, "tools": [*self.tools]}
 
-    def without_secrets(self) -> AskedPrompt:
-        """Return the prompt as an exported run has it."""
+    def without_secrets(self, recorded: object) -> AskedPrompt:
+        """Return the prompt as an exported run has it, if it is the prompt ``recorded`` there."""
+        passwords = [
+            (text, re.compile(re.escape(text).replace(re.escape(PASSWORD), ".+?"), re.DOTALL))
+            for text in dict.fromkeys(texts_in(recorded))
+            if PASSWORD in text and text.replace(PASSWORD, "").strip()
+        ]
         parts = [self.messages, self.system, [*self.tools], {**self.parameters}]
         texts = (part for pair in values_in(parts) for part in pair if isinstance(part, str))
-        changed = {
-            text: without_secrets(text)
-            for text in dict.fromkeys(texts)
-            if may_hold_secrets(text.lower().encode())
-        }
+        changed: dict[str, str] = {}
+        for text in dict.fromkeys(texts):
+            rest = without_secrets(text) if may_hold_secrets(text.lower().encode()) else text
+            changed[text] = next((same for same, shape in passwords if shape.fullmatch(rest)), rest)
         return AskedPrompt(self.dialect, *replace_texts(parts, changed, names=True))
 
 

@@ -201,7 +201,8 @@ class RecordedRun:
         view = self._view_at(call.version)
         differences = self._differences(call, view, asked)
         if differences and self._path is not None:
-            differences = self._differences(call, view, asked.without_secrets())
+            recorded = [view.to_messages(asked.dialect), self._beside(call, view.system_prompt)]
+            differences = self._differences(call, view, asked.without_secrets(recorded))
         if differences:
             raise RunDiffers(
                 f"{self.history.id}: call {call.number} of {len(self.calls)} (event"

@@ -26,6 +26,7 @@ from foldlog._history.history import History
 from foldlog._history.requests import REQUEST, beside_of
 from foldlog._privacy.secrets import kinds_in, without_secrets
 from foldlog._testing.calls import recorded_calls
+from foldlog._testing.prompts import PASSWORD
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidArgument, Redaction
 from foldlog.eventstore.codec import decode, encode
 from foldlog.projections.messages.content import data_url
@@ -119,8 +120,8 @@ class Run(NamedTuple):
 
 def _without_passwords(text: str, passwords: Sequence[str]) -> str:
     for password in passwords:
-        text = text.replace(password, "[password]")
-    return _PASSWORD_IN_URL.sub(r"\1[password]", text)
+        text = text.replace(password, PASSWORD)
+    return _PASSWORD_IN_URL.sub(rf"\1{PASSWORD}", text)
 
 
 def read_run(path: Path) -> Run:

@@ -346,7 +346,7 @@ def test_a_run_does_not_replace_the_file_of_another_run(foldlog, tmp_path):
     assert "a-b.jsonl has the run 'a/b'; name another folder" in ran[2].err
 
 
-def test_passwords_in_fields_urls_and_names_are_not_exported(histories):
+def test_passwords_in_fields_urls_and_names_are_not_exported(histories, tmp_path):
     key = "AKIA" + "IOSFODNN7EXAMPLZ"
     secrets = {"password": "correct-horse", "url": "postgres://me:pa55word@host/db", key: 1}
     history = histories[f"run {key}"]
@@ -361,6 +361,11 @@ def test_passwords_in_fields_urls_and_names_are_not_exported(histories):
         assert secret not in text
     assert run.bodies[0]["content"] == "log in with [password]"
     assert "event 0: a password replaced" in found
+    run.write(tmp_path / "run.jsonl")
+    with replay(tmp_path / "run.jsonl") as again:
+        again([{"role": "user", "content": "log in with correct-horse"}], tools=[])
+    with pytest.raises(RunDiffers), replay(tmp_path / "run.jsonl") as again:
+        again([{"role": "user", "content": "log out with correct-horse"}], tools=[])
 
 
 def with_changed_word(messages, tools, randomly):
