@@ -25,7 +25,8 @@ class ModelServer(NamedTuple):
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        with self.process:  # its end is waited for, and its output closed
+            pass
 
 
 StartServer = Callable[[], ModelServer]
