@@ -252,8 +252,9 @@ class View:
 
         Pass the request to ``History.append_reply``, which records its fingerprint with the reply.
         ``History.sent_request`` then says later whether the same request can still be made. Raises
-        ``TypeError`` for a tool or a parameter that is not JSON. Cost: as ``to_messages``, and
-        hashing the messages since the last request.
+        ``TypeError`` for a tool or a parameter that is not JSON, and ``InvalidArgument`` for a
+        parameter that may hold a secret, such as ``api_key``. Cost: as ``to_messages``, and hashing
+        the messages since the last request.
         """
         dialect = self.dialect if dialect is None else check_dialect(dialect)
         shared, messages_digest = self._read_rendering(

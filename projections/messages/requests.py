@@ -9,12 +9,17 @@ from typing import Any
 
 import msgspec
 
+from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.inside import describe_value
 from foldlog.projections.messages.turns import Dialect
 
 RENDERING = 1
 """Raise this number when equal events are rendered as other messages than before."""
 _DIGEST_BYTES = 16
+_SECRET_WORDS = frozenset(
+    {"authorization", "credentials", "headers", "key", "password", "secret", "token"}
+)
+_NOT_SECRET = frozenset({"prompt_cache_key"})
 _encode = msgspec.json.Encoder(enc_hook=describe_value).encode
 
 
@@ -43,6 +48,15 @@ class ModelRequest:
     system: str = ""
     tools: Sequence[Mapping[str, Any]] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # The log keeps the parameters, and what is in the log stays there.
+        for name in self.parameters:
+            if name.lower().rpartition("_")[2] in _SECRET_WORDS and name not in _NOT_SECRET:
+                raise InvalidArgument(
+                    f"the parameter {name!r} of a request may hold a secret, and a request is"
+                    " recorded with its reply; pass it to the model's client alone"
+                )
 
     @property
     def beside(self) -> dict[str, Any]:

@@ -351,7 +351,9 @@ def test_passwords_in_fields_urls_and_names_are_not_exported(histories, tmp_path
     secrets = {"password": "correct-horse", "url": "postgres://me:pa55word@host/db", key: 1}
     history = histories[f"run {key}"]
     history.append(said("log in with correct-horse"))
-    request = history.prepare().request("openai", tools=[], api_key="0123456789abcdef")
+    request = history.prepare().request(
+        "openai", tools=[], metadata={"api_key": "0123456789abcdef"}
+    )
     function = {"name": "log_in", "arguments": json.dumps(secrets)}
     calls = [{"id": "c1", "type": "function", "function": function}]
     history.append_reply({"role": "assistant", "tool_calls": calls}, request=request)

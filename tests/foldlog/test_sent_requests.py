@@ -98,3 +98,11 @@ def test_tools_are_stored_once_and_their_change_is_seen(history):
     assert history.sent_request(recorded[0].id).request.tools == [{"name": "other"}]
     history.redact(history.version() - 1, reason="x")
     assert "tools or parameters" in str(history.sent_request(recorded[0].id))
+
+
+@pytest.mark.parametrize("name", ["api_key", "extra_headers", "aws_session_token", "Authorization"])
+def test_a_parameter_that_may_hold_a_secret_is_refused(history, name):
+    history.append(said("hi"))
+    with pytest.raises(InvalidArgument, match=f"{name}.* may hold a secret"):
+        history.view().request(model="m", **{name: "a-1"})
+    assert history.view().request(model="m", max_tokens=5, prompt_cache_key="c").parameters
