@@ -351,9 +351,8 @@ def test_passwords_in_fields_urls_and_names_are_not_exported(histories, tmp_path
     secrets = {"password": "correct-horse", "url": "postgres://me:pa55word@host/db", key: 1}
     history = histories[f"run {key}"]
     history.append(said("log in with correct-horse"))
-    request = history.prepare().request(
-        "openai", tools=[], metadata={"api_key": "0123456789abcdef"}
-    )
+    about = {"metadata": {"api_key": "0123456789abcdef"}}
+    request = history.prepare().request("openai", tools=[], **about)
     function = {"name": "log_in", "arguments": json.dumps(secrets)}
     calls = [{"id": "c1", "type": "function", "function": function}]
     history.append_reply({"role": "assistant", "tool_calls": calls}, request=request)
@@ -365,9 +364,9 @@ def test_passwords_in_fields_urls_and_names_are_not_exported(histories, tmp_path
     assert "event 0: a password replaced" in found
     run.write(tmp_path / "run.jsonl")
     with replay(tmp_path / "run.jsonl") as again:
-        again([{"role": "user", "content": "log in with correct-horse"}], tools=[])
+        again([{"role": "user", "content": "log in with correct-horse"}], tools=[], **about)
     with pytest.raises(RunDiffers), replay(tmp_path / "run.jsonl") as again:
-        again([{"role": "user", "content": "log out with correct-horse"}], tools=[])
+        again([{"role": "user", "content": "log out with correct-horse"}], tools=[], **about)
 
 
 def with_changed_word(messages, tools, randomly):
