@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection
+from functools import lru_cache
 from hmac import compare_digest
 from urllib.parse import urlencode
 
@@ -47,13 +48,20 @@ class Access:
 
     If ``token`` is None, no token is required. ``names`` are the host names of the server.
     ``localhost`` and IP addresses are always accepted, because an attacker cannot make them lead to
-    another server.
+    another server. ``service`` answers below ``/v1`` and checks its own tokens. A page of another
+    site cannot send such a token, since it would need a header that a browser asks about first.
     """
 
     def __init__(
-        self, app: ASGIApp, token: str | None, names: Collection[str] = (), port: int = 0
+        self,
+        app: ASGIApp,
+        token: str | None,
+        names: Collection[str] = (),
+        port: int = 0,
+        service: ASGIApp | None = None,
     ) -> None:
         self._app = app
+        self._service = service
         self._token = token
         self._names = {"localhost", *(name.lower().rstrip(".") for name in names)}
         self._cookie = f"foldlog-{port}"
@@ -62,6 +70,11 @@ class Access:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if self._service is not None and scope["path"].startswith(_SERVICE):
+            hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+            if self._is_expected(hosts):
+                await self._service(scope, receive, send)
+                return
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -104,10 +117,6 @@ class Access:
                 400,
                 "this server does not accept this host name; start it with --allow-host NAME",
             )
-        if path.startswith(_SERVICE):
-            # Each operation of the service checks its own token. A page of another site cannot
-            # send one, since it would need a header that a browser asks about first.
-            return None
         if request.method not in ("GET", "HEAD", *_POSTED.get(path, ())):
             return (405, "this server only reads events: use GET")
         if (
@@ -134,11 +143,7 @@ class Access:
         )
         if port and not port.isdigit():
             return False
-        try:
-            ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
-        except ValueError:
-            return name.lower().rstrip(".") in self._names
-        return True
+        return _is_ip_address(name) or name.lower().rstrip(".") in self._names
 
     def _has_token(self, request: Request) -> bool:
         assert self._token is not None
@@ -148,6 +153,15 @@ class Access:
             tokens += [request.query_params.get("token"), request.cookies.get(self._cookie)]
         encoded = [token.encode() for token in tokens if token is not None]
         return any(compare_digest(token, self._token.encode()) for token in encoded)
+
+
+@lru_cache(maxsize=100)
+def _is_ip_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _is_of_another_page(headers: Headers) -> bool:

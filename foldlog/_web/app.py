@@ -15,12 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import msgspec
 from anyio import create_task_group
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Route
 
 from foldlog._answers.conversations import OverviewDocument, ServedPageDocument
 from foldlog._answers.document import Document
@@ -40,7 +40,7 @@ from foldlog._web.following import StoreChanges, event_stream, stream
 from foldlog._web.metrics import metrics
 from foldlog._web.notes import NoteChange, Notes
 from foldlog._web.pages import Pages
-from foldlog._web.parameters import Count, Text, convert, fields_of, parameters_of, read_body
+from foldlog._web.parameters import Count, Text, convert, fields_of, read_body, signature_fields
 from foldlog._web.problems import refusal_of
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import EventStoreError, ReadTransaction, Store, StoreRefused
@@ -58,6 +58,7 @@ _SEARCHED_MAX = 1_000
 _NOTE_MAX = 200_000
 """The maximum number of bytes of a request with a note. The longest note needs fewer bytes."""
 _IMPORT = "'foldlog import PATH'"
+_decode_note = msgspec.json.Decoder(NoteChange).decode
 _NAMES = {"conversation": "id", "line": "q"}
 """Maps parameters of functions to the parameters of requests."""
 
@@ -75,7 +76,7 @@ def application(
     is_ending: Callable[[], bool] = lambda: False,
     tools: MountedTools | None = None,
     service: Service | None = None,
-) -> Starlette:
+) -> Access:
     """Return the ASGI application of an open store. The caller closes the store.
 
     token, names, port    see ``Access``
@@ -105,6 +106,8 @@ def application(
             tasks.start_soon(changes.run)
             yield
             tasks.cancel_scope.cancel()
+            if service is not None:
+                service.threads.close()
         await asyncio.to_thread(conversations.close)
 
     def find_everywhere(
@@ -164,26 +167,23 @@ def application(
         "/api/search": find_everywhere,
         "/api/follow": partial(_follow, store, changes),
     }
-    routes: list[BaseRoute] = [] if service is None else [Mount("/v1", service)]
-    routes += [
+    routes: list[BaseRoute] = [
         Route("/", partial(_page, store)),
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
         Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
-        Route("/healthz", partial(_healthz, check)),
+        Route("/healthz", partial(_healthz, store, check)),
         *(Route(path, _answering(check, make)) for path, make in made.items()),
         Route("/api/notes", partial(_change_note, check, notes), methods=["POST"]),
     ]
     if tools is not None:
         routes += tools.routes
-    guard = Middleware(Access, token=token, names=names, port=port)
     app = Starlette(
         routes=routes,
-        middleware=[guard],
         lifespan=lifespan,
         exception_handlers={404: _no_such_path, 500: _answer_failure},
     )
     app.router.redirect_slashes = False
-    return app
+    return Access(app, token, names, port, service)
 
 
 def _no_such_path(request: Request, error: Exception) -> Response:
@@ -198,22 +198,25 @@ def _answer_failure(request: Request, error: Exception) -> Response:
     return _json(RefusedDocument(error=refusal_of(error).detail), 500)
 
 
-async def _healthz(check: Callable[[], object], request: Request) -> Response:
+async def _healthz(store: Store, check: Callable[[], object], request: Request) -> Response:
+    def ask() -> None:
+        check()
+        _ = store.database.last_position  # a closed store raises an error
+
     try:
-        await asyncio.to_thread(check)
+        await asyncio.to_thread(ask)
     except EventStoreError as error:
         return Response(f"{type(error).__name__}\n", 503, media_type="text/plain")
     return Response("ok\n", media_type="text/plain")
 
 
 def standing(store: Store) -> Callable[[], object]:
-    """Return a check that raises ``StoreRefused`` if the store is closed or its file was replaced.
-    Without this check, the server would still read the replaced file after a restore.
+    """Return a check that raises ``StoreRefused`` if the store's file was replaced. Without this
+    check, the server would still read the replaced file after a restore.
     """
     first = store.path and identity(store.path)
 
     def check() -> None:
-        _ = store.database.last_position
         if store.path is not None and identity(store.path) != first:
             raise StoreRefused(
                 f"{store.path} was moved, or replaced by another file; start the server again",
@@ -251,7 +254,7 @@ def _answering(
     thread makes the document. The response is the document as JSON, or an error as JSON.
     """
     takes_request = "request" in signature(make).parameters
-    query = parameters_of(make, "Query", renamed=_NAMES)
+    query = msgspec.defstruct("Query", signature_fields(make), kw_only=True, rename=_NAMES)
 
     def answer(request: Request) -> Response:
         check()
@@ -293,7 +296,7 @@ async def _change_note(check: Callable[[], object], notes: Notes, request: Reque
         return notes.change(conversation, note.event, note.text)
 
     try:
-        note = await read_body(request, _NOTE_MAX, NoteChange)
+        note = await read_body(request.headers, request.stream(), _NOTE_MAX, _decode_note)
     except EventStoreError as error:
         return _refuse(error)
     return await _answering(check, change)(request)

@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from inspect import Parameter, signature
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
-from starlette.requests import Request
 
 from foldlog._web.problems import Refusal
 
 T = TypeVar("T")
+Field = tuple[str, Any] | tuple[str, Any, Any]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-def parameters_of(
-    function: Callable[..., Any],
-    name: str,
-    left_out: Collection[str] = (),
-    renamed: Mapping[str, str] | None = None,
-    *,
-    forbids_others: bool = False,
-) -> type[msgspec.Struct]:
-    """Return a class whose fields are the parameters of a function, but for the request.
-    ``renamed`` maps parameters to the names that clients use.
-    """
+def signature_fields(function: Callable[..., Any]) -> list[Field]:
+    """Return the parameters of a function, but for the request, as fields of a struct."""
     described = function.func if isinstance(function, partial) else function
     types = get_type_hints(described, include_extras=True)
-    fields = [
+    return [
         (each.name, types[each.name])
         if each.default is Parameter.empty
         else (each.name, types[each.name], each.default)
         for each in signature(function).parameters.values()
-        if each.name not in ("request", *left_out)
+        if each.name != "request"
     ]
-    return msgspec.defstruct(
-        name, fields, kw_only=True, forbid_unknown_fields=forbids_others, rename=renamed
-    )
 
 
 def fields_of(struct: msgspec.Struct) -> dict[str, Any]:
@@ -55,20 +43,25 @@ def convert(what: str, value: object, kind: type[T]) -> T:
         raise Refusal(400, f"{what}: {error}") from None
 
 
-async def read_body(request: Request, bytes_max: int, kind: type[T]) -> T:
-    """Return the JSON body as a type. A body may be compressed with gzip, and counts by its bytes
-    before and after. Raises a ``Refusal``.
+async def read_body(
+    headers: Mapping[str, str],
+    parts: AsyncIterator[bytes],
+    bytes_max: int,
+    decode: Callable[[bytes | bytearray], T],
+) -> T:
+    """Return the JSON body that comes in parts. A body may be compressed with gzip, and counts by
+    its bytes before and after. Raises a ``Refusal``.
     """
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise Refusal(415, "send the body as application/json")
-    encoding = request.headers.get("content-encoding", "identity").lower()
+    encoding = headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise Refusal(415, f"the content encoding {encoding!r} is not known; use gzip or none")
     unzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
     body = bytearray()
     received = 0
-    async for part in request.stream():
+    async for part in parts:
         received += len(part)
         room = bytes_max + 1 - len(body)
         try:
@@ -80,6 +73,6 @@ async def read_body(request: Request, bytes_max: int, kind: type[T]) -> T:
     if unzip is not None and (not unzip.eof or unzip.unused_data):
         raise Refusal(400, "the compressed body is cut off, or more follows it")
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise Refusal(400, f"the body: {error}") from None

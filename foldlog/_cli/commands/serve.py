@@ -110,6 +110,8 @@ def run(
     try:
         import starlette  # noqa: F401 - fail before the store is opened
         import uvicorn
+
+        from foldlog._web.http_protocol import GuardedProtocol
     except ImportError as error:
         raise Refused(
             f"the server needs {error.name}, which is not installed: {install_command('web')}"
@@ -148,6 +150,10 @@ def run(
             timeout_graceful_shutdown=1,
             server_header=False,
             lifespan="on",
+            loop="uvloop",
+            http=GuardedProtocol,
+            ws="none",
+            proxy_headers=False,
         )
         server = uvicorn.Server(settings)
         with suppress(KeyboardInterrupt):  # the usual end of a server

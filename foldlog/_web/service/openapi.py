@@ -9,13 +9,15 @@ from typing import Any, Final
 import msgspec
 
 from foldlog._web.problems import MEDIA_TYPE
-from foldlog._web.service.operations import HEADERS, Operation
+from foldlog._web.service.operations import Operation
+from foldlog._web.service.request import LEASE
 
 _REF: Final = "#/components/schemas/{name}"
-_HEADERS: Final = {
-    "if-match": 'The version that the conversation must have, such as "12".',
-    "idempotency-key": "A request that is repeated with its key is carried out only once.",
-    "foldlog-lease": "The token of the lease under which the request writes.",
+_LEASE: Final = {
+    "name": LEASE.title(),
+    "in": "header",
+    "description": "The token of the lease under which the request writes.",
+    "schema": {"type": "string"},
 }
 
 
@@ -34,7 +36,7 @@ class ProblemDetails(msgspec.Struct):
 def document(operations: Sequence[Operation]) -> bytes:
     types: list[Any] = [ProblemDetails]
     for each in operations:
-        types += [each.in_path, each.query, each.body, each.answer]
+        types += [each.parameters, each.body, each.answer]
     unique = [each for each in dict.fromkeys(types) if each is not None]
     schemas, components = msgspec.json.schema_components(unique, ref_template=_REF)
     schema_of = dict(zip(unique, schemas, strict=True))
@@ -43,8 +45,7 @@ def document(operations: Sequence[Operation]) -> bytes:
         item = paths.setdefault(f"/v1{each.path}", {})
         item[each.method.lower()] = _describe(each, schema_of, components)
     for each in operations:
-        for parameters in (each.in_path, each.query):  # they stand in the operation
-            components.pop(getattr(parameters, "__name__", ""), None)
+        components.pop(each.parameters.__name__)  # they stand in the operation
     described = {
         "openapi": "3.1.0",
         "info": {
@@ -65,17 +66,21 @@ def document(operations: Sequence[Operation]) -> bytes:
 def _describe(
     operation: Operation, schema_of: Mapping[Any, Any], components: Mapping[str, Any]
 ) -> dict[str, Any]:
-    def parameters(place: str, struct: Any) -> list[dict[str, Any]]:
-        schema = {} if struct is None else components[struct.__name__]
-        required = schema.get("required", ())
-        return [
-            {"name": name, "in": place, "required": name in required, "schema": each}
-            for name, each in schema.get("properties", {}).items()
-        ]
-
-    headers = [HEADERS[name] for name in operation.headers]
-    if operation.method != "GET" and "{conversation}" in operation.path:
-        headers.append("foldlog-lease")
+    fields = components[operation.parameters.__name__]
+    required = fields.get("required", ())
+    places = dict.fromkeys(operation.in_path, "path") | dict.fromkeys(operation.in_query, "query")
+    parameters = [
+        {
+            "name": name if name in places else name.title(),
+            "in": places.get(name, "header"),
+            "required": name in required,
+            **{key: schema.pop(key) for key in ("description",) if key in schema},
+            "schema": {key: value for key, value in schema.items() if value is not None},
+        }
+        for name, schema in fields["properties"].items()
+    ]
+    if operation.method != "GET" and "conversation" in operation.in_path:
+        parameters.append(_LEASE)
     answer: dict[str, Any] = {"description": operation.summary.partition("\n")[0]}
     if operation.answer is not None:
         answer["content"] = {"application/json": {"schema": schema_of[operation.answer]}}
@@ -83,19 +88,7 @@ def _describe(
         "operationId": operation.name,
         "summary": operation.summary.partition("\n")[0],
         "description": f"{operation.summary}\n\nScope: {operation.scope.name.lower()}.",
-        "parameters": [
-            *parameters("path", operation.in_path),
-            *parameters("query", operation.query),
-            *(
-                {
-                    "name": name.title(),
-                    "in": "header",
-                    "description": _HEADERS[name],
-                    "schema": {"type": "string"},
-                }
-                for name in headers
-            ),
-        ],
+        "parameters": parameters,
         "responses": {
             str(operation.status): answer,
             "default": {

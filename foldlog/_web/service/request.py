@@ -20,7 +20,7 @@ from foldlog.eventstore import ATTRIBUTES, DELETED, ConversationErased, Conversa
 LEASE: Final = "foldlog-lease"
 
 
-@dataclass(frozen=True)
+@dataclass
 class AdmittedRequest:
     """A request that was let in. ``headers`` have names in small letters."""
 

@@ -6,28 +6,28 @@ path are decoded one by one, so ``a%2Fb`` is one part.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope as AsgiScope, Send
+from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
 from foldlog._history.histories import Histories
 from foldlog._web.following import StoreChanges
-from foldlog._web.parameters import Count, convert, fields_of, read_body
+from foldlog._web.parameters import convert, fields_of, read_body
 from foldlog._web.problems import MEDIA_TYPE, Refusal, refusal_of
 from foldlog._web.service import openapi
-from foldlog._web.service.operations import HEADERS, Operation, all_operations
+from foldlog._web.service.operations import Operation, PathNode, all_operations, operations_by_path
 from foldlog._web.service.request import LEASE, AdmittedRequest, Deferred
 from foldlog._web.service.tokens import Principal, Tokens
+from foldlog._web.threads import Threads
 from foldlog.eventstore import ANY_VERSION, EventStoreError
 
 PREFIX: Final = "/v1"
@@ -49,6 +49,7 @@ class Service:
         check: Callable[[], object],
         is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
+        self.threads = Threads()
         self.changes = StoreChanges(histories.store, is_ending)
         self._histories = histories
         self._tokens = tokens
@@ -60,74 +61,109 @@ class Service:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         with ExitStack() as ending:
-            response = await self._respond(Request(scope, receive), ending)
-            await response(scope, receive, send)
+            answer = await self._answer(Request(scope, receive), ending)
+            await answer(scope, receive, send)
 
-    async def _respond(self, request: Request, ending: ExitStack) -> Response:
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+    async def _answer(self, request: Request, ending: ExitStack) -> ASGIApp:
+        scope = request.scope
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
         path = raw.partition(b"?")[0].decode("latin-1").removeprefix(PREFIX)
         try:
-            if (request.method, path) == ("GET", "/openapi.json"):
-                return Response(self._document, media_type="application/json")
+            if (scope["method"], path) == ("GET", "/openapi.json"):
+                return Answer(200, self._document)
             principal = self._tokens.principal(headers.get("authorization", ""))
             principal.enter()
             ending.callback(principal.leave)
             return await self._admit(request, path, headers, principal)
         except Exception as error:  # noqa: BLE001 - each error becomes an answer
             if not isinstance(error, EventStoreError | ValueError | TypeError):
-                _log.error("the service failed: %s", request.url.path, exc_info=error)
+                _log.error("the service failed: %s", path, exc_info=error)
             refusal = refusal_of(error, has_lease=LEASE in headers)
-            content = _encode(refusal.document)
-            return Response(content, refusal.status, refusal.headers, MEDIA_TYPE)
+            return Answer(
+                refusal.status, _encode(refusal.document), MEDIA_TYPE, refusal.headers.items()
+            )
 
     async def _admit(
         self, request: Request, path: str, headers: dict[str, str], principal: Principal
-    ) -> Response:
-        operation, in_path = _find(request.method, path)
+    ) -> ASGIApp:
+        operation, parts = _find(request.scope["method"], path)
         principal.require(operation.scope)
         if operation.method == "GET":
             headers.pop(LEASE, None)  # a reader needs no lease
+        arguments = _read_parameters(operation, parts, headers, request.scope["query_string"])
         admitted = AdmittedRequest(
             self._histories,
             principal,
-            in_path.pop("conversation", ""),
+            arguments.pop("conversation", ""),
             headers,
             self.changes,
             request.is_disconnected,
         )
-        arguments = {
-            **in_path,
-            **_read_headers(operation, headers),
-            **_read_query(operation, request.scope["query_string"]),
-        }
         if operation.body is not None:
-            body = await read_body(request, principal.body_bytes_max, operation.body)
+            body = await read_body(
+                headers, request.stream(), principal.body_bytes_max, operation.decode
+            )
             arguments |= fields_of(body) if isinstance(body, msgspec.Struct) else {"body": body}
 
-        def handle() -> Any:
+        def handle() -> Deferred | ASGIApp:
             self._check()
-            return operation.handle(admitted, **arguments)
+            answer = operation.handle(admitted, **arguments)
+            if isinstance(answer, Deferred | Response):
+                return answer
+            return _answer_of(operation, answer, headers)
 
-        answer = await asyncio.to_thread(handle)
+        answer = await self.threads.run(handle)
         if isinstance(answer, Deferred):
-            answer = await answer.wait()
-        return answer if isinstance(answer, Response) else _respond_with(operation, answer, headers)
+            return _answer_of(operation, await answer.wait(), headers)
+        return answer
 
 
-def _find(method: str, path: str) -> tuple[Operation, dict[str, Any]]:
-    allowed: set[str] = set()
-    for operation in all_operations():
-        match = operation.pattern.fullmatch(path)
-        if match is None:
-            continue
-        if operation.method == method:
-            parts = {name: _unquoted(part) for name, part in match.groupdict().items()}
-            return operation, fields_of(convert("the path", parts, operation.in_path))
-        allowed.add(operation.method)
-    if allowed:
-        raise Refusal(405, f"use {' or '.join(sorted(allowed))}")
-    raise Refusal(404, f"there is no such path; GET {PREFIX}/openapi.json lists the paths")
+class Answer:
+    """An answer whose content is complete."""
+
+    def __init__(
+        self,
+        status: int,
+        content: bytes,
+        media_type: str = "application/json",
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        self._content = content
+        sent = {
+            "content-type": media_type,
+            "content-length": str(len(content)),
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+            **dict(headers),
+        }
+        self._start = {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in sent.items()],
+        }
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await send(self._start)
+        await send({"type": "http.response.body", "body": self._content})
+
+
+def _find(method: str, path: str) -> tuple[Operation, Sequence[str]]:
+    node = operations_by_path()
+    in_path = []
+    for part in path.split("/")[1:]:
+        below = node.below.get(part)
+        if below is None and part:
+            below = node.below.get("{}")
+            in_path.append(_unquoted(part))
+        node = below or PathNode()
+    if not node.by_method:
+        raise Refusal(404, f"there is no such path; GET {PREFIX}/openapi.json lists the paths")
+    if method not in node.by_method:
+        raise Refusal(405, f"use {' or '.join(sorted(node.by_method))}")
+    return node.by_method[method], in_path
 
 
 def _unquoted(part: str) -> str:
@@ -137,39 +173,33 @@ def _unquoted(part: str) -> str:
         raise Refusal(400, "the path is not UTF-8") from None
 
 
-def _read_headers(operation: Operation, headers: Mapping[str, str]) -> dict[str, Any]:
-    values: dict[str, Any] = {name: headers.get(HEADERS[name]) for name in operation.headers}
-    tag = headers.get("if-match", "*").strip()
-    if "expected_version" in values:
-        version = tag.removeprefix('"').removesuffix('"')
-        values["expected_version"] = (
-            ANY_VERSION if tag == "*" else convert('If-Match, such as "12"', version, Count)
-        )
-    elif tag != "*":
+def _read_parameters(
+    operation: Operation, parts: Sequence[str], headers: Mapping[str, str], query: bytes
+) -> dict[str, Any]:
+    values = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
+    unknown = values.keys() - operation.in_query
+    if unknown:
+        raise Refusal(400, f"this path takes no parameter {min(unknown)!r}")
+    values |= zip(operation.in_path, parts, strict=True)
+    for name in operation.in_headers:
+        if name in headers:
+            values[name] = headers[name]
+    arguments = fields_of(convert("the request", values, operation.parameters))
+    if "expected_version" in arguments:
+        tag = arguments["expected_version"] or "*"
+        arguments["expected_version"] = ANY_VERSION if tag == "*" else int(tag.strip('"'))
+    elif headers.get("if-match", "*") != "*":
         raise Refusal(400, "this path takes no If-Match")
-    return values
+    return arguments
 
 
-def _read_query(operation: Operation, query: bytes) -> dict[str, Any]:
-    texts = parse_qs(query.decode("latin-1"), keep_blank_values=True)
-    values = {name: given[-1] for name, given in texts.items()}
-    if operation.query is not None:
-        return fields_of(convert("the parameters", values, operation.query))
-    if values:
-        raise Refusal(400, f"this path takes no parameter, such as {min(values)!r}")
-    return {}
-
-
-def _respond_with(operation: Operation, answer: Any, headers: Mapping[str, str]) -> Response:
-    content = b"" if operation.answer is None else _encode(answer)
-    response = Response(content, operation.status, media_type="application/json")
-    version = getattr(answer, "version", None)
-    has_query = operation.query is not None and operation.query.__struct_fields__
-    if version is not None and not has_query:  # with a query, it may be an older version
-        response.headers["etag"] = f'"{version}"'
+def _answer_of(operation: Operation, document: Any, headers: Mapping[str, str]) -> Answer:
+    content = b"" if operation.answer is None else _encode(document)
+    others = {}
+    version = getattr(document, "version", None)
+    if version is not None and not operation.in_query:  # with a query, it may be older
+        others["etag"] = f'"{version}"'
     if len(content) >= _GZIP_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
-        response.body = zlib.compress(content, 1, wbits=31)
-        response.headers["content-encoding"] = "gzip"
-        response.headers["content-length"] = str(len(response.body))
-    response.headers["cache-control"] = "no-store"
-    return response
+        content = zlib.compress(content, 1, wbits=31)
+        others["content-encoding"] = "gzip"
+    return Answer(operation.status, content, headers=others.items())

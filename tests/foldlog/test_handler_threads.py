@@ -1,0 +1,68 @@
+"""The threads in which the service runs its handlers."""
+
+import asyncio
+import threading
+
+import pytest
+
+from foldlog._web import threads
+from foldlog._web.threads import Threads
+
+
+def test_a_function_returns_or_raises_to_its_caller():
+    async def run():
+        pool = Threads()
+        assert await pool.run(lambda: 7) == 7
+        with pytest.raises(ZeroDivisionError):
+            await pool.run(lambda: 1 // 0)
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_calls_beyond_the_number_of_threads_wait_for_a_thread(monkeypatch):
+    monkeypatch.setattr(threads, "_THREADS_MAX", 2)
+
+    async def run():
+        pool = Threads()
+        begun = threading.Semaphore(0)
+        goes_on = threading.Event()
+
+        def call():
+            begun.release()
+            assert goes_on.wait(60)
+            return threading.get_ident()
+
+        calls = [asyncio.ensure_future(pool.run(call)) for _ in range(5)]
+        await asyncio.to_thread(lambda: [begun.acquire(timeout=60) for _ in range(2)])
+        assert not begun.acquire(blocking=False)
+        goes_on.set()
+        assert len(set(await asyncio.gather(*calls))) == 2
+        pool.close()
+
+    asyncio.run(run())
+
+
+def test_one_call_after_the_other_uses_one_thread():
+    async def run():
+        pool = Threads()
+        used = {await pool.run(threading.get_ident) for _ in range(5)}
+        pool.close()
+        return used
+
+    assert len(asyncio.run(run())) == 1
+
+
+def test_a_thread_serves_the_next_loop_after_its_loop_was_closed():
+    pool = Threads()
+    goes_on = threading.Event()
+
+    async def leave():
+        call = asyncio.ensure_future(pool.run(lambda: goes_on.wait(60)))
+        await asyncio.sleep(0)
+        call.cancel()
+
+    asyncio.run(leave())
+    goes_on.set()
+    assert asyncio.run(pool.run(lambda: 7)) == 7
+    pool.close()
