@@ -21,7 +21,7 @@ _THREADS_MAX: Final = 40
 """The number of requests whose appends can wait for the disk together."""
 
 
-class Job(Struct):
+class HandlerCall(Struct):
     function: Callable[[], Any]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
@@ -31,20 +31,20 @@ class Threads:
     """Runs functions in threads. Every method must be called in an event loop."""
 
     def __init__(self) -> None:
-        self._threads: list[tuple[threading.Thread, SimpleQueue[Job | None]]] = []
-        self._idle: list[SimpleQueue[Job | None]] = []
+        self._threads: list[tuple[threading.Thread, SimpleQueue[HandlerCall | None]]] = []
+        self._idle: list[SimpleQueue[HandlerCall | None]] = []
         """The queues of the threads that wait. Each thread has its own queue."""
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[HandlerCall] = deque()
 
     async def run(self, function: Callable[[], T]) -> T:
         """Return the result of a function, or raise its error."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        job = Job(function, future, loop)
+        job = HandlerCall(function, future, loop)
         if self._idle:
             self._idle.pop().put(job)
         elif len(self._threads) < _THREADS_MAX:
-            jobs: SimpleQueue[Job | None] = SimpleQueue()
+            jobs: SimpleQueue[HandlerCall | None] = SimpleQueue()
             jobs.put(job)
             thread = threading.Thread(target=self._work, args=(jobs,), daemon=True)
             self._threads.append((thread, jobs))
@@ -60,7 +60,7 @@ class Threads:
         for thread, _ in self._threads:
             thread.join()
 
-    def _work(self, jobs: SimpleQueue[Job | None]) -> None:
+    def _work(self, jobs: SimpleQueue[HandlerCall | None]) -> None:
         while (job := jobs.get()) is not None:
             result, error = None, None
             try:
@@ -75,7 +75,7 @@ class Threads:
 
     def _end(
         self,
-        jobs: SimpleQueue[Job | None],
+        jobs: SimpleQueue[HandlerCall | None],
         future: asyncio.Future[T],
         result: T,
         error: BaseException | None,
