@@ -54,6 +54,10 @@ class PastLog(Protocol):
         """
 
     @property
+    def conversation(self) -> str:
+        """The id of the conversation, or an empty text if the events are of no store."""
+
+    @property
     def redactions(self) -> int:
         """The number of redacted events of the conversation when the View was read."""
 
@@ -185,6 +189,10 @@ class _Retained(Struct, frozen=True):
     """The cache is not shared with ``before``, because two Views may continue the same View with
     different events.
     """
+
+    @property
+    def conversation(self) -> str:
+        return "" if self.before is None else self.before.conversation
 
     @property
     def redactions(self) -> int:

@@ -22,7 +22,7 @@ from foldlog.projections.messages import (
     system_prompt,
     with_positions,
 )
-from foldlog.projections.messages.requests import ModelRequest
+from foldlog.projections.messages.requests import ModelRequest, digest
 from foldlog.projections.messages.turns import check_dialect
 from foldlog.projections.units import Units, cut_positions, fit_positions, open_positions, units
 
@@ -260,14 +260,16 @@ class View:
         shared, messages_digest = self._read_rendering(
             dialect, lambda cached: (cached.messages.copy(), cached.digest())
         )
+        system = self.system_prompt if dialect.startswith("anthropic") else ""
         return ModelRequest(
             copy_messages(shared, self.events, dialect),
             dialect,
             self.version,
-            messages_digest,
-            self.system_prompt if dialect.startswith("anthropic") else "",
+            digest(system, messages_digest).hex(),
+            system,
             tools,
             parameters,
+            self.state.past.conversation if self.state.past else "",
         )
 
     def tail(self, count: int) -> tuple[Event, ...]:

@@ -111,6 +111,8 @@ class History:
         """The version of the View from the last ``step``, or None if a reply was appended after the
         step.
         """
+        self._request: ModelRequest | None = None
+        """The request that the next reply answers, if it is recorded."""
         self._shown_at: int | None = None
         """The version of the View from the last ``step``, or None if an event was appended after
         the step.
@@ -372,6 +374,9 @@ class History:
             recorded = append(noted_events, expected_version)
             self._shown_at = None
             return recorded
+        if self._request is not None:
+            events = _note_request(events, self._request)
+            documents = {**(documents or {}), REQUEST: self._request.beside or DELETED}
         # First try to append right after the View that was answered. If this succeeds, no note is
         # needed.
         version = asked_at if expected_version is ANY_VERSION else expected_version
@@ -382,6 +387,7 @@ class History:
                 raise
             recorded = append(_note_answered_view(events, asked_at, None), ANY_VERSION)
         self._asked_at = None
+        self._request = None
         self._shown_at = None
         return recorded
 
@@ -763,21 +769,20 @@ class History:
         """
         from foldlog._history.replies import events_of_reply
 
-        documents = None
-        added_meta = check_map("meta", meta or {})
         if request is not None:
-            added_meta = {**added_meta, REQUEST: request.fingerprint}
-            documents = {REQUEST: request.beside or DELETED}
+            if request.conversation not in ("", self.id):
+                raise InvalidArgument(
+                    f"the request was made from a View of {request.conversation!r}, and this"
+                    f" history is {self.id!r}; make it from a View of this history"
+                )
             view_version = request.version if view_version is None else view_version
-        converted = events_of_reply(self.id, reply, cost, added_meta, timestamp)
+        converted = events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp)
         converted = self._set_reply_apart(converted, (), idempotency_key)
         if view_version is not None:
             self._asked_at = check_whole("view_version", view_version)
+        self._request = request
         recorded = self.append(
-            converted,
-            expected_version=expected_version,
-            idempotency_key=idempotency_key,
-            documents=documents,
+            converted, expected_version=expected_version, idempotency_key=idempotency_key
         )
         return recorded[: len(converted)]
 
@@ -1052,6 +1057,7 @@ class History:
         except ConversationNotFound:
             prepared = View.from_events(())
         self._asked_at = self._shown_at = prepared.version if isinstance(prepared, View) else None
+        self._request = None
         if llm is None or not isinstance(prepared, View):
             return prepared
         return View(
@@ -1414,6 +1420,12 @@ def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | No
             noted_event = structs.replace(event, meta={**event.meta, SHOWN: shown_at})
             return [*events[:index], noted_event, *events[index + 1 :]]
     return None
+
+
+def _note_request(events: Sequence[Event], request: ModelRequest) -> list[Event]:
+    index = next(index for index, event in enumerate(events) if begins_reply(event))
+    meta = {**events[index].meta, REQUEST: request.fingerprint}
+    return [*events[:index], structs.replace(events[index], meta=meta), *events[index + 1 :]]
 
 
 def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:

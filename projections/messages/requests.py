@@ -39,15 +39,19 @@ class ModelRequest:
     ``tools``       the schemas of the tools, as they are sent
     ``parameters``  other parameters of the call that matter, such as the model
     ``version``     the version of the View
+    ``conversation``    the conversation of the View, or an empty text if it is of no store
+    ``rendering``   foldlog's rules by which the messages were written
     """
 
     messages: list[dict[str, Any]]
     dialect: Dialect
     version: int
-    messages_digest: bytes = field(repr=False)
+    messages_digest: str = field(repr=False)
     system: str = ""
     tools: Sequence[Mapping[str, Any]] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    conversation: str = ""
+    rendering: int = RENDERING
 
     def __post_init__(self) -> None:
         # The log keeps the parameters, and what is in the log stays there.
@@ -72,7 +76,7 @@ class ModelRequest:
         return {
             "view": self.version,
             "dialect": self.dialect,
-            "rendering": RENDERING,
-            "messages": digest(self.system, self.messages_digest).hex(),
+            "rendering": self.rendering,
+            "messages": self.messages_digest,
             "beside": digest(self.beside).hex(),
         }

@@ -102,8 +102,15 @@ def test_a_model_is_asked_and_its_call_runs_once(http):
     say(http, "pay Ann")
     view = http("prepare", conversation="c1", body={"dialect": "openai"})
     assert view["messages"] == [{"role": "user", "content": "pay Ann"}]
-    body = {"reply": REPLY, "view_version": view["version"]}
+    named = {"model_request": view["model_request"], "tools": [{"name": "pay"}]}
+    with pytest.raises(Refusal, match="was made from a View of 'c1'"):
+        http("append_reply", conversation="c2", body={"reply": REPLY, **named})
+    body = {"reply": REPLY, "view_version": view["version"], **named}
     (action,) = http("append_reply", conversation="c1", body=body)["recorded"]
+    assert action["event"]["meta"]["request"]["messages"] == named["model_request"]["messages"]
+    assert http("read_documents", conversation="c1")["documents"]["request"] == {
+        "tools": named["tools"]
+    }
     (call,) = http("read_open_calls", conversation="c1")["calls"]
     assert call["id"] == action["id"]
     lease = http("take_lease", conversation="c1", body={"worker": "w1"})

@@ -1,10 +1,11 @@
 """Each reply names the request that it answered, and the request can be made again."""
 
+from dataclasses import replace
+
 import pytest
 
 import foldlog
 from foldlog.errors import InvalidArgument
-from foldlog.projections.messages import requests
 from tests.said import said
 
 TOOL = {"type": "function", "function": {"name": "pay", "parameters": {"type": "object"}}}
@@ -65,11 +66,21 @@ def test_after_a_redaction_a_request_says_what_was_taken(history):
     assert history.sent_request(second).same is None
 
 
-def test_another_rendering_is_named(history, monkeypatch):
-    (first,) = run_agent(history, "openai", 1)
-    monkeypatch.setattr(requests, "RENDERING", 2)
-    monkeypatch.setattr("foldlog._history.requests.RENDERING", 2)
-    assert str(history.sent_request(first)) == "rendered by foldlog's rules 1, and now by 2"
+def test_another_rendering_is_named(history):
+    history.append(said("pay"))
+    request = replace(history.prepare().request(), rendering=0)
+    (recorded,) = history.append_reply(reply(1), request=request)
+    assert str(history.sent_request(recorded.id)) == "rendered by foldlog's rules 0, and now by 1"
+
+
+def test_a_request_of_another_conversation_is_refused(history):
+    other = history._histories["d"]
+    for each in (history, other):
+        each.append(said("pay"))
+    for view in (other.prepare(), other.view().then([foldlog.Message(source="user", content="x")])):
+        with pytest.raises(InvalidArgument, match="a View of 'd', and this history is 'c'"):
+            history.append_reply(reply(1), request=view.request())
+    assert history.version() == 1
 
 
 def test_the_order_of_the_keys_of_a_tool_changes_the_request(history):

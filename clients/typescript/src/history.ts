@@ -41,6 +41,11 @@ export interface WriteOptions extends KeyedOptions {
 export interface ReplyOptions extends WriteOptions {
   /** The version of the View that was sent to the model. */
   viewVersion?: number;
+  /** The `model_request` of the View that had the messages; the reply names it then. */
+  request?: ShownView["model_request"];
+  /** The tools and other parameters that were sent beside the messages. */
+  tools?: Record<string, unknown>[];
+  parameters?: Record<string, unknown>;
   cost?: number;
   meta?: Record<string, unknown>;
 }
@@ -81,8 +86,9 @@ export class History {
 
   /** Append what a model's server answered: an action for each tool call, or the agent's message. */
   appendReply(reply: object, options: ReplyOptions = {}): Promise<Appended> {
-    const { viewVersion, cost, meta } = options;
-    return this.write("/replies", { reply: { ...reply }, view_version: viewVersion, cost, meta }, options);
+    const { viewVersion, request, tools, parameters, cost, meta } = options;
+    const sent = { view_version: viewVersion, model_request: request, tools, parameters };
+    return this.write("/replies", { reply: { ...reply }, ...sent, cost, meta }, options);
   }
 
   /** Append the result of an open tool call. `call` is the id that the model gave the call. */

@@ -51,7 +51,8 @@ export interface paths {
          *
          *     ``reply`` is what the model's server answered: a chat completion or one of its messages, a
          *     response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
-         *     was sent to the model.
+         *     was sent to the model. ``model_request`` comes from the answer that had the messages, and
+         *     ``tools`` and ``parameters`` are what was sent beside them; the reply records all three.
          *
          *     Scope: append.
          */
@@ -1296,9 +1297,28 @@ export interface components {
             /** @default null */
             view_version?: number | null;
             /** @default null */
+            model_request?: components["schemas"]["RequestIdentity"] | null;
+            /** @default [] */
+            tools?: Record<string, unknown>[];
+            /** @default null */
+            parameters?: Record<string, unknown> | null;
+            /** @default null */
             cost?: number | null;
             /** @default null */
             meta?: Record<string, unknown> | null;
+        };
+        /**
+         * RequestIdentity
+         * @description What identifies the request of a View: ``messages`` is the hash of its messages, which are
+         *         written by foldlog's rules ``rendering``.
+         */
+        RequestIdentity: {
+            conversation: string;
+            version: number;
+            /** @enum {unknown} */
+            dialect: "anthropic" | "anthropic-cached" | "litellm" | "openai" | "openai-reasoning" | "responses";
+            rendering: number;
+            messages: string;
         };
         /** AppendToolResultRequest */
         AppendToolResultRequest: {
@@ -1424,7 +1444,8 @@ export interface components {
         /**
          * ShownView
          * @description ``events`` are shown to a model, in this order. Summaries have ids below -1. ``system`` is
-         *         the system prompt, which messages for Anthropic do not contain.
+         *         the system prompt, which messages for Anthropic do not contain. A reply to the messages names
+         *         ``model_request``.
          */
         ShownView: {
             version: number;
@@ -1432,6 +1453,8 @@ export interface components {
             unhandled_condensation_request: boolean;
             /** @default null */
             messages?: Record<string, unknown>[] | null;
+            /** @default null */
+            model_request?: components["schemas"]["RequestIdentity"] | null;
             /** @default null */
             system?: string | null;
             /** @default [] */

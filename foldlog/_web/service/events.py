@@ -30,6 +30,7 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.eventstore.store import prepare_append
+from foldlog.projections import Dialect, ModelRequest
 from foldlog.types import ExpectedVersion
 
 EVENTS_MAX: Final = 1_000
@@ -70,6 +71,32 @@ class RecordedEvent(Document, frozen=True):
             id=logged.event.id,
             recorded_at=logged.recorded_at.isoformat(),
             event=event_document(logged.event),
+        )
+
+
+class RequestIdentity(Document, frozen=True):
+    """What identifies the request of a View: ``messages`` is the hash of its messages, which are
+    written by foldlog's rules ``rendering``.
+    """
+
+    conversation: str
+    version: int
+    dialect: Dialect
+    rendering: int
+    messages: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+
+    def to_model(
+        self, tools: Sequence[dict[str, Any]], parameters: dict[str, Any]
+    ) -> ModelRequest:
+        return ModelRequest(
+            [],
+            self.dialect,
+            self.version,
+            self.messages,
+            tools=tools,
+            parameters=parameters,
+            conversation=self.conversation,
+            rendering=self.rendering,
         )
 
 
@@ -127,6 +154,9 @@ def append_reply(
     *,
     reply: dict[str, Any],
     view_version: Count | None = None,
+    model_request: RequestIdentity | None = None,
+    tools: Sequence[dict[str, Any]] = (),
+    parameters: dict[str, Any] | None = None,
     cost: float | None = None,
     meta: dict[str, Any] | None = None,
     expected_version: ExpectedVersion,
@@ -136,13 +166,18 @@ def append_reply(
 
     ``reply`` is what the model's server answered: a chat completion or one of its messages, a
     response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
-    was sent to the model.
+    was sent to the model. ``model_request`` comes from the answer that had the messages, and
+    ``tools`` and ``parameters`` are what was sent beside them; the reply records all three.
     """
     history = request.history
+    request_made = None
+    if model_request is not None:
+        request_made = model_request.to_model(tools, parameters or {})
     recorded = history.append_reply(
         reply,
         cost=cost,
         meta=meta,
+        request=request_made,
         view_version=view_version,
         expected_version=expected_version,
         idempotency_key=idempotency_key,

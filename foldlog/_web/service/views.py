@@ -8,7 +8,7 @@ from foldlog._answers.document import Document
 from foldlog._answers.views import DroppedTermDocument
 from foldlog._reports.dropped import term_document
 from foldlog._web.parameters import Count
-from foldlog._web.service.events import RecordedEvent
+from foldlog._web.service.events import RecordedEvent, RequestIdentity
 from foldlog._web.service.operations import operation
 from foldlog._web.service.request import AdmittedRequest
 from foldlog._web.service.tokens import Scope
@@ -20,23 +20,27 @@ from foldlog.projections.messages import Dialect
 
 class ShownView(Document, frozen=True):
     """``events`` are shown to a model, in this order. Summaries have ids below -1. ``system`` is
-    the system prompt, which messages for Anthropic do not contain.
+    the system prompt, which messages for Anthropic do not contain. A reply to the messages names
+    ``model_request``.
     """
 
     version: int
     events: list[dict[str, Any]]
     unhandled_condensation_request: bool
     messages: list[dict[str, Any]] | None = None
+    model_request: RequestIdentity | None = None
     system: str | None = None
     tools: list[dict[str, Any]] = []
 
     @classmethod
     def of_view(cls, view: View, dialect: Dialect | None) -> ShownView:
         prompts = [event for event in view if isinstance(event, SystemMessage)]
+        request = None if dialect is None else view.request(dialect)
         return cls.of(
             view,
             events=[event_document(event) for event in view],
-            messages=None if dialect is None else view.to_messages(dialect),
+            messages=None if request is None else request.messages,
+            model_request=request and RequestIdentity.of(request, messages=request.messages_digest),
             system=view.system_prompt,
             tools=list(prompts[-1].tools) if prompts else [],
         )
