@@ -35,6 +35,8 @@ _MORE = {
     "Linear API Key": re.compile(r"\blin_api_\w{30,}"),
 }
 """Secrets that ``detect-secrets`` does not find."""
+SECRET = "[secret: {}]"
+"""What an exported text has in place of a secret."""
 _RULES = (
     *(
         "AWSKeyDetector",
@@ -99,7 +101,7 @@ def without_secrets(text: str) -> str:
 
 
 def _named(kinds: tuple[str, ...]) -> str:
-    return f"[{', '.join(kinds)}]" if kinds else ""
+    return SECRET.format(", ".join(kinds)) if kinds else ""
 
 
 def holds_secret(text: str) -> bool:

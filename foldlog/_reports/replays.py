@@ -486,6 +486,7 @@ class _Past:
     earlier version.
     """
 
+    conversation = ""
     redactions = 0
 
     def __init__(self) -> None:

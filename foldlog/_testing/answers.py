@@ -12,6 +12,18 @@ from foldlog.projections import Dialect, View
 
 Part = dict[str, Any]
 
+_DELTAS = {
+    "text": (("text_delta", "text", "text"),),
+    "thinking": (
+        ("thinking_delta", "thinking", "thinking"),
+        ("signature_delta", "signature", "signature"),
+    ),
+    "tool_use": (("input_json_delta", "input", "partial_json"),),
+}
+"""For each type of a block: the types of its deltas, the fields that these hold, and their names in
+the deltas.
+"""
+
 
 def answer_of(reply: Sequence[Event], dialect: Dialect, number: int) -> Part:
     """Return the answer of the API that accepts ``dialect``. The answer has the recorded call ids,
@@ -21,38 +33,43 @@ def answer_of(reply: Sequence[Event], dialect: Dialect, number: int) -> Part:
     calls = [event for event in reply if isinstance(event, Action)]
     name = getattr(first, "response_id", None) or f"reply-{number}"
     about = {"id": name, "model": first.meta.get("model") or "recorded"}
-    usage = {"prompt_tokens": 0, "completion_tokens": 0} | (first.meta.get("usage") or {})
-    usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]
+    usage = {"prompt_tokens": 0, "completion_tokens": 0, **(first.meta.get("usage") or {})}
+    total = usage["prompt_tokens"] + usage["completion_tokens"]
+    counts = {
+        "input_tokens": usage["prompt_tokens"],
+        "output_tokens": usage["completion_tokens"],
+    }
     written = _written(reply, calls, dialect)
     if dialect == "responses":
-        return _response(about, usage, written)
-    message: Part = written[0] if written else {"role": "assistant", "content": ""}
-    if dialect.startswith("anthropic"):
         return {
             **about,
-            "type": "message",
-            **message,
-            "stop_reason": "tool_use" if calls else "end_turn",
-            "stop_sequence": None,
-            "usage": _counts(usage),
+            "object": "response",
+            "created_at": 0,
+            "status": "completed",
+            "output": [_item(item, f"{name}-{at}") for at, item in enumerate(written)],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": {
+                **counts,
+                "total_tokens": total,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens_details": {"reasoning_tokens": 0},
+            },
         }
-    choice = {
-        "index": 0,
-        "message": message,
-        "finish_reason": "tool_calls" if calls else "stop",
+    message: Part = written[0] if written else {"role": "assistant", "content": ""}
+    if dialect.startswith("anthropic"):
+        reason = "tool_use" if calls else "end_turn"
+        stop = {"stop_reason": reason, "stop_sequence": None}
+        return {**about, "type": "message", **message, **stop, "usage": counts}
+    choice = {"message": message, "finish_reason": "tool_calls" if calls else "stop"}
+    return {
+        **about,
+        "object": "chat.completion",
+        "created": 0,
+        "choices": [{"index": 0, **choice}],
+        "usage": {**usage, "total_tokens": total},
     }
-    about |= {"object": "chat.completion", "created": 0}
-    return {**about, "choices": [choice], "usage": usage}
-
-
-def stream_of(answer: Part, dialect: Dialect) -> Iterator[str]:
-    """Yield the server-sent events of an answer. Each message, call or block comes in one piece."""
-    if dialect == "responses":
-        yield from _response_stream(answer)
-    elif dialect.startswith("anthropic"):
-        yield from _anthropic_stream(answer)
-    else:
-        yield from _chat_stream(answer)
 
 
 def _written(reply: Sequence[Event], calls: Sequence[Action], dialect: Dialect) -> list[Part]:
@@ -62,102 +79,68 @@ def _written(reply: Sequence[Event], calls: Sequence[Action], dialect: Dialect) 
     return [
         message
         for message in view.to_messages(dialect)
-        if message.get("role") == "assistant"
-        or message.get("type") in ("reasoning", "function_call", "custom_tool_call", "compaction")
+        if message.get("role", "assistant") == "assistant"
+        and not message.get("type", "").endswith("_output")
     ]
 
 
-def _counts(usage: Part) -> Part:
-    return {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]}
+def _item(item: Part, item_id: str) -> Part:
+    if item.get("role") == "assistant":
+        part = {"type": "output_text", "text": item["content"], "annotations": []}
+        item = {"type": "message", "role": "assistant", "content": [part]}
+    return {"id": item_id, "status": "completed", **item}
 
 
-def _response(about: Part, usage: Part, items: Sequence[Part]) -> Part:
-    output: list[Part] = []
-    for number, item in enumerate(items):
-        item_id = {"id": f"item-{about['id']}-{number}", "status": "completed"}
-        if item.get("role") == "assistant":
-            part = {"type": "output_text", "text": item["content"], "annotations": []}
-            item = {"type": "message", "role": "assistant", "content": [part]}
-        output.append({**item_id, **item})
-    details = {"input_tokens_details": {"cached_tokens": 0}}
-    details["output_tokens_details"] = {"reasoning_tokens": 0}
-    return {
-        **about,
-        "object": "response",
-        "created_at": 0,
-        "status": "completed",
-        "output": output,
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "usage": {**_counts(usage), **details, "total_tokens": usage["total_tokens"]},
-    }
+def stream_of(answer: Part, dialect: Dialect) -> Iterator[str]:
+    """Yield the server-sent events of an answer. Each message, call or block comes in one piece."""
+    if dialect == "responses":
+        events = _response_events(answer)
+    elif dialect.startswith("anthropic"):
+        events = _anthropic_events(answer)
+    else:
+        yield f"data: {json.dumps(_chunk(answer))}\n\ndata: [DONE]\n\n"
+        return
+    for number, event in enumerate(events):
+        data = json.dumps({"sequence_number": number, **event})
+        yield f"event: {event['type']}\ndata: {data}\n\n"
 
 
-def _chat_stream(answer: Part) -> Iterator[str]:
-    about = {"id": answer["id"], "model": answer["model"], "created": 0}
-    about["object"] = "chat.completion.chunk"
-    choice = answer["choices"][0]
-    delta = choice["message"]
-    if calls := delta.get("tool_calls"):
-        delta = {**delta, "tool_calls": [{"index": at, **call} for at, call in enumerate(calls)]}
-    first = {"index": 0, "delta": delta, "finish_reason": None}
-    last = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
-    yield _data({**about, "choices": [first]})
-    yield _data({**about, "choices": [last]})
-    yield _data({**about, "choices": [], "usage": answer["usage"]})
-    yield "data: [DONE]\n\n"
+def _chunk(answer: Part) -> Part:
+    choice = dict(answer["choices"][0])
+    delta = dict(choice.pop("message"))
+    if "tool_calls" in delta:
+        delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(delta["tool_calls"])]
+    return {**answer, "object": "chat.completion.chunk", "choices": [{**choice, "delta": delta}]}
 
 
-def _response_stream(answer: Part) -> Iterator[str]:
+def _response_events(answer: Part) -> Iterator[Part]:
     begun = {**answer, "status": "in_progress", "output": []}
-    numbers = iter(range(1_000_000))
-
-    def event(kind: str, **fields: Any) -> str:
-        return _event(kind, sequence_number=next(numbers), **fields)
-
-    yield event("response.created", response=begun)
+    yield {"type": "response.created", "response": begun}
     for index, item in enumerate(answer["output"]):
-        yield event("response.output_item.added", output_index=index, item=item)
-        at = {"item_id": item["id"], "output_index": index}
-        if item["type"] == "message":
-            at |= {"content_index": 0, "logprobs": []}
-            text = item["content"][0]["text"]
-            yield event("response.output_text.delta", **at, delta=text)
-        yield event("response.output_item.done", output_index=index, item=item)
-    yield event("response.completed", response=answer)
+        at = {"output_index": index, "item_id": item["id"]}
+        texts = item["content"] if item["type"] == "message" else ()
+        empty = {"content": [{**part, "text": ""} for part in texts]} if texts else {}
+        yield {"type": "response.output_item.added", **at, "item": {**item, **empty}}
+        for part in texts:
+            delta = {"content_index": 0, "logprobs": [], "delta": part["text"]}
+            yield {"type": "response.output_text.delta", **at, **delta}
+        yield {"type": "response.output_item.done", **at, "item": item}
+    yield {"type": "response.completed", "response": answer}
 
 
-def _anthropic_stream(answer: Part) -> Iterator[str]:
-    stop = {name: answer[name] for name in ("stop_reason", "stop_sequence")}
+def _anthropic_events(answer: Part) -> Iterator[Part]:
     begun = {**answer, "content": [], "stop_reason": None}
-    yield _event("message_start", message=begun)
+    yield {"type": "message_start", "message": begun}
     for index, block in enumerate(answer["content"]):
-        start, deltas = _pieces(block)
-        yield _event("content_block_start", index=index, content_block=start)
-        for delta in deltas:
-            yield _event("content_block_delta", index=index, delta=delta)
-        yield _event("content_block_stop", index=index)
-    yield _event("message_delta", delta=stop, usage=answer["usage"])
-    yield _event("message_stop")
-
-
-def _pieces(block: Part) -> tuple[Part, list[Part]]:
-    if block["type"] == "text":
-        return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
-    if block["type"] == "thinking":
-        signature = {"type": "signature_delta", "signature": block.get("signature", "")}
-        thinking = {"type": "thinking_delta", "thinking": block["thinking"]}
-        return {**block, "thinking": "", "signature": ""}, [thinking, signature]
-    if block["type"] == "tool_use":
-        arguments = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-        return {**block, "input": {}}, [arguments]
-    return block, []
-
-
-def _event(kind: str, **fields: Any) -> str:
-    return f"event: {kind}\n{_data({'type': kind, **fields})}"
-
-
-def _data(value: Any) -> str:
-    return f"data: {json.dumps(value)}\n\n"
+        deltas = [row for row in _DELTAS.get(block["type"], ()) if row[1] in block]
+        start = {**block, **{name: type(block[name])() for _, name, _ in deltas}}
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        for kind, name, field in deltas:
+            value = block[name]
+            text = value if isinstance(value, str) else json.dumps(value)
+            delta = {"type": kind, field: text}
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    stop = {name: answer[name] for name in ("stop_reason", "stop_sequence")}
+    yield {"type": "message_delta", "delta": stop, "usage": answer["usage"]}
+    yield {"type": "message_stop"}

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec import structs
 
 from foldlog._base.telemetry import SHOWN
+from foldlog._formats.record import dict_or_empty
 from foldlog._formats.usage import begins_call
 from foldlog._history.history import History
 from foldlog._history.requests import REQUEST, is_of_reply
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import begins_reply, contains, intervals_kept
 
-_WAITING_MAX = 3
-
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A call of the model. ``number`` counts from 1, and ``version`` is the version of the View
-    that was sent.
-    """
+    """A call of the model. ``number`` counts from 1."""
 
     number: int
-    version: int
     reply: tuple[Event, ...]
 
     @property
-    def fingerprint(self) -> Mapping[str, Any]:
-        recorded = self.reply[0].meta.get(REQUEST)
-        return recorded if isinstance(recorded, Mapping) else {}
+    def request(self) -> Mapping[str, Any]:
+        """The fingerprint of the request, or an empty map if it is not recorded."""
+        return dict_or_empty(self.reply[0].meta.get(REQUEST))
+
+    @property
+    def version(self) -> int:
+        """The version of the View that was sent."""
+        first = self.reply[0]
+        version: int = self.request.get("view", first.meta.get(SHOWN, first.id))
+        return version
 
 
 def recorded_calls(history: History) -> list[RecordedCall]:
@@ -54,10 +57,7 @@ def recorded_calls(history: History) -> list[RecordedCall]:
             continue
         previous = event
         is_answered = False
-    return [
-        RecordedCall(number, _version_shown(reply[0]), tuple(reply))
-        for number, reply in enumerate(replies, 1)
-    ]
+    return [RecordedCall(number, tuple(reply)) for number, reply in enumerate(replies, 1)]
 
 
 def join_replies(events: Iterable[Event], first_id: int) -> Iterator[Event]:
@@ -90,38 +90,26 @@ def standing_events(history: History) -> Iterator[Event]:
     return (event for event in history.events(0, version) if contains(intervals, event.id))
 
 
-def _version_shown(first: Event) -> int:
-    request = first.meta.get(REQUEST)
-    noted = request.get("view") if isinstance(request, Mapping) else first.meta.get(SHOWN)
-    return noted if isinstance(noted, int) else first.id
+Results = list[tuple[Action, Observation]]
+"""The results of tools that a program has not used yet, with their calls."""
 
 
-class RecordedResults:
-    """The results of tools that a program has not used yet, with their calls."""
-
-    def __init__(self, results: list[tuple[Action, Observation]]) -> None:
-        self._results = results
-
-    def take(self, tool: str, arguments: object) -> Observation | None:
-        """Return the result of the first call with these arguments, once for each call."""
-        for index, (call, result) in enumerate(self._results):
-            if (call.tool, call.arguments) == (tool, arguments):
-                del self._results[index]
-                return result
-        return None
-
-    def waiting(self, tool: str) -> Sequence[object]:
-        """Return the arguments of some calls of a tool that were not taken yet."""
-        return [call.arguments for call, _ in self._results if call.tool == tool][:_WAITING_MAX]
-
-
-def recorded_results(history: History, start: int = 0) -> RecordedResults:
+def recorded_results(history: History, start: int = 0) -> Results:
     """Return the results of the calls from event ``start`` on. Cost: reading these events."""
-    calls: dict[str, Action] = {}
-    results: list[tuple[Action, Observation]] = []
+    calls: dict[str | None, Action] = {}
+    results: Results = []
     for event in history.events(start):
-        if isinstance(event, Action) and event.call_id is not None:
+        if isinstance(event, Action):
             calls[event.call_id] = event
         elif isinstance(event, Observation) and event.call_id in calls:
             results.append((calls.pop(event.call_id), event))
-    return RecordedResults(results)
+    return results
+
+
+def take_result(results: Results, tool: str, arguments: object) -> Observation | None:
+    """Remove and return the result of the first call with these arguments."""
+    for index, (call, result) in enumerate(results):
+        if (call.tool, call.arguments) == (tool, arguments):
+            del results[index]
+            return result
+    return None

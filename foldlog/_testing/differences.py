@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
+from foldlog._base.values import values_in
 from foldlog._reports.passages import find_passages
-from foldlog._testing.prompts import PASSWORD, AskedPrompt, Messages, flat_tool, text_of_message
+from foldlog._testing.prompts import AskedPrompt, flat_tool
 from foldlog.eventstore import EventStoreError
 from foldlog.projections import as_json
+
+_NAMES = ("role", "type", "name", "tool_call_id", "call_id")
+PLACEHOLDER = re.compile(r"\[(?:redacted|secret: [^]]+)\]")
+"""What stands in place of a text that the record does not have."""
 
 
 class RunDiffers(EventStoreError, AssertionError):
@@ -18,40 +24,70 @@ class RunDiffers(EventStoreError, AssertionError):
     """
 
 
+def is_same(recorded: Any, asked: Any) -> bool:
+    """Return whether two JSON values are equal, where any text may stand for a placeholder."""
+    if recorded == asked:
+        return True
+    return all(
+        _is_same_part(ours, theirs)
+        for ours, theirs in zip_longest(values_in(recorded), values_in(asked))
+    )
+
+
+def _is_same_part(recorded: tuple[str, Any] | None, asked: tuple[str, Any] | None) -> bool:
+    if recorded is None or asked is None:
+        return False
+    (name, ours), (other_name, theirs) = recorded, asked
+    if isinstance(ours, dict | list):  # the parts inside follow
+        return type(ours) is type(theirs) and _fits(name, other_name)
+    return _fits(name, other_name) and (ours == theirs or _fits(ours, theirs))
+
+
+def _fits(recorded: Any, asked: Any) -> bool:
+    if not isinstance(recorded, str) or not isinstance(asked, str):
+        return False
+    shape = ".+".join(map(re.escape, PLACEHOLDER.split(recorded)))
+    return re.fullmatch(shape, asked, re.DOTALL) is not None
+
+
 def beside_differences(
     recorded: Mapping[str, Any], asked: AskedPrompt, ignore: Collection[str]
 ) -> Iterator[str]:
     """Yield how the system prompt, the tools and the parameters differ, as far as the run has
     recorded them.
     """
-    system = recorded.get("system")
-    if system is not None and "system" not in ignore and system != asked.system:
-        yield f"the system prompt differs{changed_words(system, asked.system)}"
-    if recorded.get("tools") is not None:
-        yield from _tool_differences(recorded["tools"], asked.tools)
+    system = recorded.get("system", asked.system)
+    if "system" not in ignore and not is_same(system, asked.system):
+        yield f"the system prompt differs{_changed_words(system, asked.system)}"
+    tools = recorded.get("tools", asked.tools)
+    difference = first_difference("tool", map(flat_tool, tools), map(flat_tool, asked.tools))
+    if difference is not None:
+        yield difference
     for name, value in recorded.get("parameters", {}).items():
         other = asked.parameters.get(name)
-        if other != value and PASSWORD not in str(value):  # the password is not in the file
+        if not is_same(value, other):
             yield f"{name} is {other!r}, and the run has {value!r}"
 
 
-def message_difference(recorded: Messages, asked: Messages) -> str | None:
-    """Return how the first message that differs does so, or None."""
+def first_difference(
+    kind: str, recorded: Iterable[Mapping[str, Any]], asked: Iterable[Mapping[str, Any]]
+) -> str | None:
+    """Return how the first message or tool that differs does so, or None."""
     for number, (ours, theirs) in enumerate(zip_longest(recorded, asked), 1):
-        if ours == theirs:
+        if is_same(ours, theirs):
             continue
         if theirs is None:
-            return f"message {number} is missing: {_described(ours)}"
+            return f"{kind} {number} is missing: {_described(ours)}"
         if ours is None:
-            return f"message {number} is new: {_described(theirs)}"
-        if _kind(ours) != _kind(theirs):
-            return f"message {number} is {_described(theirs)}\n    the run has {_described(ours)}"
-        words = changed_words(text_of_message(ours), text_of_message(theirs))
-        return f"message {number} ({_kind(ours)}) differs{words}"
+            return f"{kind} {number} is new: {_described(theirs)}"
+        if _name(ours) != _name(theirs):
+            return f"{kind} {number} is {_described(theirs)}\n    the run has {_described(ours)}"
+        words = _changed_words(_words(ours), _words(theirs))
+        return f"{kind} {number} ({_name(ours)}) differs{words}"
     return None
 
 
-def changed_words(recorded: str, asked: str) -> str:
+def _changed_words(recorded: str, asked: str) -> str:
     passages, more = find_passages(recorded, asked)
     lines = [
         f"\n    {passage.before} [{passage.words} → {passage.other_words}] {passage.after}"
@@ -62,31 +98,20 @@ def changed_words(recorded: str, asked: str) -> str:
     return "".join(lines) + (f"\n    and {more} more places" if more else "")
 
 
-def _tool_differences(
-    recorded: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
-    ours, theirs = (
-        {str(tool.get("name")): tool for tool in map(flat_tool, tools)}
-        for tools in (recorded, asked)
+def _name(item: Mapping[str, Any]) -> str:
+    return " ".join(str(item[name]) for name in _NAMES if item.get(name))
+
+
+def _words(item: Mapping[str, Any]) -> str:
+    if "parameters" in item:
+        return as_json(item)
+    return " ".join(
+        str(value)
+        for name, value in values_in(item)
+        if name not in _NAMES[:2] and not isinstance(value, dict | list)
     )
-    for name in ours.keys() | theirs.keys():
-        if name not in theirs:
-            yield f"the tool {name!r} is missing"
-        elif name not in ours:
-            yield f"the tool {name!r} is new"
-        elif ours[name] != theirs[name]:
-            words = changed_words(*(as_json(tools[name]) for tools in (ours, theirs)))
-            yield f"the schema of the tool {name!r} differs{words}"
-    if ours.keys() == theirs.keys() and [*ours] != [*theirs]:
-        yield f"the tools are in another order: {', '.join(ours)} → {', '.join(theirs)}"
 
 
-def _kind(message: Mapping[str, Any]) -> str:
-    kind = str(message.get("role") or message.get("type"))
-    call = message.get("tool_call_id") or message.get("call_id")
-    return f"{kind} {call}" if call else kind
-
-
-def _described(message: Mapping[str, Any]) -> str:
-    text = text_of_message(message)
-    return f"{_kind(message)}: {text[:200]}{'…' if len(text) > 200 else ''}"
+def _described(item: Mapping[str, Any]) -> str:
+    text = _words(item)
+    return f"{_name(item)}: {text[:200]}{'…' if len(text) > 200 else ''}"

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from foldlog._history.history import History
 from foldlog._history.requests import beside_of
 from foldlog._testing.answers import answer_of
-from foldlog._testing.calls import recorded_calls, recorded_results, standing_events
+from foldlog._testing.calls import recorded_calls, recorded_results, standing_events, take_result
 from foldlog.eventstore import Message
 from foldlog.projections import ModelRequest, as_json
 
@@ -49,7 +49,7 @@ def go_on(history: History, fork: History, at: int, ask: Ask | None = None) -> s
         fork.append_reply(reply, request=request)
         open_calls = fork.open_calls()
         for action in open_calls:
-            result = results.take(action.tool, action.arguments)
+            result = take_result(results, action.tool, action.arguments)
             if result is None:
                 return (
                     f"the recorded run has no result for event {action.id}:"

@@ -18,22 +18,24 @@ from foldlog._history.requests import beside_of
 from foldlog._reports.as_sent import sent
 from foldlog._reports.replays import Replay, replay as replay_events
 from foldlog._testing.answers import answer_of
-from foldlog._testing.calls import RecordedCall, recorded_calls, recorded_results
+from foldlog._testing.calls import RecordedCall, recorded_calls, recorded_results, take_result
 from foldlog._testing.differences import (
+    PLACEHOLDER,
     RunDiffers as RunDiffers,
     beside_differences,
-    message_difference,
+    first_difference,
 )
-from foldlog._testing.prompts import AskedPrompt, PromptReader, prompt_of, without_ignored
+from foldlog._testing.prompts import AskedPrompt, PromptReader, prompt_of
 from foldlog._testing.run_file import Run, read_run
 from foldlog._testing.server import ModelServer
 from foldlog._words.gist import count
 from foldlog.condensers import Condenser
-from foldlog.eventstore import InvalidArgument, Retraction
-from foldlog.projections import Dialect, View
+from foldlog.eventstore import Action, InvalidArgument
+from foldlog.projections import Dialect, View, as_json
 
 Ignored: TypeAlias = Literal["ids", "times", "system"]
 _IGNORED: Sequence[str] = get_args(Ignored)
+_WAITING_MAX = 3
 Model: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Gets the body of a request, and returns the reply of a model as ``append_reply`` accepts it."""
 
@@ -103,13 +105,15 @@ class RecordedRun:
             )
         self.calls: Sequence[RecordedCall] = calls[:until]
         self.notes: list[str] = []
-        self._ignore = frozenset(ignore)
+        self._ignore = ignore
         self._then = then
         self._update = update
         self._lock = Lock()
         self._asked = 0
         self._view = View.from_events(())
-        self._readers = PromptReader(), PromptReader()
+        self._readers = PromptReader(ignore), PromptReader(ignore)
+        self._recorded_tools = set[str]()
+        self._is_closed = False
         self.failure: Exception | None = None
         self._results = recorded_results(self.history)
 
@@ -121,8 +125,11 @@ class RecordedRun:
 
     def close(self, *, check: bool = True) -> None:
         """Stop the server. Raises ``RunDiffers`` if a request differed, or if the program asked for
-        fewer calls than the run has.
+        fewer calls than the run has. A second ``close`` does nothing.
         """
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._open.close()
         if self._path is not None and self._update and self.notes:
             self._run.without_secrets()[0].write(self._path)
@@ -182,6 +189,7 @@ class RecordedRun:
                 call = self.calls[self._asked]
                 try:
                     self._check(call, prompt_of(body, dialect))
+                    self._check_tools(call)
                 except Exception as error:
                     self.failure = error
                     raise
@@ -200,9 +208,6 @@ class RecordedRun:
         __tracebackhide__ = True
         view = self._view_at(call.version)
         differences = self._differences(call, view, asked)
-        if differences and self._path is not None:
-            recorded = [view.to_messages(asked.dialect), self._beside(call, view.system_prompt)]
-            differences = self._differences(call, view, asked.without_secrets(recorded))
         if differences:
             raise RunDiffers(
                 f"{self.history.id}: call {call.number} of {len(self.calls)} (event"
@@ -212,39 +217,47 @@ class RecordedRun:
                 f" foldlog view {self.history.id} --at {call.version}"
             )
 
+    def _check_tools(self, call: RecordedCall) -> None:
+        for action in call.reply:
+            if not isinstance(action, Action) or action.tool in self._recorded_tools:
+                continue
+            if placeholder := PLACEHOLDER.search(as_json(action.arguments)):
+                raise RunDiffers(
+                    f"{self.history.id}: the call of {action.tool} in event {action.id} has"
+                    f" {placeholder[0]} in place of an argument, with which no real tool must run;"
+                    f" answer the tool from the record: recorded.tool({action.tool!r})"
+                )
+
     def _differences(self, call: RecordedCall, view: View, asked: AskedPrompt) -> list[str]:
-        dialect: Dialect = call.fingerprint.get("dialect", asked.dialect)
-        body: dict[str, object] = {"messages": view.to_messages(dialect)}
-        if dialect.startswith("anthropic"):
-            body["system"] = view.system_prompt
-        recorded = prompt_of(body)
-        beside = self._beside(call, recorded.system)
-        for name, value in asked.beside.items():
+        dialect: Dialect = call.request.get("dialect", asked.dialect)
+        name = "input" if dialect == "responses" else "messages"
+        body = {name: view.to_messages(dialect)}
+        recorded = prompt_of(body, dialect)
+        system = view.system_prompt if dialect.startswith("anthropic") else recorded.system
+        beside = self._run.beside_call(call.number) | beside_of(self.history, call.reply[-1].id)
+        if system:
+            beside["system"] = system
+        for name, value in {"system": asked.system, "tools": asked.tools}.items():
             if value and name not in beside and name not in self._ignore:
                 self._note(call, name, value)
         ours, theirs = recorded.messages, asked.messages
         if ours != theirs:
             ours, theirs = (
-                without_ignored(reader.read(messages, asked.dialect), self._ignore)
+                reader.read(messages, asked.dialect)
                 for reader, messages in zip(self._readers, (ours, theirs), strict=True)
             )
         differences = [*beside_differences(beside, asked, self._ignore)]
-        if difference := message_difference(ours, theirs):
+        if difference := first_difference("message", ours, theirs):
             differences.append(difference)
         return differences
 
     def _view_at(self, version: int) -> View:
         # The Views of a run grow, so the messages of the last View are not rendered again.
-        added = [*self.history.events(self._view.version, version)]
-        if version < self._view.version or any(isinstance(each, Retraction) for each in added):
+        if version < self._view.version:
             self._view = self.history.at(version)
         else:
-            self._view = self._view.then(added)
+            self._view = self._view.then(self.history.events(self._view.version, version))
         return sent(self.history._store, self.history.id, self._view).sent
-
-    def _beside(self, call: RecordedCall, system: str) -> dict[str, Any]:
-        beside = self._run.beside_call(call.number) | beside_of(self.history, call.reply[-1].id)
-        return {**beside, "system": system} if system else beside
 
     def _note(self, call: RecordedCall, name: str, value: Any) -> None:
         if self._path is not None and self._update:
@@ -260,14 +273,16 @@ class RecordedRun:
 
         def recorded_tool(**arguments: Any) -> Any:
             with self._lock:
-                result = self._results.take(name, arguments)
+                result = take_result(self._results, name, arguments)
             if result is None:
+                waiting = [call.arguments for call, _ in self._results if call.tool == name]
                 raise RunDiffers(
                     f"{self.history.id}: {name} was called with {arguments!r}; the run still has"
-                    f" {self._results.waiting(name)!r}"
+                    f" {waiting[:_WAITING_MAX]!r}"
                 )
             return result.content
 
+        self._recorded_tools.add(name)
         recorded_tool.__name__ = name
         return recorded_tool
 

@@ -24,9 +24,8 @@ from foldlog._base.values import replace_texts, values_in
 from foldlog._files.whole_file import whole_file
 from foldlog._history.history import History
 from foldlog._history.requests import REQUEST, beside_of
-from foldlog._privacy.secrets import kinds_in, without_secrets
+from foldlog._privacy.secrets import SECRET, kinds_in, without_secrets
 from foldlog._testing.calls import recorded_calls
-from foldlog._testing.prompts import PASSWORD
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidArgument, Redaction
 from foldlog.eventstore.codec import decode, encode
 from foldlog.projections.messages.content import data_url
@@ -35,6 +34,7 @@ _RUN = "foldlog_run"
 _VERSION = 1
 _META = frozenset(("model", "finish_reason", "usage", "reply", REQUEST, SHOWN, COPIED))
 
+_PASSWORD = SECRET.format("password")
 _PASSWORD_FIELD = re.compile(
     r"(?i)(?:pass(?:word|wd|phrase)|secret|(?:api|access|private)[_-]?key|authorization"
     r"|(?:access|auth|refresh)[_-]?token|cookie)$"
@@ -120,8 +120,8 @@ class Run(NamedTuple):
 
 def _without_passwords(text: str, passwords: Sequence[str]) -> str:
     for password in passwords:
-        text = text.replace(password, PASSWORD)
-    return _PASSWORD_IN_URL.sub(rf"\1{PASSWORD}", text)
+        text = text.replace(password, _PASSWORD)
+    return _PASSWORD_IN_URL.sub(rf"\1{_PASSWORD}", text)
 
 
 def read_run(path: Path) -> Run:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -15,10 +16,11 @@ from foldlog.projections import Dialect
 
 Answer = Callable[[Mapping[str, Any], Dialect], dict[str, Any]]
 _DIALECTS: Mapping[str, Dialect] = {
-    "/chat/completions": "openai",
-    "/responses": "responses",
-    "/messages": "anthropic",
+    "completions": "openai",
+    "responses": "responses",
+    "messages": "anthropic",
 }
+"""The last part of a path, and the dialect of the API."""
 
 
 class ModelServer:
@@ -27,11 +29,7 @@ class ModelServer:
     """
 
     def __init__(self, answer: Answer) -> None:
-        class Handler(_Handler):
-            answer_request = staticmethod(answer)
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, answer))
         self._thread = Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -44,41 +42,35 @@ class ModelServer:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    answer_request: Answer
+
+    def __init__(self, answer: Answer, *connection: Any) -> None:
+        self._answer = answer
+        super().__init__(*connection)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing, because a test prints its own failures."""
 
-    def do_HEAD(self) -> None:
-        self._send(200, {})
-
-    def do_GET(self) -> None:
-        self._send(200, {"object": "list", "data": []})
-
     def do_POST(self) -> None:
         sent = self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}"
-        path = self.path.partition("?")[0]
-        dialect = next((name for end, name in _DIALECTS.items() if path.endswith(end)), None)
-        if dialect is None:
-            self._send(200, {"input_tokens": 0})  # a program counts tokens, or sends telemetry
-            return
+        dialect = _DIALECTS.get(self.path.partition("?")[0].rpartition("/")[2])
+        # Other paths count tokens or get telemetry.
+        status, answer, kind = 200, json.dumps({"input_tokens": 0}), "application/json"
         try:
-            body = json.loads(sent)
-            answer = self.answer_request(body, dialect)
+            if dialect is not None:
+                body = json.loads(sent)
+                reply = self._answer(body, dialect)
+                answer = json.dumps(reply)
+                if body.get("stream"):
+                    answer, kind = "".join(stream_of(reply, dialect)), "text/event-stream"
         except Exception as error:  # noqa: BLE001 - the program and the test get the error
             problem = {"type": "invalid_request_error", "message": str(error)}
-            self._send(400, {"type": "error", "error": problem})
-            return
-        if body.get("stream"):
-            self._send(200, "".join(stream_of(answer, dialect)), "text/event-stream")
-        else:
-            self._send(200, answer)
-
-    def _send(self, status: int, answer: Any, kind: str = "application/json") -> None:
-        text = answer if isinstance(answer, str) else json.dumps(answer)
-        body = b"" if self.command == "HEAD" else text.encode()
+            status, answer = 400, json.dumps({"type": "error", "error": problem})
+        data = answer.encode()
         self.send_response(status)
         self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
+        self.send_header("content-length", str(len(data)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    do_GET = do_HEAD = do_POST

@@ -98,9 +98,12 @@ def test_a_changed_prompt_is_named_in_words(change, histories, recorded):
 @pytest.mark.parametrize(
     "tools, words",
     [
-        ([{**TOOL, "function": {**TOOL["function"], "parameters": {"type": "array"}}}], "schema"),
-        ([TOOL, {"type": "function", "function": {"name": "lie"}}], "the tool 'lie' is new"),
-        ([], "the tool 'pay' is missing"),
+        (
+            [{**TOOL, "function": {**TOOL["function"], "parameters": {"type": "array"}}}],
+            "tool 1 .pay. differs\n.*object.* → .*array",
+        ),
+        ([TOOL, {"type": "function", "function": {"name": "lie"}}], "tool 2 is new: lie: "),
+        ([], "tool 1 is missing: pay: "),
     ],
 )
 def test_a_changed_tool_is_named(tools, words, histories, recorded):
@@ -112,6 +115,7 @@ def test_a_changed_tool_is_named(tools, words, histories, recorded):
 def test_a_program_that_stops_early_or_asks_once_more_fails(histories, recorded):
     with pytest.raises(RunDiffers, match="asked 2 of 3 recorded calls"), replay(recorded) as run:
         run_agent(histories["less"], run, STEPS - 1)
+    run.close()  # a second time, as in a fixture
     with pytest.raises(RunDiffers, match="has 3 calls of the model"), replay(recorded) as run:
         run_agent(histories["more"], run, STEPS + 1)
 
@@ -132,6 +136,32 @@ def test_other_ids_times_and_system_prompts_can_be_ignored(histories, recorded):
             run_agent(histories[f"differs-{number}"], model)
 
 
+def run_with_summary(history, model):
+    run_agent(history, model, 2)
+    call, result = (event.id for event in history.view()[2:4])
+    summary = "c0 paid 0 euros"
+    history.append(
+        api.CondensationAction(
+            forgotten_event_ids=[call, result], summary=summary, summary_offset=2
+        )
+    )
+    request = history.view().request("openai", tools=[TOOL])
+    history.append_reply(model(request.messages, tools=[TOOL], model="m"), request=request)
+
+
+def test_an_ignored_id_may_also_stand_in_a_summary(histories):
+    replies = iter([reply(0), reply(1), {"role": "assistant", "content": "Done."}])
+    run_with_summary(histories["pay"], lambda messages, **_: next(replies))
+
+    def model(messages, **beside):
+        return run(json.loads(json.dumps(messages).replace("c0", "x0")), **beside)
+
+    with replay(histories["pay"], ignore=["ids"]) as run:
+        run_with_summary(histories["again"], model)
+    with pytest.raises(RunDiffers), replay(histories["pay"], ignore=["times"]) as run:
+        run_with_summary(histories["differs"], model)
+
+
 def test_after_some_calls_another_model_answers(histories, recorded):
     def other_model(body):
         return {"role": "assistant", "content": f"{len(body['messages'])} messages"}
@@ -150,6 +180,13 @@ def test_a_tool_answers_from_the_record_once_for_each_call(recorded):
     with pytest.raises(RunDiffers, match=r"pay was called with .*2.*; the run still has .*1"):
         pay(euros=2)
     run.close(check=False)
+
+
+def test_a_real_tool_does_not_get_the_mark_of_a_redaction(histories):
+    run_agent(histories["pay"], lambda *_, **__: reply(0), 1)
+    histories["pay"].redact(2, reason="a card number")
+    with pytest.raises(RunDiffers, match=r"call of pay in event 2 has \[redacted\] in place"):
+        run_agent(histories["again"], replay(histories["pay"]), 1)
 
 
 def test_the_facts_that_another_condenser_loses_are_listed(histories, recorded):
@@ -326,7 +363,7 @@ def test_a_run_is_exported_without_its_secrets(foldlog, tmp_path):
     assert "event 0: AWS Access Key replaced" in ran.err
     run = read_run(tmp_path / "runs" / "refund-1.jsonl")
     contents = [body["content"] for body in run.bodies]
-    assert contents == ["my key is [AWS Access Key] ok", "[GitHub Token]"]
+    assert contents == ["my key is [secret: AWS Access Key] ok", "[secret: GitHub Token]"]
     assert foldlog("export --as-test runs").status == 2
     with replay(tmp_path / "runs" / "refund-1.jsonl") as again:
         again([{"role": "user", "content": f"my key is {key} ok"}])
@@ -356,17 +393,25 @@ def test_passwords_in_fields_urls_and_names_are_not_exported(histories, tmp_path
     function = {"name": "log_in", "arguments": json.dumps(secrets)}
     calls = [{"id": "c1", "type": "function", "function": function}]
     history.append_reply({"role": "assistant", "tool_calls": calls}, request=request)
+    history.append_tool_result("c1", "welcome")
     run, found = run_of(history).without_secrets()
     text = json.dumps([*run.lines()])
     for secret in ("correct-horse", "pa55word", key, "0123456789abcdef"):
         assert secret not in text
-    assert run.bodies[0]["content"] == "log in with [password]"
+    assert run.bodies[0]["content"] == "log in with [secret: password]"
     assert "event 0: a password replaced" in found
     run.write(tmp_path / "run.jsonl")
+    asked = {"role": "user", "content": "log in with correct-horse"}
     with replay(tmp_path / "run.jsonl") as again:
-        again([{"role": "user", "content": "log in with correct-horse"}], tools=[], **about)
+        log_in = again.tool("log_in")
+        answer = again([asked], tools=[], **about)
+        function = answer["choices"][0]["message"]["tool_calls"][0]["function"]
+        assert log_in(**json.loads(function["arguments"])) == "welcome"
     with pytest.raises(RunDiffers), replay(tmp_path / "run.jsonl") as again:
-        again([{"role": "user", "content": "log out with correct-horse"}], tools=[], **about)
+        again([{**asked, "content": "log out with correct-horse"}], tools=[], **about)
+    words = r"log_in in event 1 has \[secret: .*\] in place .* recorded.tool\('log_in'\)"
+    with pytest.raises(RunDiffers, match=words), replay(tmp_path / "run.jsonl") as again:
+        again([asked], tools=[], **about)
 
 
 def with_changed_word(messages, tools, randomly):

@@ -1,6 +1,7 @@
 """``foldlog replay``: the requests of a run, and a new run in a fork."""
 
 import json
+import re
 import shlex
 import sys
 
@@ -75,6 +76,8 @@ def test_a_fork_ends_at_a_call_without_a_recorded_result(run, tmp_path):
     model.write_text("raise SystemExit('no model')")
     refused = run("replay refund --then", command)
     assert (refused.status, "no model" in refused.err) == (2, True)
+    fork = re.search("The fork '([^']+)' has the run up to here", refused.err)[1]
+    assert run(f"view {fork}").status == 0
 
 
 def test_another_condenser_gets_the_recorded_replies(run, tmp_path):
@@ -87,7 +90,12 @@ def test_another_condenser_gets_the_recorded_replies(run, tmp_path):
 @pytest.mark.parametrize(
     "line, problem",
     [
-        ("refund --until 5 --then x", "refund' has 5 calls of a model"),
+        (
+            "refund --until 5 --then x",
+            "has 5 calls of a model, and --until is 5; name a number from 0",
+        ),
+        ("refund --until 99", "and --until is 99; name a number from 1 to 5"),
+        ("refund --until 0", "and --until is 0; name a number from 1 to 5"),
         ("refund --then ''", "--then is empty"),
         ("refund --until 2 --then 'echo no reply'", "printed no reply as JSON: b'no reply"),
         ("empty", "has no reply of a model"),

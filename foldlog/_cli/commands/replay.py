@@ -22,6 +22,7 @@ from foldlog._history.history import History
 from foldlog._testing.calls import RecordedCall, recorded_calls
 from foldlog._testing.going_on import Ask, go_on
 from foldlog._words.gist import count
+from foldlog.eventstore import EventStoreError
 from foldlog.projections import ModelRequest
 
 
@@ -72,10 +73,20 @@ def run(
         calls = recorded_calls(history)
         if not calls:
             raise Refused(f"{conversation!r} has no reply of a model")
-        if then is None and condenser is None:
-            document = _check(history, calls[:until])
+        goes_on = then is not None or condenser is not None
+        first, last = (0, len(calls) - 1) if goes_on else (1, len(calls))
+        if until is None:
+            until = 0 if goes_on else last
+        if not first <= until <= last:
+            raise Refused(
+                f"{history.id!r} has {count(len(calls), 'call')} of a model, and --until is"
+                f" {until}; name a number from {first} to {last}"
+            )
+        if goes_on:
+            ask = None if then is None else _asking(then)
+            document = _go_on(history, calls[until].version, ask)
         else:
-            document = _go_on(history, calls, until or 0, None if then is None else _asking(then))
+            document = _check(history, calls[:until])
     terminal.answer(document, lambda: _show(document))
 
 
@@ -91,19 +102,17 @@ def _check(history: History, calls: list[RecordedCall]) -> ReplayedDocument:
     return ReplayedDocument(conversation=history.id, requests=tuple(checked))
 
 
-def _go_on(
-    history: History, calls: list[RecordedCall], until: int, ask: Ask | None
-) -> ReplayedDocument:
-    if until >= len(calls):
-        raise Refused(
-            f"{history.id!r} has {count(len(calls), 'call')} of a model; name an earlier call with"
-            " --until"
-        )
-    at = calls[until].version
+def _go_on(history: History, at: int, ask: Ask | None) -> ReplayedDocument:
     if at == 0:
         raise Refused(f"{history.id!r} begins with a reply; keep this reply with --until 1")
     fork = history.fork(at)
-    ended = go_on(history, fork, at, ask)
+    try:
+        ended = go_on(history, fork, at, ask)
+    except (EventStoreError, Refused) as error:
+        raise Refused(
+            f"{error}\nThe fork {fork.id!r} has the run up to here. To remove it:"
+            f" foldlog store erase {terminal.typed_id(fork.id)} --reason 'failed replay'"
+        ) from error
     return ReplayedDocument(
         conversation=history.id, fork=fork.id, version=fork.version(), ended=ended
     )

@@ -85,9 +85,7 @@ class RequestIdentity(Document, frozen=True):
     rendering: int
     messages: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 
-    def to_model(
-        self, tools: Sequence[dict[str, Any]], parameters: dict[str, Any]
-    ) -> ModelRequest:
+    def to_model(self, tools: Sequence[dict[str, Any]], parameters: dict[str, Any]) -> ModelRequest:
         return ModelRequest(
             [],
             self.dialect,
