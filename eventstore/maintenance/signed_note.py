@@ -94,8 +94,15 @@ class VerifierKey(NamedTuple):
 
 def read_key(text: str, name: str) -> VerifierKey:
     """Read a C2SP verifier key (``NAME+ID+KEY``), or a public or private key in PEM, which gets
-    ``name``. Raises ``InvalidArgument`` if the text is not an Ed25519 key.
+    ``name``. Raises ``InvalidArgument`` if the text is not an Ed25519 key, and ``InvalidOption``
+    without the package that checks signatures.
     """
+    try:
+        import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401
+    except ImportError as error:
+        raise InvalidOption(
+            f"signatures need the package 'cryptography'; {install_command('crypto')}"
+        ) from error
     try:
         if "-----BEGIN" in text:
             return VerifierKey(name, _ED25519, _public_bytes(text.encode()))
@@ -121,13 +128,9 @@ def sign(private_key: bytes, text: str) -> bytes:
 
 
 def _public_bytes(pem: bytes) -> bytes:
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    except ImportError as error:
-        raise InvalidOption(
-            f"signatures need the package 'cryptography'; {install_command('crypto')}"
-        ) from error
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     if b"PRIVATE" in pem:
         key = serialization.load_pem_private_key(pem, None).public_key()
     else:

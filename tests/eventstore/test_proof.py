@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from foldlog.eventstore import InvalidArgument, KeyRing, open_store
+from foldlog.eventstore import InvalidArgument, InvalidOption, KeyRing, open_store
 from foldlog.eventstore.maintenance import checkpoint as checkpoints
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
@@ -126,6 +127,13 @@ def test_a_text_that_is_no_checkpoint_is_refused(text):
 @pytest.mark.parametrize("text", ["", "a+b+c", C2SP_KEY.replace("530", "531"), "-----BEGIN X"])
 def test_a_text_that_is_no_key_is_refused(text):
     with pytest.raises(InvalidArgument, match="Ed25519"):
+        read_key(text, "x")
+
+
+@pytest.mark.parametrize("text", [C2SP_KEY, "-----BEGIN X"])
+def test_a_key_without_the_package_for_signatures_names_the_extra(text, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
+    with pytest.raises(InvalidOption, match=r"'cryptography'; pip install .*crypto"):
         read_key(text, "x")
 
 
