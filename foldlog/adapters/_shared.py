@@ -251,8 +251,17 @@ class Approval(NamedTuple):
 
     @classmethod
     def decided(
-        cls, call_id: str | None, approved: bool, *, by: str | None = None, reason: str = ""
+        cls,
+        call_id: str | None,
+        approved: bool,
+        *,
+        by: str | None = None,
+        reason: str = "",
+        edited: Any = None,
     ) -> Self:
+        """``edited`` are the arguments that a person approved in place of the model's."""
+        if edited is not None:
+            reason = f"{reason} edited: {json.dumps(edited, ensure_ascii=False)}".lstrip()
         return cls(call_id, {"approved": approved, "by": by, "reason": reason, "until": None})
 
 

@@ -12,26 +12,33 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 from claude_agent_sdk import (
+    CanUseTool,
     HookMatcher,
+    PermissionResult,
+    PermissionResultAllow,
     SdkMcpTool,
     SessionKey,
     SessionListSubkeysKey,
     SessionStoreEntry,
     SessionStoreListEntry,
     SessionSummaryEntry,
+    ToolPermissionContext,
     fold_session_summary,
     project_key_for_directory,
 )
 
 from foldlog import History
 from foldlog.adapters._shared import (
+    Approval,
     Attributes,
     OpenHistories,
     StoreOrUrl,
@@ -41,18 +48,29 @@ from foldlog.adapters._shared import (
     erase_all,
     in_thread,
     quote_id,
+    record_approvals,
     records_of,
     to_its_end,
     unquote_id,
     with_those_below,
 )
 from foldlog.eventstore import ConversationErased, ConversationRow
-from foldlog.runtimes import Fields, JsonLines, note_left_behind, record_in, text_or_none
+from foldlog.runtimes import (
+    Fields,
+    JsonLines,
+    Recent,
+    dicts_in,
+    note_left_behind,
+    record_in,
+    text_or_none,
+)
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
 """The name under which the SDK's summaries of sessions are cached."""
 _LINES_OF_A_TRANSACTION = 1_000
+_CALLS_IN_MEMORY = 1_000
+"""The maximum number of calls whose conversations, and whose approvals, stay in memory."""
 _SESSION_FILE_NAME = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -88,6 +106,11 @@ class FoldlogSessionStore(OpenHistories):
         """Maps the name of a tool to the calls that the hook has announced and that have not begun
         yet.
         """
+        self._called = Recent[str, str](_CALLS_IN_MEMORY)
+        """Maps a call to its conversation."""
+        self._approvals: list[Approval] = []
+        """The approvals of calls that the SDK has not handed over yet."""
+        self._recording = Lock()
 
     @to_its_end
     def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -239,6 +262,46 @@ class FoldlogSessionStore(OpenHistories):
             )
         return {}
 
+    # -- approvals
+    # ----------------------------------------------------------------------------------------------
+
+    def with_approvals(self, can_use_tool: CanUseTool, *, by: str | None = None) -> CanUseTool:
+        """Return ``can_use_tool`` for ``ClaudeAgentOptions``, which also records that ``by`` was
+        asked to approve a call, and what ``by`` decided. An approval is recorded when the SDK has
+        handed over the line with the call.
+        """
+
+        async def ask(
+            tool: str, arguments: dict[str, Any], context: ToolPermissionContext
+        ) -> PermissionResult:
+            call_id = context.tool_use_id
+            shown = {"tool": tool, "arguments": arguments}
+            await self._record(Approval.asked(call_id, shown, to=by))
+            result = await can_use_tool(tool, arguments, context)
+            if isinstance(result, PermissionResultAllow):
+                edited = result.updated_input
+                edited = None if edited == arguments else edited
+                await self._record(Approval.decided(call_id, True, by=by, edited=edited))
+            else:
+                await self._record(Approval.decided(call_id, False, by=by, reason=result.message))
+            return result
+
+        return ask
+
+    @to_its_end
+    def _record(self, approval: Approval) -> None:
+        self._approvals.append(approval)
+        self._record_approvals()
+
+    def _record_approvals(self) -> None:
+        """Record the approvals of the calls that the SDK has handed over."""
+        with self._recording:
+            for approval in [*self._approvals]:
+                if conversation := self._called.get(approval.call_id or ""):
+                    self._approvals.remove(approval)
+                    with suppress(ConversationErased):
+                        record_approvals(self._sync[conversation], [approval])
+
     # -- names
     # ----------------------------------------------------------------------------------------------
 
@@ -262,6 +325,11 @@ class FoldlogSessionStore(OpenHistories):
 
         history = self._written.get(conversation, history)
         self._written[conversation], _ = self._append_or_begin(history, append)
+        for entry in entries:
+            for block in dicts_in(entry, "message", "content"):
+                if block.get("type") == "tool_use":
+                    self._called[str(block.get("id"))] = conversation
+        self._record_approvals()
 
     def _update_summary(self, project_key: str, row: ConversationRow, before: Any) -> Any:
         """Return a session's summary, its time and its version, or None if the session has no

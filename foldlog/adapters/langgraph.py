@@ -44,6 +44,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from foldlog import History
+from foldlog.adapters._langgraph.approvals import Question
 from foldlog.adapters._langgraph.branches import Checkpoint
 from foldlog.adapters._langgraph.channels import (
     ChannelValues,
@@ -63,6 +64,8 @@ from foldlog.adapters._shared import (
     in_thread,
     quote_id,
     recent,
+    record_approvals,
+    to_plain,
     unquote_id,
     with_those_below,
 )
@@ -101,6 +104,8 @@ class _Walked(NamedTuple):
 
 
 _PAGE = 20
+_TASKS_IN_MEMORY = 1_000
+"""The maximum number of tasks whose calls stay in memory."""
 _PASTS_IN_MEMORY = 8
 """The maximum number of threads whose writes stay in memory."""
 _ABOVE_ALL = chr(0x10FFFF)
@@ -141,6 +146,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         values = _Values(self.serde)
         self._prefix = prefix
         self._deltas = Recent[str, _Walked](_PASTS_IN_MEMORY)
+        self._calls = Recent[str, str | None](_TASKS_IN_MEMORY)
+        """Maps a task to the call that it runs, or to None if it runs several calls."""
+        self._questions: dict[tuple[str, str, str], Sequence[Question]] = {}
+        """Maps a thread, a checkpoint and a task to the interrupts that are not recorded yet."""
         self._checkpoints = Checkpoints(
             self._sync, "langchain", values.message, values.listed, self._attributes_of
         )
@@ -239,6 +248,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             body["delta"] = WRITES
         channels = partial(codec.changed, values, checkpoint["channel_versions"], new_versions)
         self._checkpoints.put(thread, checkpoint["id"], parent, body, channels, listed)
+        self._record_questions(thread, checkpoint["id"])
         return _config_of(conf["thread_id"], conf.get("checkpoint_ns", ""), checkpoint["id"])
 
     def _after_writes(
@@ -272,12 +282,59 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     ) -> None:
         """Add the writes of a task to a checkpoint. The checkpoint may be stored after its writes.
         The writes are on disk when the method returns.
+
+        An interrupt that asks about a call, and its answer, are recorded as approvals.
         """
         rows = [
             (base.WRITES_IDX_MAP.get(name, place), name, value)
             for place, (name, value) in enumerate(writes)
         ]
+        conf = config["configurable"]
+        thread = self._thread(conf)
+        place = (thread, conf["checkpoint_id"])
+        by = config.get("metadata", {}).get("by")
+        questions = self._questions_in(place, task_id, dict(writes), by)
         self._put_rows(config, task_id, task_path, rows)
+        if questions:
+            # Before the checkpoint is looked for, because another thread may store it now.
+            self._questions[(*place, task_id)] = questions
+            self._record_questions(*place)
+
+    def _questions_in(
+        self, place: tuple[str, str], task_id: str, written: Mapping[str, Any], by: str | None
+    ) -> Sequence[Question]:
+        """Return the interrupt that a task has answered, and the interrupts at which it stops.
+        ``place`` is a thread and a checkpoint. The answer of a run has no task, and is repeated by
+        the task that reads it.
+        """
+        asked = [(value, tuple[Any, ...]()) for value in _interrupts(written.get(base.INTERRUPT))]
+        match written.get(base.RESUME):
+            case [*_, answer]:
+                answers = (to_plain(answer, unknown=True),)
+                asked[:0] = [
+                    (value, answers)
+                    for task, name, packed in pending_writes(self._checkpoints.notes_here(*place))
+                    if (task, name) == (task_id, base.INTERRUPT)
+                    for value in _interrupts(self._values.unpacked(packed))
+                ]
+        call_id = self._calls.get(task_id)
+        return [
+            Question(to_plain(value, unknown=True), call_id, answers, by)
+            for value, answers in asked
+        ]
+
+    def _record_questions(self, thread: str, checkpoint_id: str) -> None:
+        """Record what a checkpoint's tasks asked and were answered, once the checkpoint is
+        stored.
+        """
+        keys = [key for key in [*self._questions] if key[:2] == (thread, checkpoint_id)]
+        found = self._checkpoints.find(thread, checkpoint_id, hidden=True) if keys else None
+        if found is not None:
+            history = self._sync[found.branch]
+            for key in keys:
+                for question in self._questions.pop(key, ()):
+                    open_calls = history.at(found.version).open_calls
+                    record_approvals(history, question.approvals(open_calls))
 
     def _put_rows(
         self,
@@ -576,6 +633,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _effect_of(self, request: Any) -> AbstractContextManager[None]:
         call = request.tool_call
         conf = request.runtime.config["configurable"]
+        task = conf.get("checkpoint_ns", "").rpartition(":")[2]
+        is_only = self._calls.get(task, call["id"]) == call["id"]
+        self._calls[task] = call["id"] if is_only else None
         return effect_of(
             self,
             self._first_conversation(conf["thread_id"]),
@@ -795,6 +855,11 @@ def _fields_of(kind: type[BaseMessage]) -> Callable[[Mapping[str, Any]], tuple[A
 
 def _none(before: Checkpoint, records: RecordList) -> None:
     return None
+
+
+def _interrupts(written: Any) -> list[Any]:
+    """Return the values of the interrupts in a write of a task."""
+    return [each.value for each in written if hasattr(each, "value")] if written else []
 
 
 def _is_message(value: Any) -> bool:

@@ -12,7 +12,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from claude_agent_sdk import (
+    ClaudeSDKClient,
     InMemorySessionStore,
+    PermissionResultAllow,
+    PermissionResultDeny,
     create_sdk_mcp_server,
     get_session_messages_from_store,
     list_sessions,
@@ -28,7 +31,13 @@ from foldlog.adapters.claude_agent import FoldlogSessionStore
 from foldlog.eventstore import ConversationErased
 from tests.adapters.claude_agent.agent import options
 from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks_of
-from tests.adapters.contract import VALUES, Lists, redacted_one_by_one
+from tests.adapters.contract import (
+    VALUES,
+    Lists,
+    approvals_of,
+    decided,
+    redacted_one_by_one,
+)
 from tests.adapters.killed import check_killed_in_a_tool
 from tests.adapters.model_server import Reply
 from tests.between import before_next_call
@@ -347,6 +356,51 @@ class TestKeeps(Lists):
 
     def test_a_tool_in_which_the_process_was_killed_does_not_run_again(self, tmp_path):
         check_killed_in_a_tool(self, tmp_path)
+
+
+@pytest.mark.parametrize("flush", ["eager", "batched"])
+async def test_who_was_asked_to_permit_a_call_and_who_decided_are_its_approvals(
+    store, tmp_path, flush
+):
+    def play(prompt):
+        if not prompt.get("tools"):
+            return Reply("a title")
+        if any(block["type"] == "tool_result" for block in blocks_of(prompt["messages"][-1])):
+            return Reply("finished")
+        return Reply("", [("Bash", f"c{n}", {"command": f"touch {n}"}) for n in (1, 2, 3)])
+
+    async def permit(tool, arguments, context):
+        number = arguments["command"][-1]
+        if number == "1":
+            return PermissionResultDeny(message="not now")
+        edited = {"command": "touch 4"} if number == "3" else None
+        return PermissionResultAllow(updated_input=edited or arguments)
+
+    server = AnthropicServer(play)
+    plain = options(store, server.url, str(tmp_path), str(tmp_path))
+    asking = replace(
+        plain,
+        permission_mode="default",
+        session_store_flush=flush,
+        can_use_tool=store.with_approvals(permit, by="ann"),
+    )
+    async with ClaudeSDKClient(asking) as client:
+        await client.query("go")
+        async for _ in client.receive_response():
+            pass
+    server.close()
+    (conversation,) = store.histories.sync
+    questions = {
+        name: [data[0]["asked"], data[0]["shown"]["tool"], data[0]["shown"]["arguments"]["command"]]
+        for name, data in approvals_of(store.histories.sync[conversation]).items()
+    }
+    assert questions == {f"c{n}": ["ann", "Bash", f"touch {n}"] for n in (1, 2, 3)}
+    decisions = approvals_of(store.histories.sync[conversation])
+    assert {name: data[1:] for name, data in decisions.items()} == {
+        "c1": [decided(False, by="ann", reason="not now")],
+        "c2": [decided(True, by="ann")],
+        "c3": [decided(True, by="ann", reason='edited: {"command": "touch 4"}')],
+    }
 
 
 async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redacted(

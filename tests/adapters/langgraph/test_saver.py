@@ -29,6 +29,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
 
 import foldlog
 from foldlog.adapters.langgraph import FoldlogSaver
@@ -37,7 +38,9 @@ from foldlog.projections import well_formed
 from tests.adapters.contract import (
     STRATEGIES,
     Condenses,
+    approvals_of,
     counted,
+    decided,
     own_events,
     redacted_one_by_one,
     work,
@@ -840,3 +843,92 @@ def test_a_thread_that_is_deleted_as_runs_are_hidden_stops_nothing(place, saver,
     saver.delete_for_runs(["r"])
     monkeypatch.undo()
     assert saver.get_tuple(THREAD) is None
+
+
+PAY = [{"name": "pay", "args": {"euros": n}, "id": f"c{n}"} for n in (1, 2)]
+
+
+def asking(saver, ask):
+    """A graph whose node ``ask`` interrupts between a message with two calls and its results."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("model", lambda state: {"messages": [AIMessage("", tool_calls=PAY, id="m")]})
+    builder.add_node("ask", ask)
+    builder.add_edge(START, "model")
+    builder.add_edge("model", "ask")
+    return builder.compile(checkpointer=saver)
+
+
+REVIEWS = [{"action_name": "pay", "allowed_decisions": ["approve", "edit", "reject"]}]
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+@pytest.mark.parametrize(
+    "request_of, answers_in",
+    [
+        # HumanInTheLoopMiddleware, the older HumanInterrupt, and a node that shows the calls
+        (
+            lambda call: {"name": call["name"], "args": call["args"], "description": "Pay?"},
+            lambda answers: {"decisions": answers},
+        ),
+        (
+            lambda call: {"action_request": {"action": call["name"], "args": call["args"]}},
+            lambda answers: answers,
+        ),
+        (lambda call: call, lambda answers: answers),
+    ],
+)
+def test_an_interrupt_and_its_answer_are_approvals_of_the_calls_that_it_shows(
+    histories, durability, request_of, answers_in
+):
+    def ask(state):
+        answers = interrupt(
+            {"action_requests": [request_of(each) for each in PAY], "review_configs": REVIEWS}
+        )
+        assert answers == answers_in(said)
+        return {"messages": [ToolMessage("refused", tool_call_id="c2")]}
+
+    said = [{"type": "approve"}, {"type": "reject", "message": "too much"}]
+    config = {"configurable": {"thread_id": "t"}, "metadata": {"by": "ann"}}
+    asking(saver := FoldlogSaver(histories), ask).invoke(
+        {"messages": [HumanMessage("pay")]}, THREAD, durability=durability
+    )
+    shown = {
+        each: dict(data[0]["shown"]) for each, data in approvals_of(saver.history(THREAD)).items()
+    }
+    assert [shown[n]["args"] for n in ("c1", "c2")] == [{"euros": 1}, {"euros": 2}]
+    other = FoldlogSaver(histories)  # as in another process
+    asking(other, ask).invoke(Command(resume=answers_in(said)), config, durability=durability)
+    assert {each: data[1:] for each, data in approvals_of(other.history(THREAD)).items()} == {
+        "c1": [decided(True, by="ann")],
+        "c2": [decided(False, by="ann", reason="too much")],
+    }
+
+
+@pytest.mark.parametrize(
+    "answer, decision",
+    [
+        (True, decided(True)),
+        ("reject", decided(False)),
+        ({"type": "response", "args": "later"}, decided(False, reason="later")),
+        (
+            {"type": "edit", "edited_action": {"name": "pay", "args": {"euros": 3}}},
+            decided(True, reason='edited: {"name": "pay", "args": {"euros": 3}}'),
+        ),
+        ("perhaps", None),
+        ([True, False], None),
+    ],
+)
+async def test_a_tool_that_interrupts_asks_about_its_call(saver, answer, decision):
+    @tool
+    async def pay(euros: int) -> str:
+        """Pay."""
+        return str(interrupt("Pay?"))
+
+    def script(messages, number):
+        return AIMessage("done") if number else call("pay", "c", euros=5)
+
+    graph = agent(ScriptedModel(script=script, prompts=[]), [pay], saver)
+    await graph.ainvoke({"messages": [HumanMessage("pay")]}, THREAD)
+    await graph.ainvoke(Command(resume=answer), THREAD)
+    (recorded,) = approvals_of(saver.history(THREAD)).values()
+    assert recorded == [{"asked": None, "shown": "Pay?"}, *([decision] if decision else [])]
