@@ -62,8 +62,6 @@ class Published(NamedTuple):
     version: int
     head: bytes
     generation: int = 0
-    store: str | None = None
-    """The uuid of the store that published the head, or None."""
 
 
 class Verdict(NamedTuple):

@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, UnsetType
-
 from foldlog._answers.conversations import ConversationDocument
-from foldlog._answers.document import Document, OfConversation, OfVersion, ProblemDocument
-
-
-class HeadDocument(OfVersion, frozen=True, kw_only=True):
-    """A head to publish. ``generation`` is the number of erased conversations that had the same id
-    before.
-    """
-
-    head: str
-    generation: int | UnsetType = UNSET
-
-
-class HeadsDocument(Document, frozen=True, kw_only=True):
-    """The output of ``foldlog store verify --print-heads``. ``store`` is the uuid of the store."""
-
-    store: str
-    heads: tuple[HeadDocument, ...]
+from foldlog._answers.document import Document, OfConversation, ProblemDocument
 
 
 class BackedUpDocument(Document, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ The files:
     log_reading.py listing.py replaying.py serving.py
                                                the work of log, list, compare and serve
     record_files.py database_export.py run_export.py  the files of export
-    erasing.py redacting.py vacuuming.py verifying.py published_heads.py
+    erasing.py redacting.py vacuuming.py verifying.py
     checkpoints.py
                                                the work of commands for a whole store
     quick_hook.py                              a hook, with few imports

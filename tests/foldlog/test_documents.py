@@ -39,7 +39,6 @@ VerifiedDocument      store verify
 VerifiedDocument      store verify --views
 AppendedDocument      append five hi --role assistant
 ReplayedDocument      replay five
-HeadsDocument         store verify --print-heads
 ImportDocument        import five.jsonl
 ConversationDocument  fork five six
 RetractedDocument     retract five --to 2

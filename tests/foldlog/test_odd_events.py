@@ -168,7 +168,7 @@ MORE = {
         "all --view --format openai-chat",
         "all --view --format anthropic-messages",
     ],
-    "store verify": ["--print-heads", "--views", "--views --repair"],
+    "store verify": ["--views", "--views --repair"],
     "show": ["all --documents"],
 }
 """Lines with options, without the name of the command."""

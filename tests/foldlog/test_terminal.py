@@ -94,8 +94,8 @@ def test_a_list_with_a_lone_surrogate_in_an_id_is_read_by_strict_parsers_and_its
         store.append("a\ud800b", said("half \udc00"), expected_version=0)
     (listed,) = msgspec.json.decode(foldlog("list --json").out)["conversations"]
     assert listed["conversation"] == "a\\ud800b"
-    (tmp_path / "heads.json").write_text(foldlog("store verify --print-heads --json").out)
-    assert foldlog("store verify --heads heads.json").status == 0
+    (tmp_path / "checkpoint.txt").write_text(foldlog("store checkpoint").out)
+    assert foldlog("store verify --against checkpoint.txt").status == 0
 
 
 @given(values)

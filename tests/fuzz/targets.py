@@ -367,7 +367,7 @@ def command(rng):
             "out",
             "--format",
             name,
-            "--heads",
+            "--against",
             "--output",
             "new.jsonl",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,23 +23,16 @@ from foldlog._cli.hints import command
 from foldlog._cli.options import conversations_argument, db_option, from_option, json_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.verification import show_erased, show_outcome, show_redacted
-from foldlog._cli.published_heads import published_heads, show_heads
 from foldlog._cli.stores import events_total, open_existing, require_id, resolve
 from foldlog._cli.verifying import Checks, verdict_document
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance import archive
 from foldlog.eventstore.maintenance.checkpoint import verify_against
 from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
-from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
+from foldlog.eventstore.maintenance.verify import Verdict, verify
 
 
 @conversations_argument
-@click.option(
-    "--heads",
-    metavar="FILE",
-    type=Path,
-    help="A file of heads to compare, as --print-heads --json printed them.",
-)
 @against_option
 @key_option
 @ca_option
@@ -54,23 +47,16 @@ from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
     help="With --views: first rebuild the stored Views. Other programs can read at the same time.",
 )
 @from_option
-@click.option(
-    "--print-heads",
-    is_flag=True,
-    help="Check nothing. Print the heads, which you can store in another place.",
-)
 @db_option
 @json_option
 def run(
     conversations: tuple[str, ...],
-    heads: Path | None,
     against: Path | None,
     keys: tuple[Path, ...],
     ca: Path | None,
     views: bool,
     repair: bool,
     start: str,
-    print_heads: bool,
     db: str,
     as_json: bool,
 ) -> None:
@@ -78,26 +64,19 @@ def run(
     missing.
 
     If events are changed, missing, inserted, swapped or moved, the command reports them, and the
-    exit status is 1. A head is a hash of all events up to a version. With published heads
-    (--heads) or a checkpoint (--against), the command also detects a missing end and a rewritten
-    conversation. Lawful erasures and redactions are listed and are not findings. An
+    exit status is 1. With a checkpoint (--against), the command also detects a missing end and a
+    rewritten conversation. Lawful erasures and redactions are listed and are not findings. An
     interrupted check prints where to continue (--from).
 
-    Example: foldlog store verify --heads heads.json
+    Example: foldlog store verify --against checkpoint.txt
     """
-    if start and (conversations or print_heads):
-        raise Refused(
-            "--from continues a check of all conversations; leave out the names and --print-heads"
-        )
+    if start and conversations:
+        raise Refused("--from continues a check of all conversations; leave out the names")
     if repair and not views:
         raise Refused("--repair rebuilds stored Views; add --views")
-    if against is not None and (start or conversations or heads or print_heads):
+    if against is not None and (start or conversations):
         raise Refused("--against compares all conversations; leave out names and other options")
     note, stamped_at = read_against(against, keys, ca)
-    if print_heads:
-        show_heads(conversations, db, as_json=as_json)
-        return
-    published = {} if heads is None else published_heads(heads)
     checks = Checks()
     try:
         with open_existing(db) as store, terminal.working("verifying", "events") as update:
@@ -105,7 +84,7 @@ def run(
             names = [find_conversation(store, name) for name in conversations]
             update(total=events_total(store, names, start))
             # Generators print the verdicts of a large store one by one, and do not collect them.
-            verdicts = _verdicts(store, names, published, start, note)
+            verdicts = _verdicts(store, names, start, note)
             rows = (
                 (verdict, checks.check_views(store, verdict, repair=repair) if views else UNSET)
                 for verdict in checks.count(verdicts, update)
@@ -147,13 +126,12 @@ def run(
 def _verdicts(
     store: Store,
     names: Sequence[str],
-    published: Mapping[str, Sequence[Published]],
     start: str,
     note: StoreCheckpoint | None,
 ) -> Iterator[Verdict]:
     if note is not None:
         return verify_against(store, note)
-    check = partial(verify, store, published=published, start=start)
+    check = partial(verify, store, start=start)
     # None stands for all conversations.
     chosen: list[str | None] = [*dict.fromkeys(names)] or [None]
     stored = chain.from_iterable(check(name) for name in chosen)
