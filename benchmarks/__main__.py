@@ -92,7 +92,7 @@ def main(
         counts.record()
     if count:
         counts.print_compared()
-    if record or pages:
+    if pages:
         speed_page.write(questions())
     if record or pages or count:
         return

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import sqlite3
 import statistics
 import subprocess
@@ -29,6 +28,8 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from benchmarks.pages import with_part
 
 ROOT = Path(__file__).parents[1]
 ITEMS, PER_TURN, TURNS, OPENINGS = 400, 4, 40, 15
@@ -46,11 +47,7 @@ OWN = {
     "agent_framework": ("Agent Framework", "`FileHistoryProvider`"),
     "strands": ("Strands", "`FileSessionManager`"),
 }
-PAGE, BEGIN, END = (
-    ROOT / "docs/internals/PEERS.md",
-    "<!-- adapters: python -m benchmarks.adapters --publish -->",
-    "<!-- end -->",
-)
+PAGE = ROOT / "docs/internals/SPEED.md"
 
 
 class Figures(NamedTuple):
@@ -391,7 +388,7 @@ def measured(name: str) -> list[Figures]:
 
 def main(publish: bool) -> None:
     """Print the figures of all adapters. With ``publish``, also write them into
-    docs/internals/PEERS.md.
+    docs/internals/SPEED.md.
     """
     rows = [
         "| SDK | its own store | a turn | open and read 560 items | bytes an item |",
@@ -403,11 +400,8 @@ def main(publish: bool) -> None:
             rows.append(figures.row())
             print(rows[-1], flush=True)
     if publish:
-        text = PAGE.read_text()
-        pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-        assert pattern.search(text), f"{PAGE} has no place for the figures"
-        table = "\n".join((BEGIN, "", *rows, "", END))
-        PAGE.write_text(pattern.sub(lambda match: table, text))
+        command = "python -m benchmarks.adapters --publish"
+        PAGE.write_text(with_part(PAGE.read_text(), command, "\n".join(rows)))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from foldlog.condensers import (
     condenser_from_config,
 )
 from foldlog.condensers.base import ToolCall
-from foldlog.condensers.models.caches import OTHER, RULES, CacheRule, cache_rule
+from foldlog.condensers.models.caches import CacheRule, cache_rule
 from foldlog.condensers.strategies.state_fields import FIELDS, REQUIRED, TOOL_NAME
 from foldlog.eventstore import Event
 from foldlog.replays import Replay, replay
@@ -46,7 +45,6 @@ SIZE = 40
 LIMIT = 16_000
 PAGE = Path(__file__).parents[1] / "docs" / "internals" / "COMPACTION.md"
 PUBLISHED = PAGE.with_name("compaction.json")
-PICTURE = PAGE.parents[1] / "pictures" / "compaction.svg"
 _LINE, _ASKED, _LENGTH = 160, 600, 6_000
 
 
@@ -204,82 +202,13 @@ def tables(group: Mapping[str, Any]) -> str:
     return text + "\n"
 
 
-_STYLE = """
-  .back { fill: #ffffff } .text { fill: #1f2933 } .soft { fill: #5f6b7a }
-  .prompts { fill: #9bb8c9 } .summaries { fill: #b7791f }
-  @media (prefers-color-scheme: dark) {
-    .back { fill: #14181d } .text { fill: #e6e9ed } .soft { fill: #a3adb9 }
-    .prompts { fill: #3d5a6c } .summaries { fill: #ecc94b }
-  }
-  text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif }
-  .title { font-size: 15px; font-weight: 600 }
-"""
-_WIDTH, _LEFT, _BAR, _TOP = 900, 300, 24, 64
-
-
-def svg(group: Mapping[str, Any]) -> str:
-    """Return a bar for each condenser: the cost of the prompts, and of the summaries."""
-    model = next(iter(PROVIDERS))
-    rows = group["rows"]
-    height = _TOP + _BAR * len(rows) + 16
-    scale = (_WIDTH - _LEFT - 150) / max(row[model]["cost"] for row in rows.values())
-    about = "; ".join(f"{name}: ${row[model]['cost']:.2f}" for name, row in rows.items())
-    count = len(group["histories"])
-    drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img"'
-        f' aria-label="{escape(about)}">',
-        f"<style>{_STYLE}</style>",
-        f'<rect class="back" width="{_WIDTH}" height="{height}" rx="8"/>',
-        f'<text class="text title" x="16" y="28">Cost of {count} histories with {model}, in US'
-        " dollars</text>",
-        f'<rect class="prompts" x="{_LEFT}" y="42" width="12" height="12"/>',
-        f'<text class="soft" x="{_LEFT + 18}" y="52">prompts of the agent</text>',
-        f'<rect class="summaries" x="{_LEFT + 170}" y="42" width="12" height="12"/>',
-        f'<text class="soft" x="{_LEFT + 188}" y="52">calls for summaries</text>',
-    ]
-    for place, (name, row) in enumerate(rows.items()):
-        top = _TOP + place * _BAR
-        prompts, summaries = (round(scale * row[model][key], 1) for key in ("prompts", "summaries"))
-        end = _LEFT + prompts + summaries
-        drawn += [
-            f'<text class="text" x="{_LEFT - 8}" y="{top + 14}" text-anchor="end">'
-            f"{escape(name)}</text>",
-            f'<rect class="prompts" x="{_LEFT}" y="{top + 3}" width="{prompts}" height="16"/>',
-            f'<rect class="summaries" x="{_LEFT + prompts}" y="{top + 3}" width="{summaries}"'
-            ' height="16"/>',
-            f'<text class="soft" x="{round(end + 6, 1)}" y="{top + 15}">'
-            f"{row[model]['cost']:.2f}; facts {row['facts']:.0f} %</text>",
-        ]
-    return "\n".join([*drawn, "</svg>", ""])
-
-
-def rules() -> str:
-    """Return the table of the providers' rules."""
-    heads = ("models", "least tokens", "step", "read", "write", "marks", "provider")
-    text = f"| {' | '.join(heads)} |\n|---|{'---:|' * 4}---|---|\n"
-    for rule in (*RULES, OTHER):
-        cells = (
-            f"`{rule.models}`".replace("|", "\\|") if rule.models else "others",
-            f"{rule.least:,}",
-            str(rule.step),
-            f"{rule.read:g}",
-            f"{rule.write:g}",
-            "yes" if rule.needs_marks else "no",
-            f"[{rule.provider}]({rule.source})" if rule.source else rule.provider,
-        )
-        text += f"| {' | '.join(cells)} |\n"
-    return text
-
-
 def in_page(text: str, group: Mapping[str, Any]) -> str:
-    """Put the tables of docs/internals/compaction.json and of the rules into the page."""
-    text = with_part(text, "python -m benchmarks.compaction FOLDER --publish", tables(group))
-    return with_part(text, "the rules of caches", rules())
+    """Put the table of docs/internals/compaction.json into the page."""
+    return with_part(text, "python -m benchmarks.compaction FOLDER --publish", tables(group))
 
 
 def publish(group: Mapping[str, Any]) -> None:
     PUBLISHED.write_text(json.dumps(group, indent=1) + "\n", encoding="utf-8")
-    PICTURE.write_text(svg(group), encoding="utf-8")
     PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), group), encoding="utf-8")
 
 
@@ -287,7 +216,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sources", nargs="+", help="files and folders to import")
     parser.add_argument("--of", type=int, default=40, help="how many of the longest histories (40)")
-    parser.add_argument("--publish", action="store_true", help="write the page and its picture")
+    parser.add_argument("--publish", action="store_true", help="write the page")
     options = parser.parse_args()
     found = histories(options.sources)
     group = measured({name: found[name] for name in [*found][: options.of]})

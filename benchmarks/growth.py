@@ -3,7 +3,7 @@
 
 A form is a SQLite file or a PostgreSQL server. For each
 form, the benchmark fills a large and a small store, runs the same operations on both in turn, and
-prints Markdown for ``docs/internals/SIZES.md``. A conversation has 300 events with bodies of some
+prints Markdown. A conversation has 300 events with bodies of some
 90 bytes, and four condensations. foldlog's own functions make the heads, checksums and revisions.
 """
 

@@ -5,9 +5,9 @@ the prompt shows.
 
     python -m benchmarks.recall                              # the shipped sample and generated histories
     python -m benchmarks.recall runs/ work.db --of 20        # the 20 longest histories there, and the prompts that their runtimes recorded
-    python -m benchmarks.recall runs/ --publish              # all of that, into docs/internals/RECALL.md and its picture
 
-docs/internals/RECALL.md defines the measure.
+
+docs/internals/COMPACTION.md defines the measure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,6 @@ from rich.console import Console
 from rich.table import Table
 
 import foldlog
-from benchmarks.pages import with_part
-from benchmarks.recall_picture import PICTURE, svg
 from foldlog._figures.prices import Price
 from foldlog.condensers import (
     ESTIMATE,
@@ -74,20 +71,15 @@ GENERATED = 5
 LENGTH = 400
 EXAMPLES = 5
 USES_LEAST = 100
-HISTORIES_LEAST = 5
-"""The page shows a group only if it has at least this number of histories."""
 COLUMNS = (
     "condenser",
     "terms",
-    "halves",
     "or named",
     "facts",
     "sent",
     "repeated",
     "cost",
 )
-PAGE = Path(__file__).parents[1] / "docs" / "internals" / "RECALL.md"
-PUBLISHED = PAGE.with_name("recall.json")
 
 
 class Copier:
@@ -172,28 +164,6 @@ def generated(seed: int, length: int) -> list[Event]:
     return events
 
 
-def spread(replays: Sequence[Replay], seeds: int) -> tuple[float, float]:
-    """For each seed, take a random half of all needed terms, and compute the percentage that was
-    shown. Return the smallest and the largest percentage.
-    """
-    shares = []
-    for seed in range(seeds):
-
-        def drawn(history: int, term: str, seed: int = seed) -> bool:
-            return sha256(f"{seed} {history} {term}".encode()).digest()[0] < 128
-
-        needed = sum(
-            drawn(history, term) for history, replay in enumerate(replays) for term in replay.needed
-        )
-        missing = sum(
-            drawn(history, missed.term)
-            for history, replay in enumerate(replays)
-            for missed in replay.missing
-        )
-        shares.append(100 * (1 - missing / needed) if needed else 100.0)
-    return min(shares), max(shares)
-
-
 def histories(sources: Sequence[str]) -> dict[str, list[Event]]:
     """Return the histories of the sources by name, the longest first. A source is a file or folder
     to import, or the URL of a store.
@@ -214,7 +184,7 @@ def histories(sources: Sequence[str]) -> dict[str, list[Event]]:
     }
 
 
-def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
+def row(replays: Sequence[Replay]) -> dict[str, Any]:
     """Return the figures of one condenser over all histories."""
     needed = sum(len(replay.needed) for replay in replays)
     missing = [missed for replay in replays for missed in replay.missing]
@@ -223,7 +193,6 @@ def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
         for name in ("tokens_sent", "tokens_repeated")
     )
     calls = sum(len(replay.turns) for replay in replays)
-    low, high = spread(replays, seeds)
     return {
         "needed": needed,
         "shown": round(100 * (1 - len(missing) / needed), 2) if needed else None,
@@ -234,8 +203,6 @@ def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
         ),
         "facts": sum(replay.facts for replay in replays),
         "facts_shown": round(100 * _part(replays, "facts_in_prompts", "facts"), 2),
-        "shown_least": round(low, 2),
-        "shown_most": round(high, 2),
         "tokens_sent": sent,
         "tokens_repeated": repeated,
         "cost": round(sum(replay.prompts_cost(PRICE) or 0.0 for replay in replays), 6),
@@ -257,14 +224,14 @@ def _part(replays: Sequence[Replay], part: str, whole: str) -> float:
 
 
 def measured(
-    histories_by_name: Mapping[str, Sequence[Event]], condensers: Mapping[str, Config], seeds: int
+    histories_by_name: Mapping[str, Sequence[Event]], condensers: Mapping[str, Config]
 ) -> dict[str, Any]:
     """Return the number and size of these histories, and the figures of each condenser."""
     rows = {}
     for name, config in condensers.items():
         condenser = condenser_of(config)
         rows[name] = row(
-            [replay(events, condenser, ESTIMATE) for events in histories_by_name.values()], seeds
+            [replay(events, condenser, ESTIMATE) for events in histories_by_name.values()]
         )
         sys.stderr.write(f"{name}: {rows[name]['shown']} % shown\n")
     needed = max(row["needed"] for row in rows.values())
@@ -284,7 +251,6 @@ def figures(group: Mapping[str, Any]) -> list[tuple[str, ...]]:
         (
             name,
             f"{row['shown']:.1f} %",
-            f"{row['shown_least']:.1f} to {row['shown_most']:.1f}",
             f"{row['named']:.1f} %",
             f"{row['facts_shown']:.1f} %",
             f"{row['tokens_sent'] / 1e6:.2f}M",
@@ -313,31 +279,6 @@ def show(name: str, group: Mapping[str, Any]) -> None:
     Console(width=150).print(shown)
 
 
-def in_page(text: str, groups: Mapping[str, Any]) -> str:
-    """Put the tables of docs/internals/recall.json into the page, but leave out groups of few histories."""
-    tables = ""
-    for name, group in groups.items():
-        if group["histories"] < HISTORIES_LEAST:
-            continue
-        tables += (
-            f"**{title(name, group)}**\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n"
-        )
-        tables += "".join(f"| {' | '.join(cells)} |\n" for cells in figures(group)) + "\n"
-    return with_part(text, "python -m benchmarks.recall FOLDER --publish", tables)
-
-
-def publish(groups: Mapping[str, Any]) -> None:
-    """Write the figures, but not the terms, because the terms of a public history belong to its
-    authors.
-    """
-    for group in groups.values():
-        for row in group["rows"].values():
-            del row["missing"]
-    PUBLISHED.write_text(json.dumps(groups, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), groups), encoding="utf-8")
-    PICTURE.write_text(svg(groups), encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
@@ -345,15 +286,9 @@ def main() -> None:
     )
     parser.add_argument("--of", type=int, default=20, help="how many of the longest histories (20)")
     parser.add_argument(
-        "--seeds", type=int, default=10, help="how many random halves of the terms to measure (10)"
-    )
-    parser.add_argument(
         "--condenser", action="append", metavar="JSON", help="a configuration; once for each"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument(
-        "--publish", action="store_true", help="put the figures into docs/internals/RECALL.md"
-    )
     options = parser.parse_args()
     chosen = (
         {config: json.loads(config) for config in options.condenser}
@@ -361,27 +296,25 @@ def main() -> None:
         else CONDENSERS
     )
     groups: dict[str, Any] = {}
-    if options.publish or not options.sources:
+    if not options.sources:
         own = histories([str(SAMPLE)]) | {
             f"seed {seed}": generated(seed, LENGTH) for seed in range(GENERATED)
         }
-        groups["Sample and generated"] = measured(own, chosen, options.seeds)
+        groups["Sample and generated"] = measured(own, chosen)
     if options.sources:
         histories_by_name = histories(options.sources)
         longest = {name: histories_by_name[name] for name in [*histories_by_name][: options.of]}
-        groups["Public" if options.publish else "Given"] = measured(longest, chosen, options.seeds)
+        groups["Given"] = measured(longest, chosen)
         for runtime, condensed in condensed_by(histories_by_name).items():
             which = {
                 RECORDED: {"type": RECORDED},
                 **{name: chosen[name] for name in chosen if name not in _OTHERS},
             }
-            groups[f"Condensed by {runtime}"] = measured(condensed, which, options.seeds)
+            groups[f"Condensed by {runtime}"] = measured(condensed, which)
     for name, group in groups.items():
         show(name, group)
     if options.json is not None:
         options.json.write_text(json.dumps(groups, indent=1) + "\n")
-    if options.publish:
-        publish(groups)
 
 
 def condensed_by(

@@ -1,6 +1,4 @@
-"""Write the figures of SPEED.md and README.md, only from docs/internals/speed.json and
-benchmarks/counts.json.
-"""
+"""Write the figures of SPEED.md and README.md, only from docs/internals/speed.json."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks.counts import BASELINE_EVENTS, recorded
 from benchmarks.frame import Answer, Question, figure
 from benchmarks.pages import with_part
 
@@ -22,8 +19,6 @@ ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "docs" / "internals" / "speed.json"
 PAGE = ROOT / "docs" / "internals" / "SPEED.md"
 README = ROOT / "README.md"
-_COUNTED = "3.12"
-"""The page shows the counts of this CPython version."""
 
 Run = Mapping[str, Any]
 """What ``python -m benchmarks`` saves."""
@@ -50,8 +45,7 @@ def in_page(text: str, run: Run, questions: Sequence[Question]) -> str:
         if answer["question"] == question.name
     ]
     figures = "\n".join([*table(questions, answers), "", _provenance(run, answers)])
-    text = with_part(text, "python -m benchmarks --publish", figures)
-    return with_part(text, "python -m benchmarks --record", _counts())
+    return with_part(text, "python -m benchmarks --publish", figures)
 
 
 def table(questions: Iterable[Question], answers: Iterable[Answer]) -> list[str]:
@@ -117,13 +111,3 @@ def in_readme(text: str, run: Run) -> str:
             "README.md has no sentence 'takes … µs (plain SQLite: …), a history of 1,000,000 …'"
         )
     return text
-
-
-def _counts() -> str:
-    lines = [
-        f"| CPython {_COUNTED}, a history of {BASELINE_EVENTS:,} events | bytecodes | statements |",
-        "|---|---:|---:|",
-    ]
-    for operation, count in recorded()[_COUNTED].items():
-        lines.append(f"| {operation} | {count['bytecodes']:,} | {count['statements']} |")
-    return "\n".join(lines)

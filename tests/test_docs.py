@@ -57,21 +57,17 @@ def test_the_python_guide_prints_what_it_shows(tmp_path, monkeypatch):
     tried = doctest.testfile(
         str(ROOT / "docs/PYTHON.md"), module_relative=False, optionflags=options
     )
-    assert (tried.failed, tried.attempted > 60) == (0, True)
+    assert (tried.failed, tried.attempted > 35) == (0, True)
 
 
-@pytest.mark.parametrize("name, count", [("COMMAND.md", 30), ("how-to/questions.md", 13)])
-def test_a_guide_to_the_command_prints_what_it_shows(name, count, tmp_path, monkeypatch, capsys):
+def test_the_guide_to_the_command_prints_what_it_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     shutil.copy(ROOT / "foldlog/sample/tidewatch.jsonl", tmp_path)
-    exec("".join(_blocks(ROOT / "docs" / name)), {})
-    guide = (ROOT / "docs" / name).read_text()
-    for store in re.findall(r"`export FOLDLOG_DB=(\S+)`", guide):
-        monkeypatch.setenv("FOLDLOG_DB", store)
+    guide = (ROOT / "docs/COMMAND.md").read_text()
     shown = re.findall(r"^\$ foldlog (.*)\n((?:(?!\$ |```).*\n)*)", guide, re.MULTILINE)
-    assert len(shown) > count
+    assert len(shown) > 20
     same = doctest.OutputChecker().check_output
     for typed, expected in shown:
         monkeypatch.setattr(sys, "argv", ["foldlog", *shlex.split(typed)])
@@ -83,23 +79,31 @@ def test_a_guide_to_the_command_prints_what_it_shows(name, count, tmp_path, monk
         )
 
 
-def test_the_python_guide_has_a_heading_and_an_example_for_each_method():
+def test_the_commands_that_answer_questions_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOLDLOG_DB", "sample.db")
+    with foldlog.open("sample.db") as histories:
+        (history,) = histories.import_(ROOT / "foldlog/sample/tidewatch.jsonl")
+        history.fork(120, id="tidewatch-live")
+    page = (ROOT / "docs/how-to/questions.md").read_text()
+    commands = re.findall(r"`foldlog ([^`]+)`", page.partition("|---|")[2])
+    assert len(commands) > 13
+    for command in commands:
+        capsys.readouterr()
+        _run_foldlog(*shlex.split(command))
+        assert any(capsys.readouterr()), command
+
+
+def test_the_python_guide_has_a_line_for_each_method():
     guide = (ROOT / "docs/PYTHON.md").read_text()
-    headings = " ".join(re.findall(r"^### (.*)$", guide, re.MULTILINE))
-    called = set(
-        re.findall(
-            r"\.(\w+)\(", " ".join(re.findall(r"^(?:>>>|\.\.\.) (.*)$", guide, re.MULTILINE))
-        )
-    )
+    rows = " ".join(re.findall(r"^\| (`\w+\.\w+`.*?) \|", guide, re.MULTILINE))
     for face in (History, Histories, Maintenance):
         methods = {
             name
             for name, value in vars(face).items()
             if not name.startswith("_") and inspect.isfunction(value)
         }
-        named = set(re.findall(rf"`{face.__name__.lower()}\.(\w+)`", headings))
-        assert named == methods, face
-        assert methods <= called, face
+        assert set(re.findall(rf"`{face.__name__.lower()}\.(\w+)`", rows)) == methods, face
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_side_that_gives_back_other_items_has_failed(tmp_path):
     assert [(peer, length) for peer, length, _ in report.failures(runs)] == [
         ("sqlite3 by hand", EVENTS)
     ]
-    assert report.rows(runs)[1] == ["sqlite3 by hand", *["failed"] * 7]
+    assert report.rows(runs)[1] == ["sqlite3 by hand", *["failed"] * 6]
 
 
 def test_a_peer_without_its_python_says_so_in_its_row(tmp_path):

@@ -8,8 +8,8 @@ benchmarks.peers``.
     worker.py         starts the process of a peer, and sends requests to it
     syncs.py          fsync and fdatasync calls of an append, counted by strace
     measuring.py      interleaved rounds
-    report.py         the table, and the figures in docs/internals/PEERS.md and README.md
+    report.py         the table, and the figures in docs/internals/SPEED.md and README.md
     plot.py           the picture of the README
 
-docs/internals/PEERS.md says how each peer is used and what the figures mean.
+docs/internals/SPEED.md says how each peer is used and what the figures mean.
 """

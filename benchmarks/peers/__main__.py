@@ -42,7 +42,7 @@ USUAL = (1_000, 10_000)
 @click.option(
     "--publish",
     is_flag=True,
-    help="Write the saved results into docs/internals/peers.json, PEERS.md and the README. Refused"
+    help="Write the saved results into docs/internals/peers.json, SPEED.md and the README. Refused"
     " if a run began above a load average of 1.",
 )
 @click.option("--keep", is_flag=True, help="Keep the stores: they are several gigabytes.")

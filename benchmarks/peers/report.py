@@ -1,4 +1,4 @@
-"""Make the table of a run, and the figures in PEERS.md and README.md, only from
+"""Make the table of a run, and the figures in SPEED.md and README.md, only from
 docs/internals/peers.json.
 """
 
@@ -20,7 +20,7 @@ each peer.
 """
 
 PUBLISHED = ROOT / "docs" / "internals" / "peers.json"
-PAGE = ROOT / "docs" / "internals" / "PEERS.md"
+PAGE = ROOT / "docs" / "internals" / "SPEED.md"
 README = ROOT / "README.md"
 _ROWS = {
     "**foldlog**": "foldlog",
@@ -62,7 +62,7 @@ def head(runs: Runs) -> list[str]:
         f"open {length // 1_000}k" if length >= 1_000 else f"open {length}"
         for length in lengths(runs)
     ]
-    return ["store", *opened, "growth", "turn", "append", "syncs", "bytes", "memory"]
+    return ["store", *opened, "turn", "append", "syncs", "bytes", "memory"]
 
 
 def rows(runs: Runs) -> list[list[str]]:
@@ -78,13 +78,11 @@ def rows(runs: Runs) -> list[list[str]]:
         ]
         if not measured:
             continue
-        opened = open_ms(runs, peer.name)
         times = [_opened(runs, length, peer.name) for length in lengths(runs)]
         last = next((figures for figures in reversed(measured) if "failed" not in figures), None)
         if last is None:
-            table.append([peer.name, *times, *["failed"] * 6])
+            table.append([peer.name, *times, *["failed"] * 5])
             continue
-        growth = f"{opened[max(opened)] / opened[min(opened)]:,.3g} ×" if len(opened) > 1 else ""
         syncs = last["syncs"] if last["syncs"][:1].isdigit() or last["syncs"] == "none" else "?"
         figures = [
             _ms(last["turn_ms"]),
@@ -92,7 +90,7 @@ def rows(runs: Runs) -> list[list[str]]:
             syncs,
             f"{last['bytes_an_event']:,}",
         ]
-        table.append([peer.name, *times, growth, *figures, _mb(last["memory_bytes"])])
+        table.append([peer.name, *times, *figures, _mb(last["memory_bytes"])])
     return table
 
 
@@ -125,7 +123,7 @@ def table(runs: Runs) -> Table:
 
 
 def notes(runs: Runs) -> list[str]:
-    """Return sentences about the columns, the machine, the number of rounds, and each failure."""
+    """Return sentences about the columns, the machine and each failure."""
     last = runs[str(lengths(runs)[-1])]
     machine = last["machine"]
     loads = "; ".join(f"{length:,} events: {runs[str(length)]['load']}" for length in lengths(runs))
@@ -140,57 +138,22 @@ def notes(runs: Runs) -> list[str]:
             f" while measuring: {loads}."
         ),
     ]
-    if any(
-        float(load) > machine["cpus"]
-        for load in re.findall(r"[\d.]+", " ".join(run["load"] for run in runs.values()))
-    ):
-        sentences.append(
-            "Other programs ran on the machine, so times are longer than on a quiet machine,"
-            " especially times that include waits for the disk."
-        )
-    sentences += [
-        line for length in lengths(runs) if (line := _uneven(length, runs[str(length)]["peers"]))
-    ]
     return [
         *sentences,
         *(f"{peer}, {length:,} events: FAILED: {why}" for peer, length, why in failures(runs)),
     ]
 
 
-def _uneven(length: int, peers: dict[str, Any]) -> str:
-    """Return a sentence with each peer's number of rounds if these numbers differ, because a figure
-    of one round says little.
-    """
-    rounds = {
-        name: len(figures["rounds"]["open_ms"])
-        for name, figures in peers.items()
-        if "rounds" in figures
-    }
-    if len(set(rounds.values())) < 2:
-        return ""
-    return (
-        f"Rounds at {length:,} events:"
-        f" {'; '.join(f'{number} of {name}' for name, number in rounds.items())}."
-    )
-
-
 def markdown(runs: Runs) -> str:
-    """Return the table and its notes for docs/internals/PEERS.md."""
+    """Return the table and its notes, for docs/internals/SPEED.md."""
     names = head(runs)
     lines = [f"| {' | '.join(names)} |", f"|---|{'---:|' * (len(names) - 1)}"]
     lines += [f"| {' | '.join(row)} |" for row in rows(runs)]
-    versions: dict[str, str] = {}
-    for run in runs.values():
-        for figures in run["peers"].values():
-            versions.update(figures.get("versions", {}))
-    version_list = ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
-    return "\n".join(
-        [*lines, "", *(f"{line}\n" for line in notes(runs)), f"Versions: {version_list}."]
-    )
+    return "\n".join([*lines, "", *(f"{line}\n" for line in notes(runs))]).rstrip()
 
 
 def publish(runs: Runs) -> None:
-    """Write docs/internals/peers.json, and put its figures into PEERS.md and README.md."""
+    """Write docs/internals/peers.json, and put its figures into SPEED.md and README.md."""
     text = json.dumps(runs, indent=1, ensure_ascii=False)
     # the rounds of a figure in one line
     text = re.sub(r"\[[^][{}]*\]", lambda match: " ".join(match[0].split()), text)

@@ -6,7 +6,8 @@ and encryption therefore need no extra code for the ids of a source. The key con
 the source's id, because idempotency keys are not encrypted.
 
 When an append first asks for the index, all events of the conversation are read once. Events that
-are later appended without ``dedupe`` are not in the index.
+are later appended without ``dedupe`` are not in the index. See
+docs/internals/decisions/0082-source-ids-are-idempotency-keys.md.
 """
 
 from __future__ import annotations

@@ -86,6 +86,24 @@ class Mark(NamedTuple):
     encryption of the conversation is being changed. During this change, rows with ``pending_from <=
     id < pending_until`` may be unencrypted, and so may records up to version ``pending_until``.
     Idempotency keys of events before ``pending_until`` may have no proof.
+
+    The column ``mark`` holds a statement of 25 bytes, ``says``, then a nonce and the tag (28 bytes)
+    of AES-256-GCM over an empty text, under the data key. The associated data is ``data``::
+
+        says = 01 ‖ keys ‖ pending_from ‖ pending_until  (a byte, three unsigned numbers of 8 bytes)
+        data = "mark" 00 ‖ says ‖ visible ‖ ends ‖ head ‖ name of the conversation
+        ends = created_at, version, the last event's time of recording, how many events are shown,
+               how many are structural   (five signed numbers of 8 bytes; visible is one byte)
+
+    Before the name of a fork come ``"fork" 00``, ``parent_version`` (8 bytes) and the name of the
+    parent. ``head`` is the head of the last event. Of a conversation that is not visible, ``head``
+    is 32 zero bytes, and all numbers of ``ends`` except ``created_at`` are 0.
+
+    The proof of an idempotency key is a nonce and a tag, with the associated data ``"key" 00 ‖
+    first_id ‖ events ‖ length of the key ‖ key ‖ name``. The associated data of an encrypted record
+    of a projection is ``"record" 00 ‖ version ‖ code ‖ encoding ‖ length of projection ‖ projection
+    ‖ name`` (the numbers have 8 bytes, lengths 4). See
+    docs/internals/decisions/0064-marks.md.
     """
 
     keys: int = 0

@@ -4,6 +4,12 @@ cannot change it.
 A checkpoint is the root of a Merkle tree. Each checkpoint adds a leaf for every conversation that
 changed since the checkpoint before, so it costs nothing at appends, and its cost depends only on
 what is new. ``docs/internals/STORED_BYTES.md`` defines the bytes of a leaf.
+
+The rows of ``records`` with conversation 0 and the projection ``checkpoints foldlog/UUID`` list the
+leaves of the store with this UUID; ``version`` is the number of leaves after the row. The body is
+JSON: ``size``; ``position``, up to which the checkpoint read the store; ``edge``, the roots of the
+largest complete subtrees; ``leaves``, each ``[id, generation, erased, version, head, ledger]``.
+Bytes are in base64. A copy of a store has the lists of its source too.
 """
 
 from __future__ import annotations

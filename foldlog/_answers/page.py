@@ -42,8 +42,19 @@ class ProgressDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ColumnsDocument(Document, frozen=True, kw_only=True):
-    """The events of a page as columns, with one value for each event in every column.
-    ``docs/PAGE.md`` explains the values.
+    """The events of a page as columns, with one value for each event in every column. An event
+    enters the View at the version ``id + 1``; ``spans`` describes the events that need more than
+    the columns, for example an event that a retraction brought back.
+
+    ``kind``     an index into ``kinds``
+    ``tokens``   the tokens of the event
+    ``time``     milliseconds since the previous event; of the first event, since 1970; null if
+                 unknown
+    ``left``     the version at which the event left the View; 0 if the View still shows it; -1 if
+                 the View never showed it
+    ``by``       the id of the condensation or retraction that removed the event, or -1
+    ``sent``     the first version at which the event is sent to a model, or 0
+    ``answers``  of an observation, the id of its action; otherwise -1
     """
 
     kind: list[int]

@@ -1,7 +1,7 @@
 """Make the document that the page of a history shows.
 
-The server sends the document at ``/api/history``, and ``docs/PAGE.md`` describes the document. One
-pass over the log makes the document. Later events can be added.
+The server sends the document, a ``HistoryDocument``, at ``/api/history``. One pass over the log
+makes the document. Later events can be added.
 """
 
 from __future__ import annotations

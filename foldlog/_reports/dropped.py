@@ -32,8 +32,8 @@ EVENTS_AFTER = 10_000
 
 
 class DroppedTerm(NamedTuple):
-    """A term (see ``docs/internals/RECALL.md``) that was in the View before a condensation and is
-    nowhere in the View after it.
+    """A term (see ``docs/internals/COMPACTION.md``) that was in the View before a condensation and
+    is nowhere in the View after it.
 
     ``term``       the term as it was written
     ``event``      the last dropped event with the term, or a dropped summary with the term

@@ -3,7 +3,7 @@ strategy shows. Each strategy is measured at several sizes.
 
 The plot has a curve for each strategy. A strategy with a higher curve shows more needed terms for
 the same number of tokens. The recorded condensations are one point of the plot.
-``docs/internals/RECALL.md`` defines recall and retained tokens.
+``docs/internals/COMPACTION.md`` defines recall and retained tokens.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """This module counts the terms that an agent needed again, and how many of them a strategy showed.
-``docs/internals/RECALL.md`` defines both counts.
+``docs/internals/COMPACTION.md`` defines both counts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _OCCURRENCES_NAMED = 3
 _WORD = re.compile(r"[\w./-]+")
 _WORD_LEAST = 3
 _NEAR = 120
-"""A prompt shows a fact (a term with its neighbours, see ``docs/internals/RECALL.md``) if at most
-this number of characters is between the term and one of its neighbours.
+"""A prompt shows a fact (a term with its neighbours, see ``docs/internals/COMPACTION.md``) if at
+most this number of characters is between the term and one of its neighbours.
 """
 
 

@@ -102,8 +102,8 @@ class Replay:
     ``summaries``   for each summary of a model, the prompts with which the model could be asked
     ``needed``      the earlier terms that the agent used again, one for each use in a reply
     ``missing``     the terms in ``needed`` that the prompt did not show:
-                    see ``docs/internals/RECALL.md``
-    ``facts``       how many of ``needed`` had neighbours: see ``docs/internals/RECALL.md``
+                    see ``docs/internals/COMPACTION.md``
+    ``facts``       how many of ``needed`` had neighbours: see ``docs/internals/COMPACTION.md``
     ``facts_in_prompts``  for how many of ``facts`` the prompt shows the term near a neighbour
     """
 

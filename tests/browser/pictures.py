@@ -21,7 +21,6 @@ READY = "document.querySelector('.stored') && !document.querySelector('.block-of
 MOMENTS = {
     "run": "#v=93&e=93&tab=transcript",
     "page": "#v=246&e=30&tab=memory",
-    "page-compared": "#v=281&from=280&e=280",
 }
 
 

@@ -13,7 +13,6 @@ import sys
 import tomllib
 import traceback
 from importlib.metadata import EntryPoint, EntryPoints
-from pathlib import Path
 from typing import Literal
 from unittest.mock import patch
 
@@ -46,7 +45,6 @@ from foldlog.condensers.config.toml import (
     load_condenser_config,
     read_condenser_config,
 )
-from foldlog.condensers.models import llm_config
 from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG
 from foldlog.condensers.strategies.by_name import condenser_named
 from tests.condensers.made import messages, new_history, viewed
@@ -419,14 +417,6 @@ def test_strategies_are_listed_in_order_and_described_with_every_parameter():
     for strategy in strategies:
         assert strategy.description
         assert all(each.description for each in strategy.parameters), strategy.type
-
-
-def test_every_key_of_another_programs_model_is_on_the_page():
-    page = Path(__file__).parents[2] / "docs" / "ADAPTERS.md"
-    named = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8")))
-    renamed = {*llm_config.RENAMED, *llm_config.MAPS}
-    keys = renamed | llm_config.PASSED_ON | llm_config.WITHOUT_EFFECT
-    assert {key for key in keys - named if not key.startswith("aws_")} == set()
 
 
 if __name__ == "__main__":

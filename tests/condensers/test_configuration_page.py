@@ -4,7 +4,7 @@ it.
 
 import re
 import tomllib
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from unittest.mock import patch
 
@@ -51,60 +51,27 @@ def renewed(text):
     return text
 
 
-HEAD = "| parameter | | default | |\n|---|---|---|---|\n"
-
-
 def strategy_tables():
-    """Parameters that are the same in several strategies in one table, then each strategy with the
-    others.
+    """Return the aliases of strategies, and a table of parameters. Strategies that describe a
+    parameter in the same way share its row.
     """
     strategies = [strategy_of(name) for name in list_strategies()]
-    uses = Counter(
-        (row(parameter), parameter.name)
-        for strategy in strategies
-        for parameter in strategy.parameters
+    aliases = (
+        f"`{alias}` for `{strategy.type}`" for strategy in strategies for alias in strategy.aliases
     )
-    rows_of_a_name = Counter(name for _, name in uses)
-    shared = [
-        line for (line, name), times in uses.items() if times > 1 and rows_of_a_name[name] == 1
-    ]
-    return "\n".join(
-        [
-            "\nSeveral strategies have these parameters:\n",
-            HEAD + "\n".join(shared) + "\n",
-            *(described(strategy, shared) for strategy in strategies),
-            "",
-        ]
+    having = defaultdict(list)
+    for strategy in strategies:
+        for parameter in strategy.parameters:
+            default = "" if parameter.required else repr(parameter.default)
+            cells = (f"`{parameter.name}`", default, parameter.description)
+            having[cells].append(f"`{strategy.type}`")
+    rows = (" | ".join((*cells, ", ".join(types))) for cells, types in sorted(having.items()))
+    return (
+        f"\n`type` also accepts {', '.join(aliases)}.\n\n"
+        + "| parameter | default | | of |\n|---|---|---|---|\n"
+        + "".join(f"| {row} |\n" for row in rows)
+        + "\n"
     )
-
-
-def described(strategy, shared):
-    also = (
-        f" (also {', '.join(f'`{alias}`' for alias in strategy.aliases)})"
-        if strategy.aliases
-        else ""
-    )
-    description = " ".join(strategy.description.replace("``", "`").split())
-    text = f"**`{strategy.type}`**{also} {description[0].lower()}{description[1:]}"
-    names = [f"`{parameter.name}`" for parameter in strategy.parameters if row(parameter) in shared]
-    rest = [f"`{name}`" for name in shared_names(shared) if f"`{name}`" not in names]
-    if len(names) > len(rest):
-        but = f", except {', '.join(rest)}" if rest else ""
-        text += f" `{strategy.type}` also has the parameters of the first table{but}."
-    elif names:
-        text += f" `{strategy.type}` also has {', '.join(names)} from the first table."
-    own = [row(parameter) for parameter in strategy.parameters if row(parameter) not in shared]
-    return f"{text}\n\n{HEAD}" + "\n".join(own) + "\n" if own else f"{text}\n"
-
-
-def shared_names(shared):
-    return [line.split("`")[1] for line in shared]
-
-
-def row(parameter):
-    kind = parameter.type.replace("|", "\\|")
-    default = "" if parameter.required else repr(parameter.default)
-    return f"| `{parameter.name}` | {kind} | {default} | {parameter.description} |"
 
 
 def model_table():

@@ -1,6 +1,5 @@
 """What was needed again, on histories for which the answer is known by their construction."""
 
-import json
 from itertools import pairwise
 
 import pytest
@@ -122,16 +121,6 @@ def test_nothing_is_missing_without_a_condenser_but_what_could_not_be_sent(event
     sent = {event.id for event in result.final}
     assert all(
         not sent.issuperset(each.occurred) or result.final.open_calls for each in result.missing
-    )
-
-
-def test_the_page_and_its_picture_are_made_of_the_published_figures():
-    groups = json.loads(recall.PUBLISHED.read_text(encoding="utf-8"))
-    page = recall.PAGE.read_text(encoding="utf-8")
-    assert recall.in_page(page, groups) == page
-    assert recall.PICTURE.read_text(encoding="utf-8") == recall.svg(groups)
-    assert "missing" not in recall.PUBLISHED.read_text(encoding="utf-8"), (
-        "terms of public histories are not published"
     )
 
 
