@@ -356,7 +356,8 @@ def test_views_forks_and_changes(http):
     assert http("read_attributes", conversation="c1")["attributes"]["user"] == "ann"
     http("request_condensation", conversation="c1", body={"reason": "long"})
     assert http("read_view", conversation="c1")["unhandled_condensation_request"]
-    assert http("dropped", conversation="c1")["condensation"] is None
+    with pytest.raises(Refusal, match="never condensed"):
+        http("dropped", conversation="c1")
 
 
 def test_a_follower_gets_each_event_once_and_continues_where_it_stopped(http):

@@ -114,7 +114,7 @@ export class History {
   }
 
   /** Change attributes by name; null removes an attribute. */
-  setAttributes(attributes: Record<string, unknown>): Promise<Schemas["Attributes"]> {
+  setAttributes(attributes: Record<string, unknown>): Promise<Schemas["AttributesDocument"]> {
     return this.send("patch", "/attributes", { body: { attributes } });
   }
 
@@ -154,11 +154,11 @@ export class History {
     return this.send("get", "/records", { query: { format, sent } });
   }
 
-  attributes(): Promise<Schemas["Attributes"]> {
+  attributes(): Promise<Schemas["AttributesDocument"]> {
     return this.send("get", "/attributes");
   }
 
-  documents(): Promise<Schemas["DocumentValues"]> {
+  documents(): Promise<Schemas["DocumentsDocument"]> {
     return this.send("get", "/documents");
   }
 
@@ -172,7 +172,7 @@ export class History {
   }
 
   /** What a condensation took out of the View, by default the newest condensation. */
-  dropped(condensation?: number): Promise<Schemas["DroppedEvents"]> {
+  dropped(condensation?: number): Promise<Schemas["DroppedDocument"]> {
     return this.send("get", "/dropped", { query: { condensation } });
   }
 

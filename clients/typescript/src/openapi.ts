@@ -107,6 +107,84 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/conversations/{conversation}/retractions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take back all events after ``version``. They stay in the log.
+         * @description Take back all events after ``version``. They stay in the log.
+         *
+         *     Scope: append.
+         */
+        post: operations["retract"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/redactions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Erase the content of events for good. Ids, times and heads stay.
+         * @description Erase the content of events for good. Ids, times and heads stay.
+         *
+         *     Scope: administer.
+         */
+        post: operations["redact"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/records": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the records of a format.
+         * @description Return the records of a format.
+         *
+         *     ``sent`` asks for the records that are sent to a model: without what was taken back, and with
+         *     a summary for what was condensed.
+         *
+         *     Scope: read.
+         */
+        get: operations["read_records"];
+        put?: never;
+        /**
+         * Append records of a format, all or none. A conversation has records of one format.
+         * @description Append records of a format, all or none. A conversation has records of one format.
+         *
+         *     ``format`` is a format of ``docs/FORMATS.md``, such as openai-responses or claude-code. With
+         *     ``dedupe``, records whose id the conversation has already are left out.
+         *
+         *     Scope: append.
+         */
+        post: operations["append_records"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/conversations": {
         parameters: {
             query?: never;
@@ -260,40 +338,6 @@ export interface paths {
          *     Scope: administer.
          */
         post: operations["erase"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/conversations/{conversation}/records": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Return the records of a format.
-         * @description Return the records of a format.
-         *
-         *     ``sent`` asks for the records that are sent to a model: without what was taken back, and with
-         *     a summary for what was condensed.
-         *
-         *     Scope: read.
-         */
-        get: operations["read_records"];
-        put?: never;
-        /**
-         * Append records of a format, all or none. A conversation has records of one format.
-         * @description Append records of a format, all or none. A conversation has records of one format.
-         *
-         *     ``format`` is a format of ``docs/FORMATS.md``, such as openai-responses or claude-code. With
-         *     ``dedupe``, records whose id the conversation has already are left out.
-         *
-         *     Scope: append.
-         */
-        post: operations["append_records"];
         delete?: never;
         options?: never;
         head?: never;
@@ -678,50 +722,6 @@ export interface paths {
          *     Scope: append.
          */
         delete: operations["release_lease"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/conversations/{conversation}/retractions": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Take back all events after ``version``. They stay in the log.
-         * @description Take back all events after ``version``. They stay in the log.
-         *
-         *     Scope: append.
-         */
-        post: operations["retract"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/conversations/{conversation}/redactions": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Erase the content of events for good. Ids, times and heads stay.
-         * @description Erase the content of events for good. Ids, times and heads stay.
-         *
-         *     Scope: administer.
-         */
-        post: operations["redact"];
-        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1355,6 +1355,50 @@ export interface components {
         AppendedTogether: {
             appended: components["schemas"]["AppendedEvents"][];
         };
+        /** RetractRequest */
+        RetractRequest: {
+            version: number;
+            /** @default  */
+            reason?: string;
+        };
+        /** RedactRequest */
+        RedactRequest: {
+            events: number[];
+            reason: string;
+            /** @default null */
+            by?: string | null;
+            /** @default false */
+            with_summaries?: boolean;
+        };
+        /**
+         * RedactedEvents
+         * @description ``summaries`` are the condensations whose summaries may quote the events.
+         */
+        RedactedEvents: {
+            redacted: number[];
+            summaries: number[];
+            bytes_pending: boolean;
+            unconfirmed: string[];
+        };
+        /** AppendRecordsRequest */
+        AppendRecordsRequest: {
+            format: string;
+            records: Record<string, unknown>[];
+            /** @default null */
+            dedupe?: "origin" | null;
+        };
+        /**
+         * ConversationRecords
+         * @description Records of another program, such as the items of an SDK, in their order. A record becomes
+         *         events, and is stored beside them, so that it is read back unchanged. ``newest`` are the ids of
+         *         the events of the last sent record.
+         */
+        ConversationRecords: {
+            version: number;
+            records: unknown[];
+            /** @default [] */
+            newest?: number[];
+        };
         /** CreateConversationRequest */
         CreateConversationRequest: {
             /** @default null */
@@ -1392,16 +1436,24 @@ export interface components {
             /** @default null */
             id?: string | null;
         };
-        /** Attributes */
-        Attributes: {
+        /**
+         * AttributesDocument
+         * @description The output of ``foldlog attributes``.
+         */
+        AttributesDocument: {
+            conversation: string;
             attributes: Record<string, unknown>;
         };
         /** ChangeAttributesRequest */
         ChangeAttributesRequest: {
             attributes: Record<string, unknown>;
         };
-        /** DocumentValues */
-        DocumentValues: {
+        /**
+         * DocumentsDocument
+         * @description The output of ``foldlog show --documents``.
+         */
+        DocumentsDocument: {
+            conversation: string;
             version: number;
             documents: Record<string, unknown>;
         };
@@ -1423,23 +1475,6 @@ export interface components {
             events: number;
             bytes_pending: boolean;
             unconfirmed: string[];
-        };
-        /** AppendRecordsRequest */
-        AppendRecordsRequest: {
-            format: string;
-            records: Record<string, unknown>[];
-            /** @default null */
-            dedupe?: "origin" | null;
-        };
-        /**
-         * ConversationRecords
-         * @description The records in their order. ``newest`` are the ids of the events of the last sent record.
-         */
-        ConversationRecords: {
-            version: number;
-            records: unknown[];
-            /** @default [] */
-            newest?: number[];
         };
         /**
          * ShownView
@@ -1502,19 +1537,15 @@ export interface components {
             left: Record<string, unknown>[];
         };
         /**
-         * DroppedEvents
-         * @description ``condensation`` is null if nothing was condensed.
+         * DroppedDocument
+         * @description What a condensation took out of the View. ``events`` are ids, and ``tokens`` is an estimate.
+         *         ``terms`` are the terms that no event in the View contains afterwards.
          */
-        DroppedEvents: {
-            condensation: number | null;
-            /** @default [] */
-            events?: number[];
-            /** @default 0 */
-            tokens?: number;
-            /** @default null */
-            summary?: string | null;
-            /** @default [] */
-            terms?: components["schemas"]["DroppedTermDocument"][];
+        DroppedDocument: {
+            condensation: number;
+            events: number[];
+            tokens: number;
+            terms: components["schemas"]["DroppedTermDocument"][];
         };
         /**
          * DroppedTermDocument
@@ -1639,31 +1670,6 @@ export interface components {
         RenewLeaseRequest: {
             /** @default 30 */
             ttl_s?: number;
-        };
-        /** RetractRequest */
-        RetractRequest: {
-            version: number;
-            /** @default  */
-            reason?: string;
-        };
-        /** RedactRequest */
-        RedactRequest: {
-            events: number[];
-            reason: string;
-            /** @default null */
-            by?: string | null;
-            /** @default false */
-            with_summaries?: boolean;
-        };
-        /**
-         * RedactedEvents
-         * @description ``summaries`` are the condensations whose summaries may quote the events.
-         */
-        RedactedEvents: {
-            redacted: number[];
-            summaries: number[];
-            bytes_pending: boolean;
-            unconfirmed: string[];
         };
         /**
          * FollowedEvents
@@ -1876,6 +1882,162 @@ export interface operations {
             };
         };
     };
+    retract: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The version that the conversation must have, such as "12". */
+                "If-Match"?: string;
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RetractRequest"];
+            };
+        };
+        responses: {
+            /** @description Take back all events after ``version``. They stay in the log. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordedEvent"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    redact: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RedactRequest"];
+            };
+        };
+        responses: {
+            /** @description Erase the content of events for good. Ids, times and heads stay. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RedactedEvents"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    read_records: {
+        parameters: {
+            query: {
+                format: string;
+                sent?: boolean;
+            };
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the records of a format. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConversationRecords"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    append_records: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The version that the conversation must have, such as "12". */
+                "If-Match"?: string;
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AppendRecordsRequest"];
+            };
+        };
+        responses: {
+            /** @description Append records of a format, all or none. A conversation has records of one format. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AppendedEvents"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
     list_conversations: {
         parameters: {
             query?: {
@@ -2034,7 +2196,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Attributes"];
+                    "application/json": components["schemas"]["AttributesDocument"];
                 };
             };
             /** @description A problem */
@@ -2072,7 +2234,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Attributes"];
+                    "application/json": components["schemas"]["AttributesDocument"];
                 };
             };
             /** @description A problem */
@@ -2103,7 +2265,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DocumentValues"];
+                    "application/json": components["schemas"]["DocumentsDocument"];
                 };
             };
             /** @description A problem */
@@ -2197,82 +2359,6 @@ export interface operations {
             };
         };
     };
-    read_records: {
-        parameters: {
-            query: {
-                format: string;
-                sent?: boolean;
-            };
-            header?: never;
-            path: {
-                conversation: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Return the records of a format. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ConversationRecords"];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
-        };
-    };
-    append_records: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
-                /** @description A request that is repeated with its key is carried out only once. */
-                "Idempotency-Key"?: string;
-                /** @description The token of the lease under which the request writes. */
-                "Foldlog-Lease"?: string;
-            };
-            path: {
-                conversation: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["AppendRecordsRequest"];
-            };
-        };
-        responses: {
-            /** @description Append records of a format, all or none. A conversation has records of one format. */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AppendedEvents"];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
-        };
-    };
     read_view: {
         parameters: {
             query?: {
@@ -2327,7 +2413,7 @@ export interface operations {
         };
         responses: {
             /** @description Return the View to send to the model, with its messages. If the View has become too large, */
-            200: {
+            201: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2511,7 +2597,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DroppedEvents"];
+                    "application/json": components["schemas"]["DroppedDocument"];
                 };
             };
             /** @description A problem */
@@ -2926,86 +3012,6 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
-        };
-    };
-    retract: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The version that the conversation must have, such as "12". */
-                "If-Match"?: string;
-                /** @description A request that is repeated with its key is carried out only once. */
-                "Idempotency-Key"?: string;
-                /** @description The token of the lease under which the request writes. */
-                "Foldlog-Lease"?: string;
-            };
-            path: {
-                conversation: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["RetractRequest"];
-            };
-        };
-        responses: {
-            /** @description Take back all events after ``version``. They stay in the log. */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RecordedEvent"];
-                };
-            };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
-        };
-    };
-    redact: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The token of the lease under which the request writes. */
-                "Foldlog-Lease"?: string;
-            };
-            path: {
-                conversation: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["RedactRequest"];
-            };
-        };
-        responses: {
-            /** @description Erase the content of events for good. Ids, times and heads stay. */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RedactedEvents"];
-                };
             };
             /** @description A problem */
             default: {

@@ -17,7 +17,6 @@ from foldlog._web.problems import Refusal
 from foldlog._web.service.events import AppendedEvents, RecordedEvent
 from foldlog._web.service.operations import operation
 from foldlog._web.service.request import AdmittedRequest
-from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import Action
 from foldlog.projections import EffectState
@@ -54,13 +53,13 @@ class BegunEffect(Document, frozen=True):
     recorded: RecordedEvent | None = None
 
 
-@operation("GET", "/conversations/{conversation}/open-calls", Scope.READ)
+@operation("GET", "/conversations/{conversation}/open-calls")
 def read_open_calls(request: AdmittedRequest) -> OpenToolCalls:
     """Return the tool calls that wait for their result."""
     return OpenToolCalls(calls=list(map(event_document, request.history.open_calls())))
 
 
-@operation("POST", "/conversations/{conversation}/open-calls/close", Scope.APPEND)
+@operation("POST", "/conversations/{conversation}/open-calls/close", status=200)
 def close_open_calls(request: AdmittedRequest, *, reason: str = "") -> AppendedEvents:
     """Close every open call with a result that says why it has none."""
     history = request.history
@@ -68,9 +67,7 @@ def close_open_calls(request: AdmittedRequest, *, reason: str = "") -> AppendedE
     return AppendedEvents.after(history, recorded)
 
 
-@operation(
-    "POST", "/conversations/{conversation}/approvals/{event}/questions", Scope.APPEND, status=201
-)
+@operation("POST", "/conversations/{conversation}/approvals/{event}/questions")
 def ask_approval(
     request: AdmittedRequest,
     event: Count,
@@ -89,9 +86,7 @@ def ask_approval(
     return RecordedEvent.of_recorded(recorded)
 
 
-@operation(
-    "POST", "/conversations/{conversation}/approvals/{event}/decisions", Scope.APPEND, status=201
-)
+@operation("POST", "/conversations/{conversation}/approvals/{event}/decisions")
 def decide(
     request: AdmittedRequest,
     event: Count,
@@ -118,7 +113,7 @@ def decide(
     return RecordedEvent.of_recorded(recorded)
 
 
-@operation("GET", "/conversations/{conversation}/effects", Scope.READ)
+@operation("GET", "/conversations/{conversation}/effects")
 def read_effects(request: AdmittedRequest, *, state: EffectState | None = None) -> CallEffects:
     """Return the calls with the state of their effects."""
     return CallEffects(
@@ -129,7 +124,7 @@ def read_effects(request: AdmittedRequest, *, state: EffectState | None = None) 
     )
 
 
-@operation("POST", "/conversations/{conversation}/effects/{event}/begin", Scope.APPEND)
+@operation("POST", "/conversations/{conversation}/effects/{event}/begin", status=200)
 def begin_effect(
     request: AdmittedRequest,
     event: Count,
@@ -165,9 +160,7 @@ def begin_effect(
     return BegunEffect.of(begun, recorded=recorded)
 
 
-@operation(
-    "POST", "/conversations/{conversation}/effects/{event}/outcome", Scope.APPEND, status=201
-)
+@operation("POST", "/conversations/{conversation}/effects/{event}/outcome")
 def end_effect(
     request: AdmittedRequest,
     event: Count,
@@ -183,7 +176,7 @@ def end_effect(
     return RecordedEvent.of_recorded(recorded)
 
 
-@operation("POST", "/conversations/{conversation}/settlements/{key}", Scope.APPEND, status=201)
+@operation("POST", "/conversations/{conversation}/settlements/{key}")
 def settle_effect(
     request: AdmittedRequest,
     key: str,

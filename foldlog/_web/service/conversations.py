@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foldlog._answers.document import Document
+from foldlog._answers.events import AttributesDocument, DocumentsDocument
 from foldlog._web.parameters import Count, convert
 from foldlog._web.problems import Refusal
 from foldlog._web.service.events import AppendedEvents
@@ -55,15 +56,6 @@ class ConversationPage(Document, frozen=True):
     next: str | None
 
 
-class Attributes(Document, frozen=True):
-    attributes: dict[str, Any]
-
-
-class DocumentValues(Document, frozen=True):
-    version: int
-    documents: dict[str, Any]
-
-
 class ErasedConversation(Document, frozen=True):
     """If ``bytes_pending``, erased bytes may still be in the files of the store. ``unconfirmed``
     are places that may still contain the conversation.
@@ -75,7 +67,7 @@ class ErasedConversation(Document, frozen=True):
     unconfirmed: tuple[str, ...]
 
 
-@operation("POST", "/conversations", Scope.APPEND, status=201)
+@operation("POST", "/conversations")
 def create_conversation(
     request: AdmittedRequest,
     *,
@@ -99,7 +91,7 @@ def create_conversation(
     return ConversationState(id=history.id, version=recorded[-1].id + 1, attributes=attributes)
 
 
-@operation("GET", "/conversations", Scope.READ)
+@operation("GET", "/conversations")
 def list_conversations(
     request: AdmittedRequest,
     *,
@@ -130,7 +122,7 @@ def list_conversations(
     )
 
 
-@operation("GET", "/conversations/{conversation}", Scope.READ)
+@operation("GET", "/conversations/{conversation}")
 def read_conversation(request: AdmittedRequest) -> ConversationState:
     """Return the version, the attributes and the lease of a conversation."""
     history = request.history
@@ -146,7 +138,7 @@ def read_conversation(request: AdmittedRequest) -> ConversationState:
     )
 
 
-@operation("POST", "/conversations/{conversation}/forks", Scope.APPEND, status=201)
+@operation("POST", "/conversations/{conversation}/forks")
 def fork(
     request: AdmittedRequest,
     *,
@@ -174,29 +166,34 @@ def fork(
     return ConversationState.of_row(row, made.attributes())
 
 
-@operation("GET", "/conversations/{conversation}/attributes", Scope.READ)
-def read_attributes(request: AdmittedRequest) -> Attributes:
+@operation("GET", "/conversations/{conversation}/attributes")
+def read_attributes(request: AdmittedRequest) -> AttributesDocument:
     """Return the attributes, such as the user and the title."""
-    return Attributes(attributes=request.history.attributes())
+    history = request.history
+    return AttributesDocument(conversation=history.id, attributes=history.attributes())
 
 
-@operation("PATCH", "/conversations/{conversation}/attributes", Scope.APPEND)
-def change_attributes(request: AdmittedRequest, *, attributes: dict[str, Any]) -> Attributes:
+@operation("PATCH", "/conversations/{conversation}/attributes")
+def change_attributes(
+    request: AdmittedRequest, *, attributes: dict[str, Any]
+) -> AttributesDocument:
     """Change attributes by name. Null removes an attribute, and other attributes stay."""
     history = request.history
     request.check_attributes({**history.attributes(), **attributes})
-    return Attributes(attributes=history.set_attributes(**attributes))
+    changed = history.set_attributes(**attributes)
+    return AttributesDocument(conversation=history.id, attributes=changed)
 
 
-@operation("GET", "/conversations/{conversation}/documents", Scope.READ)
-def read_documents(request: AdmittedRequest) -> DocumentValues:
+@operation("GET", "/conversations/{conversation}/documents")
+def read_documents(request: AdmittedRequest) -> DocumentsDocument:
     """Return all documents of the conversation by name."""
     history = request.history
     version = history.version()
-    return DocumentValues(version=version, documents=history.documents(version))
+    documents = history.documents(version)
+    return DocumentsDocument(conversation=history.id, version=version, documents=documents)
 
 
-@operation("PATCH", "/conversations/{conversation}/documents", Scope.APPEND)
+@operation("PATCH", "/conversations/{conversation}/documents")
 def change_documents(
     request: AdmittedRequest,
     *,
@@ -215,7 +212,7 @@ def change_documents(
     return AppendedEvents.after(history, recorded)
 
 
-@operation("POST", "/conversations/{conversation}/erasure", Scope.ADMINISTER)
+@operation("POST", "/conversations/{conversation}/erasure", Scope.ADMINISTER, status=200)
 def erase(
     request: AdmittedRequest, *, reason: str, with_forks: bool = False, detach_forks: bool = False
 ) -> ErasedConversation:

@@ -1,10 +1,10 @@
-"""Append to a conversation, and read its events."""
+"""Append to a conversation, read its events and records, and take events back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -18,6 +18,7 @@ from foldlog._web.service.operations import operation
 from foldlog._web.service.request import LEASE, AdmittedRequest
 from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
+from foldlog.adapters._shared import SentRecords, records_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -118,7 +119,7 @@ class EventPage(Document, frozen=True):
     next: int | None
 
 
-@operation("POST", "/conversations/{conversation}/events", Scope.APPEND, status=201)
+@operation("POST", "/conversations/{conversation}/events")
 def append_events(
     request: AdmittedRequest,
     *,
@@ -183,7 +184,7 @@ def append_reply(
     return AppendedEvents.after(history, recorded)
 
 
-@operation("POST", "/conversations/{conversation}/tool-results", Scope.APPEND, status=201)
+@operation("POST", "/conversations/{conversation}/tool-results")
 def append_tool_result(
     request: AdmittedRequest,
     *,
@@ -208,7 +209,7 @@ def append_tool_result(
     return AppendedEvents.after(history, [recorded])
 
 
-@operation("GET", "/conversations/{conversation}/events", Scope.READ)
+@operation("GET", "/conversations/{conversation}/events")
 def read_events(
     request: AdmittedRequest, *, start: Count = 0, stop: Count | None = None
 ) -> EventPage:
@@ -233,7 +234,7 @@ class AppendedTogether(Document, frozen=True):
     appended: list[AppendedEvents]
 
 
-@operation("POST", "/appends", Scope.APPEND, status=201)
+@operation("POST", "/appends")
 def append_together(
     request: AdmittedRequest,
     *,
@@ -267,4 +268,109 @@ def append_together(
             AppendedEvents.after(history, each)
             for history, each in zip(histories, recorded, strict=True)
         ]
+    )
+
+
+class RedactedEvents(Document, frozen=True):
+    """``summaries`` are the condensations whose summaries may quote the events."""
+
+    redacted: tuple[int, ...]
+    summaries: list[int]
+    bytes_pending: bool
+    unconfirmed: tuple[str, ...]
+
+
+@operation("POST", "/conversations/{conversation}/retractions")
+def retract(
+    request: AdmittedRequest,
+    *,
+    version: Count,
+    reason: str = "",
+    expected_version: ExpectedVersion,
+    idempotency_key: str | None,
+) -> RecordedEvent:
+    """Take back all events after ``version``. They stay in the log."""
+    recorded = request.history.retract(
+        version, reason, expected_version=expected_version, idempotency_key=idempotency_key
+    )
+    return RecordedEvent.of_recorded(recorded)
+
+
+@operation("POST", "/conversations/{conversation}/redactions", Scope.ADMINISTER)
+def redact(
+    request: AdmittedRequest,
+    *,
+    events: list[int],
+    reason: str,
+    by: str | None = None,
+    with_summaries: bool = False,
+) -> RedactedEvents:
+    """Erase the content of events for good. Ids, times and heads stay."""
+    receipt = request.history.redact(
+        events, reason=reason, by=by or request.principal.name, with_summaries=with_summaries
+    )
+    return RedactedEvents.of(
+        receipt,
+        redacted=receipt.event_ids,
+        summaries=[quote.event_id for quote in receipt.quotes],
+    )
+
+
+class ConversationRecords(Document, frozen=True):
+    """Records of another program, such as the items of an SDK, in their order. A record becomes
+    events, and is stored beside them, so that it is read back unchanged. ``newest`` are the ids of
+    the events of the last sent record.
+    """
+
+    version: int
+    records: list[Any]
+    newest: list[int] = []
+
+
+@operation("POST", "/conversations/{conversation}/records")
+def append_records(
+    request: AdmittedRequest,
+    *,
+    format: str,
+    records: list[dict[str, Any]],
+    dedupe: Literal["origin"] | None = None,
+    expected_version: ExpectedVersion,
+    idempotency_key: str | None,
+) -> AppendedEvents:
+    """Append records of a format, all or none. A conversation has records of one format.
+
+    ``format`` is a format of ``docs/FORMATS.md``, such as openai-responses or claude-code. With
+    ``dedupe``, records whose id the conversation has already are left out.
+    """
+    history = request.history
+    recorded = history.append_records(
+        records,
+        format=format,
+        expected_version=expected_version,
+        idempotency_key=idempotency_key,
+        dedupe=dedupe,
+    )
+    return AppendedEvents.after(history, recorded)
+
+
+@operation("GET", "/conversations/{conversation}/records")
+def read_records(
+    request: AdmittedRequest, *, format: str, sent: bool = False
+) -> ConversationRecords:
+    """Return the records of a format.
+
+    ``sent`` asks for the records that are sent to a model: without what was taken back, and with
+    a summary for what was condensed.
+    """
+    history = request.history
+    if not sent:
+        version = history.version()
+        records = list(records_of(history, format, 0, version))
+        return ConversationRecords(version=version, records=records)
+    prompt = SentRecords(history, condense=False)
+    groups = [group for group in prompt.records(prompt.view, format) if group[1]]
+    return ConversationRecords(
+        version=prompt.view.version,
+        records=[record for _, records in groups for record in records],
+        newest=[event.id for event in groups[-1][0]] if groups else [],
     )

@@ -23,7 +23,6 @@ from foldlog._web.problems import refusal_of
 from foldlog._web.service.events import RecordedEvent
 from foldlog._web.service.operations import operation
 from foldlog._web.service.request import AdmittedRequest, Deferred
-from foldlog._web.service.tokens import Scope
 from foldlog.eventstore import ConversationNotFound
 
 _PAGE: Final = 100
@@ -38,7 +37,7 @@ class FollowedEvents(Document, frozen=True):
     after: str
 
 
-@operation("GET", "/conversations/{conversation}/follow", Scope.READ)
+@operation("GET", "/conversations/{conversation}/follow")
 def follow_conversation(
     request: AdmittedRequest, *, after: str = "0", wait_s: float = 0.0, limit: Limit = _PAGE
 ) -> FollowedEvents | Deferred | Response:
@@ -62,7 +61,7 @@ def follow_conversation(
     return _follow(request, after, wait_s, limit, read)
 
 
-@operation("GET", "/follow", Scope.READ)
+@operation("GET", "/follow")
 def follow_store(
     request: AdmittedRequest, *, after: str = "0", wait_s: float = 0.0, limit: Limit = _PAGE
 ) -> FollowedEvents | Deferred | Response:

@@ -14,7 +14,6 @@ from foldlog._answers.document import Document
 from foldlog._history.lease import LeaseBlock
 from foldlog._web.service.operations import operation
 from foldlog._web.service.request import AdmittedRequest, Deferred
-from foldlog._web.service.tokens import Scope
 
 _WAIT_MAX_S: Final = 30.0
 LeaseSeconds = Annotated[float, msgspec.Meta(ge=0.1, le=600)]
@@ -35,7 +34,7 @@ class HeldLease(Document, frozen=True):
         return cls.of(block, token=block.secret, worker=lease.worker, until=lease.until.isoformat())
 
 
-@operation("POST", "/conversations/{conversation}/lease", Scope.APPEND, status=201)
+@operation("POST", "/conversations/{conversation}/lease")
 def take_lease(
     request: AdmittedRequest, *, worker: str, ttl_s: LeaseSeconds = 30.0, wait_s: float = 0.0
 ) -> HeldLease | Deferred:
@@ -58,7 +57,7 @@ def take_lease(
     return Deferred(wait)
 
 
-@operation("PUT", "/conversations/{conversation}/lease", Scope.APPEND)
+@operation("PUT", "/conversations/{conversation}/lease")
 def renew_lease(request: AdmittedRequest, *, ttl_s: LeaseSeconds = 30.0) -> HeldLease:
     """Renew the lease of the header ``Foldlog-Lease``. If it has ended, the answer is 412."""
     block = request.lease_block
@@ -67,7 +66,7 @@ def renew_lease(request: AdmittedRequest, *, ttl_s: LeaseSeconds = 30.0) -> Held
     return HeldLease.of_block(block)
 
 
-@operation("DELETE", "/conversations/{conversation}/lease", Scope.APPEND, status=204)
+@operation("DELETE", "/conversations/{conversation}/lease", status=204)
 def release_lease(request: AdmittedRequest) -> None:
     """Release the lease of the header ``Foldlog-Lease``."""
     request.lease_block.leave()

@@ -53,11 +53,9 @@ HEADERS: Final = {
 _MODULES: Final = (
     "conversations",
     "events",
-    "records",
     "views",
     "calls",
     "leases",
-    "changes",
     "follow",
 )
 _marked: Final[list[Operation]] = []
@@ -101,8 +99,12 @@ class PathNode(msgspec.Struct):
     below: dict[str, PathNode] = {}
 
 
-def operation(method: Method, path: str, scope: Scope, *, status: int = 200) -> Callable[[F], F]:
-    """Mark a function as the handler of an operation."""
+def operation(
+    method: Method, path: str, scope: Scope | None = None, *, status: int | None = None
+) -> Callable[[F], F]:
+    """Mark a function as the handler of an operation. By default, a GET needs the scope ``READ``,
+    all others ``APPEND``; a POST answers 201, all others 200.
+    """
 
     def mark(handle: F) -> F:
         name = handle.__name__.title().replace("_", "")
@@ -128,8 +130,8 @@ def operation(method: Method, path: str, scope: Scope, *, status: int = 200) -> 
                 name=handle.__name__,
                 method=method,
                 path=path,
-                scope=scope,
-                status=status,
+                scope=scope or (Scope.READ if method == "GET" else Scope.APPEND),
+                status=status or (201 if method == "POST" else 200),
                 handle=handle,
                 parameters=msgspec.defstruct(
                     f"{name}Parameters",

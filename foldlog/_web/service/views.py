@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._answers.document import Document
-from foldlog._answers.views import DroppedTermDocument
-from foldlog._reports.dropped import term_document
+from foldlog._answers.views import DroppedDocument
+from foldlog._reports.dropped import dropped_document
 from foldlog._web.parameters import Count
+from foldlog._web.problems import Refusal
 from foldlog._web.service.events import RecordedEvent, RequestIdentity
 from foldlog._web.service.operations import operation
 from foldlog._web.service.request import AdmittedRequest
@@ -69,17 +70,7 @@ class ViewDifference(Document, frozen=True):
     left: list[dict[str, Any]]
 
 
-class DroppedEvents(Document, frozen=True):
-    """``condensation`` is null if nothing was condensed."""
-
-    condensation: int | None
-    events: tuple[int, ...] = ()
-    tokens: int = 0
-    summary: str | None = None
-    terms: list[DroppedTermDocument] = []
-
-
-@operation("GET", "/conversations/{conversation}/view", Scope.READ)
+@operation("GET", "/conversations/{conversation}/view")
 def read_view(
     request: AdmittedRequest,
     *,
@@ -109,7 +100,7 @@ def prepare(request: AdmittedRequest, *, dialect: Dialect = "openai") -> ShownVi
     return ShownView.of_view(request.history.prepare(), dialect)
 
 
-@operation("POST", "/conversations/{conversation}/condensation-requests", Scope.APPEND, status=201)
+@operation("POST", "/conversations/{conversation}/condensation-requests")
 def request_condensation(
     request: AdmittedRequest, *, reason: str = "", idempotency_key: str | None
 ) -> RecordedEvent:
@@ -118,7 +109,7 @@ def request_condensation(
     return RecordedEvent.of_recorded(recorded)
 
 
-@operation("POST", "/conversations/{conversation}/condensations", Scope.APPEND)
+@operation("POST", "/conversations/{conversation}/condensations", status=200)
 def condense(request: AdmittedRequest, *, reason: str = "") -> ShownView:
     """Condense now, and return the View."""
     history = request.history
@@ -126,7 +117,7 @@ def condense(request: AdmittedRequest, *, reason: str = "") -> ShownView:
     return ShownView.of_view(history.view(), None)
 
 
-@operation("GET", "/conversations/{conversation}/why/{event}", Scope.READ)
+@operation("GET", "/conversations/{conversation}/why/{event}")
 def why(request: AdmittedRequest, event: int, *, at: Count | None = None) -> Fate:
     """Say why the View shows an event or not."""
     answer = request.history.why(event, at)
@@ -138,7 +129,7 @@ def why(request: AdmittedRequest, event: int, *, at: Count | None = None) -> Fat
     )
 
 
-@operation("GET", "/conversations/{conversation}/difference", Scope.READ)
+@operation("GET", "/conversations/{conversation}/difference")
 def difference(request: AdmittedRequest, *, before: Count, after: Count) -> ViewDifference:
     """Return the events that entered or left the View between two versions."""
     found = request.history.difference(before, after)
@@ -150,19 +141,13 @@ def difference(request: AdmittedRequest, *, before: Count, after: Count) -> View
     )
 
 
-@operation("GET", "/conversations/{conversation}/dropped", Scope.READ)
-def dropped(request: AdmittedRequest, *, condensation: Count | None = None) -> DroppedEvents:
+@operation("GET", "/conversations/{conversation}/dropped")
+def dropped(request: AdmittedRequest, *, condensation: Count | None = None) -> DroppedDocument:
     """Return what a condensation took out of the View, by default the newest condensation."""
-    found = request.history.dropped(condensation)
-    if found is None:
-        return DroppedEvents(condensation=None)
-    return DroppedEvents(
-        condensation=found.condensation.id,
-        events=found.ids,
-        tokens=found.tokens,
-        summary=None if found.summary is None else str(found.summary.content),
-        terms=list(map(term_document, found.terms)),
-    )
+    drop = request.history.dropped(condensation)
+    if drop is None:
+        raise Refusal(404, f"conversation {request.history.id!r} was never condensed")
+    return dropped_document(drop)
 
 
 def _optional_document(event: Event | None) -> dict[str, Any] | None:
