@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { after, before, test } from "node:test";
 import { Foldlog } from "foldlog";
 import { FoldlogSession } from "foldlog/openai-agents";
+import { ClaudeModel } from "./claude-model.js";
 import { type Service, startService, TOKEN } from "./service.js";
 
 let service: Service;
@@ -23,8 +24,13 @@ after(async () => {
 });
 
 function start(example: string, ...parameters: string[]): ChildProcess {
-  const env = { ...process.env, FOLDLOG_URL: service.url, FOLDLOG_TOKEN: TOKEN };
-  return spawn(process.execPath, [join("build/examples", example), ...parameters], {
+  return startIn(".", {}, example, ...parameters);
+}
+
+function startIn(cwd: string, variables: Record<string, string>, example: string, ...parameters: string[]): ChildProcess {
+  const env = { ...process.env, FOLDLOG_URL: service.url, FOLDLOG_TOKEN: TOKEN, ...variables };
+  return spawn(process.execPath, [resolve("build/examples", example), ...parameters], {
+    cwd,
     env,
     stdio: ["ignore", "pipe", "inherit"],
   });
@@ -84,4 +90,36 @@ test("openai-agents.js continues its session after a kill", async () => {
   assert.equal(status, 0);
   const items = await new FoldlogSession(foldlog, "user-7").getItems();
   assert.equal(items.filter((item) => "role" in item && item.role === "assistant").length, 2);
+});
+
+test("claude-agent.js continues its session after a kill, in a home without its files", async () => {
+  const model = new ClaudeModel();
+  const address = await model.start();
+  const work = join(folder, "work");
+  await mkdir(work);
+  const session = crypto.randomUUID();
+  const ask = async (question: string): Promise<ChildProcess> => {
+    const home = await mkdtemp(join(folder, "home-"));
+    const quiet = { DISABLE_TELEMETRY: "1", DISABLE_AUTOUPDATER: "1", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1" };
+    const own = { HOME: home, CLAUDE_CONFIG_DIR: home, ANTHROPIC_BASE_URL: address, ANTHROPIC_API_KEY: "of the test" };
+    return startIn(work, { ...quiet, ...own }, "claude-agent.js", session, question);
+  };
+  try {
+    assert.deepEqual(await finish(await ask("Question 1")), ["You have asked 1 questions.", 0]);
+    const killed = await ask("Question 2");
+    const ending = finish(killed);
+    await new Promise<void>((resolve) => {
+      model.asked = (question) => {
+        if (question === "Question 2") resolve();
+        return question === "Question 2" ? ending.then(() => undefined) : undefined;
+      };
+    });
+    killed.kill("SIGKILL");
+    assert.equal((await ending)[1], null);
+    const [printed, status] = await finish(await ask("Question 3"));
+    assert.match(printed, /^You have asked [23] questions\.$/);
+    assert.equal(status, 0);
+  } finally {
+    model.stop();
+  }
 });

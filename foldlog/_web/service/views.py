@@ -146,7 +146,7 @@ def dropped(request: AdmittedRequest, *, condensation: Count | None = None) -> D
     """Return what a condensation took out of the View, by default the newest condensation."""
     drop = request.history.dropped(condensation)
     if drop is None:
-        raise Refusal(404, f"conversation {request.history.id!r} was never condensed")
+        raise Refusal(409, f"conversation {request.history.id!r} was never condensed")
     return dropped_document(drop)
 
 
