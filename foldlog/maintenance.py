@@ -12,7 +12,6 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
@@ -74,7 +73,6 @@ __all__ = [
     "Expired",
     "Maintenance",
     "Moved",
-    "Published",
     "RedactionReceipt",
     "RedactionReport",
     "Rekeyed",
@@ -95,7 +93,6 @@ Moved = copy.Moved
 UnequalConversation = copy.UnequalConversation
 RedactionReceipt = redact.RedactionReceipt
 Rekeyed = rekey.Rekeyed
-Published = verify.Published
 StoreCheckpoint = signed_note.StoreCheckpoint
 Verdict = verify.Verdict
 
@@ -143,7 +140,6 @@ class Maintenance:
     def verify(
         self,
         conversation: str | None = None,
-        published: Mapping[str, Sequence[Published]] | None = None,
         *,
         start: str = "",
         on_result: Callable[[Verdict], object] = lambda verdict: None,
@@ -152,7 +148,7 @@ class Maintenance:
         history, the last verdict is about the database, and its ``conversation`` is None. See
         ``maintenance.verify.verify``.
         """
-        verdicts = verify.verify(self._store, conversation, published, start=start)
+        verdicts = verify.verify(self._store, conversation, start=start)
         return _all_results(
             (archive.check_archived(self._store, verdict) for verdict in verdicts), on_result
         )

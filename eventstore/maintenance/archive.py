@@ -153,7 +153,7 @@ def _read_stored(
 def _find_damage(store: Store, state: Conversation) -> str | None:
     # A damaged conversation must not be archived.
     try:
-        check = Check(store.database, state, state.version, {})
+        check = Check(store.database, state, state.version)
         check.run()
     except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
         return str(error)

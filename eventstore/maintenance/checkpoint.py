@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from foldlog.eventstore.errors import StoreDamaged
+from foldlog.eventstore.errors import StoreDamaged, count
 from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.database import Database, iter_pages, start_after
 from foldlog.eventstore.log.finding import tombstones_before
@@ -36,7 +36,7 @@ from foldlog.eventstore.maintenance.archive import check_archived
 from foldlog.eventstore.maintenance.archived import address_of_object, read_archived
 from foldlog.eventstore.maintenance.merkle import grown_edge, leaf_hash, root_of, root_of_edge
 from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
-from foldlog.eventstore.maintenance.verify import Published, Verdict, of_all, verify
+from foldlog.eventstore.maintenance.verify import Verdict, of_all, verify
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import (
     HEAD_BYTES,
@@ -262,11 +262,11 @@ def verify_against(store: Store, checkpoint: StoreCheckpoint) -> Iterator[Verdic
     The last verdict is about the store. Raises the errors of ``verify``.
     """
     comparison = _Comparison(store, checkpoint)
-    for verdict in verify(store, None, comparison.published):
+    for verdict in verify(store):
         if verdict.conversation is not None:
             yield comparison.compare(check_archived(store, verdict))
             continue
-        yield from comparison.missing_tombstones()
+        yield from comparison.missing()
         problems = map(of_all, comparison.problems())
         yield verdict._replace(findings=(*verdict.findings, *problems))
 
@@ -280,14 +280,10 @@ class _Comparison:
         self._is_copy = checkpoint.origin != origin_of(store.database)
         self._leaves = self._recorder.query(partial(leaves_of, checkpoint=checkpoint))
         self._receipts = set[tuple[bytes, bytes]]()
+        self._compared = set[tuple[bytes, int]]()
         self._of_place: dict[tuple[bytes, int], list[Leaf]] = {}
-        self.published: dict[str, list[Published]] = {}
         for leaf in self._leaves:
             self._of_place.setdefault((leaf.name, leaf.generation), []).append(leaf)
-            if leaf.version and not leaf.erased:
-                self.published.setdefault(as_text(leaf.name), []).append(
-                    Published(leaf.version, leaf.head, leaf.generation)
-                )
 
     def problems(self) -> Iterator[str]:
         if len(self._leaves) < self._checkpoint.size:
@@ -304,16 +300,24 @@ class _Comparison:
         if not self._has_ledger(_OF_THE_STORE, self._of_place.get((b"", 0), ())):
             yield "the ledger of the store was changed since the checkpoint"
 
-    def missing_tombstones(self) -> Iterator[Verdict]:
-        for leaf in self._leaves:
-            if leaf.erased and (leaf.name, leaf.head) not in self._receipts:
-                finding = of_all("its tombstone was changed or removed since the checkpoint")
-                yield Verdict(as_text(leaf.name), 0, None, None, (finding,))
+    def missing(self) -> Iterator[Verdict]:
+        """Yield verdicts about the tombstones and conversations that are not in the store."""
+        for place, leaves in self._of_place.items():
+            newest = leaves[-1]
+            problem = ""
+            if newest.erased and (newest.name, newest.head) not in self._receipts:
+                problem = "its tombstone was changed or removed since the checkpoint"
+            elif newest.version and not newest.erased and place not in self._compared:
+                had = count(newest.version, "event")
+                problem = f"it is missing, and had {had} at the checkpoint"
+            if problem:
+                yield Verdict(as_text(newest.name), 0, None, None, (of_all(problem),))
 
     def compare(self, verdict: Verdict) -> Verdict:
         name = utf8(verdict.conversation or "")
         if verdict.erasure is not None:
             self._receipts.add((name, _receipt(verdict.erasure)))
+        self._compared.add((name, verdict.generation))
         leaves = self._of_place.get((name, verdict.generation), [])
         state = self._recorder.query(partial(_state_of, verdict=verdict))
         if state is None or not leaves:
@@ -322,31 +326,47 @@ class _Comparison:
         is_unread = all(finding.needs_key for finding in findings)
         if not self._has_ledger(state.key, leaves):
             findings.append(of_all("its ledger was changed since the checkpoint"))
-        if is_unread and (verdict.findings or verdict.archived):
-            findings += [
-                of_all(f"at version {leaf.version} its head differs from the checkpoint")
-                for leaf in leaves
-                if not leaf.erased and self._head_at(state, leaf.version) != leaf.head
-            ]
+        if is_unread:
+            findings += map(of_all, self._changes(state, leaves))
         if findings or state.erasure is not None:
             return verdict._replace(findings=tuple(findings))
         return verdict._replace(redactions=self._redactions(state, leaves[-1].version))
+
+    def _changes(self, state: Conversation, leaves: Sequence[Leaf]) -> Iterator[str]:
+        """Compare stored heads. ``verify`` has found that they belong to the events, unless the
+        key of the conversation is missing.
+        """
+        version, _ = state.end
+        for leaf in leaves:
+            if leaf.erased or not leaf.version:
+                continue
+            if leaf.version > version:
+                had = count(leaf.version, "event")
+                yield f"its end is cut off: it had {had} at the checkpoint, and has {version:,}"
+            elif not self._has_head(state, leaf):
+                yield (
+                    f"at version {leaf.version} its head differs from the checkpoint: its history"
+                    " was rewritten"
+                )
 
     def _has_ledger(self, key: int, leaves: Sequence[Leaf]) -> bool:
         ledgers = self._recorder.query(lambda reader: {*_ledgers(reader, key)})
         return self._is_copy or ledgers.issuperset(leaf.ledger for leaf in leaves)
 
-    def _head_at(self, state: Conversation, version: int) -> bytes | None:
-        # Reads stored heads, because the key of the conversation may be missing.
-        def read(reader: Reader) -> Sequence[bytes]:
-            if version < state.version and state.pending < 0:
-                archived = read_archived(state.id, address_of_object(reader, state.key))
-                return [row.head for row, _ in archived if row.id == version - 1]
-            past = (ancestor.key for ancestor in state.lineage if version <= ancestor.stop)
-            *_, key = (state.key, *past)
-            return [row.head for row in reader.rows(key, version - 1, version, 1)]
+    def _has_head(self, state: Conversation, leaf: Leaf) -> bool:
+        if state.erasure is not None:  # the rows of earlier versions are gone
+            return leaf.version < state.erasure.events or leaf.head == state.erasure.head
 
-        return next(iter(self._recorder.query(read)), None)
+        def read(reader: Reader) -> Sequence[bytes]:
+            last = leaf.version - 1
+            if leaf.version < state.version and state.pending < 0:
+                archived = read_archived(state.id, address_of_object(reader, state.key))
+                return [row.head for row, _ in archived if row.id == last]
+            past = (one.key for one in state.lineage if leaf.version <= one.stop)
+            *_, key = (state.key, *past)
+            return [row.head for row in reader.rows(key, last, leaf.version, 1)]
+
+        return leaf.head in self._recorder.query(read)
 
     def _redactions(self, state: Conversation, version: int) -> tuple[Redaction, ...]:
         # Not ``Store.events``, because it restores an archived conversation.

@@ -1,13 +1,12 @@
 """Check by heads and checksums that every event of a store is unchanged, present and in its place.
 
 The store alone cannot reveal that the end of a history was cut off, or that a whole history was
-rewritten. To detect a history that was cut off or rewritten, compare it with a head that was
-published earlier.
+rewritten. ``checkpoint.verify_against`` detects this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, partial
@@ -42,7 +41,6 @@ from foldlog.eventstore.recorders.types import (
     in_columns,
     kind_name,
     unpacked,
-    utf8,
 )
 from foldlog.eventstore.sources.moving import problems_of
 from foldlog.eventstore.store import Store
@@ -52,16 +50,6 @@ T = TypeVar("T")
 _ATTEMPTS = 5
 """How many times a check is repeated if the conversation changed during the check."""
 _state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure")
-
-
-class Published(NamedTuple):
-    """The published head of a conversation at a version. ``generation`` is the number of erased
-    conversations that had the conversation's id before.
-    """
-
-    version: int
-    head: bytes
-    generation: int = 0
 
 
 class Verdict(NamedTuple):
@@ -94,7 +82,6 @@ class Verdict(NamedTuple):
 def verify(
     store: Store,
     conversation: str | None = None,
-    published: Mapping[str, Sequence[Published]] | None = None,
     *,
     start: str = "",
 ) -> Generator[Verdict, None, None]:
@@ -109,15 +96,11 @@ def verify(
     checksum of every event, with memory for one page of events.
     """
     database = store.database
-    heads = dict(published or {})
     if conversation is not None:
         state = database.recorder.query(lambda reader: reader.conversation(conversation))
-        if state is None and conversation not in heads:
-            raise ConversationNotFound(conversation)
         if state is None:
-            yield _verdict_on_missing(conversation, heads[conversation])
-        else:
-            yield from _generations(database, state, heads, past=True)
+            raise ConversationNotFound(conversation)
+        yield from _generations(database, state, past=True)
         return
     unlisted: list[VerifyFinding] = []
     with ThreadPoolExecutor(1, "check") as beside:
@@ -125,15 +108,11 @@ def verify(
         database_findings = beside.submit(_findings_in_database, database)
         for item in readable_conversations(database.recorder, start):
             if not isinstance(item, Unlisted):
-                yield from _generations(database, item, heads)
+                yield from _generations(database, item)
             elif item.id is None:
                 unlisted.append(of_all(item.problem))
             else:
                 yield Verdict(item.id, 0, None, None, (of_all(item.problem),))
-            heads.pop(item.id or "", None)
-        for missing, published_heads in heads.items():
-            if utf8(missing) >= utf8(start):
-                yield _verdict_on_missing(missing, published_heads, is_list_whole=not unlisted)
         yield Verdict(None, 0, None, None, (*unlisted, *database_findings.result()))
 
 
@@ -161,54 +140,25 @@ def _findings_in_database(database: Database) -> list[VerifyFinding]:
     return findings
 
 
-def _verdict_on_missing(
-    conversation: str, published_heads: Sequence[Published], *, is_list_whole: bool = True
-) -> Verdict:
-    version = max(published.version for published in published_heads)
-    if is_list_whole:
-        problem = "it is missing"
-    else:
-        problem = "it is missing, or cannot be read"
-    problem += f", and had {count(version, 'event')} when its head was published"
-    return Verdict(conversation, 0, None, None, (of_all(problem),))
-
-
 def _generations(
-    database: Database,
-    conversation: Conversation,
-    heads: Mapping[str, Sequence[Published]],
-    *,
-    past: bool = False,
+    database: Database, conversation: Conversation, *, past: bool = False
 ) -> Iterator[Verdict]:
-    published_heads = heads.get(conversation.id, ())
     try:
         tombstones = database.recorder.query(lambda reader: tombstones_before(reader, conversation))
     except StoreDamaged:
         tombstones = ()  # the check of the database names the damage
     for number, generation_state in enumerate((*tombstones, conversation)):
-        # A copy of the store may have fewer tombstones than the original, so its generations may
-        # have lower numbers. A head with a higher number is compared with the newest generation.
-        own_heads = [
-            (published.version, published.head)
-            for published in published_heads
-            if min(published.generation, len(tombstones)) == number
-        ]
-        yield _verdict(database, generation_state, own_heads, past=past)._replace(generation=number)
+        yield _verdict(database, generation_state, past=past)._replace(generation=number)
 
 
 def _verdict(
-    database: Database,
-    conversation: Conversation,
-    published_heads: Sequence[tuple[int, bytes]],
-    *,
-    past: bool,
-    attempts: int = _ATTEMPTS,
+    database: Database, conversation: Conversation, *, past: bool, attempts: int = _ATTEMPTS
 ) -> Verdict:
     try:
         if conversation.erasure:
-            checked = _findings_in_tombstone(database, conversation, published_heads)
+            checked = _findings_in_tombstone(database, conversation)
         else:
-            checked = _findings(database, conversation, published_heads, past)
+            checked = _findings(database, conversation, past)
         findings = list(checked)
     except KeyUnavailable as error:
         findings = [of_all(f"it could not be checked: {error}", needs_key=True)]
@@ -217,7 +167,7 @@ def _verdict(
     if findings and conversation.erasure is None and attempts:
         present = _changed_since(database, conversation)
         if present is not None:  # another process may have written between two reads
-            return _verdict(database, present, published_heads, past=past, attempts=attempts - 1)
+            return _verdict(database, present, past=past, attempts=attempts - 1)
     return Verdict(
         conversation.id,
         *conversation.end,
@@ -236,30 +186,18 @@ def _changed_since(database: Database, former: Conversation) -> Conversation | N
 
 
 def _findings_in_tombstone(
-    database: Database, conversation: Conversation, published_heads: Iterable[tuple[int, bytes]]
+    database: Database, conversation: Conversation
 ) -> Iterator[VerifyFinding]:
-    assert conversation.erasure is not None
     yield from findings_in_ledger(database, conversation.key, conversation.id)
     if database.recorder.query(lambda reader: reader.unfinished(conversation.key)):
         yield of_all(
             "its erasure is not complete; run 'foldlog store vacuum' to complete it",
             unfinished=True,
         )
-    for version, head in published_heads:
-        if version > conversation.erasure.events or (
-            version == conversation.erasure.events and head != conversation.erasure.head
-        ):
-            yield of_all(
-                f"its tombstone and the published head at version {version} belong to different"
-                " histories"
-            )
 
 
 def _findings(
-    database: Database,
-    conversation: Conversation,
-    published_heads: Sequence[tuple[int, bytes]],
-    past: bool,
+    database: Database, conversation: Conversation, past: bool
 ) -> Iterator[VerifyFinding]:
     if conversation.version == 0 and not conversation.pending:
         yield of_all("all of its events are missing")
@@ -267,22 +205,11 @@ def _findings(
     yield from map(of_all, problems_of(database, conversation))
     if conversation.version == 0:
         return
-    own = Check(database, conversation, conversation.version, dict(published_heads))
+    own = Check(database, conversation, conversation.version)
     if conversation.pending == 0:
         yield from _findings_in_rows(own)
-    for version, _ in published_heads:
-        if version > conversation.version:
-            problem = (
-                f"its end is cut off: it had {count(version, 'event')} when its head was published,"
-                " and has"
-            )
-            yield of_all(f"{problem} {conversation.version:,}")
-    if conversation.parent is not None and (
-        past
-        or not conversation.head
-        or any(version <= conversation.begins for version, _ in published_heads)
-    ):
-        for part in checks_of_past(database, conversation, dict(published_heads)):
+    if conversation.parent is not None and (past or not conversation.head):
+        for part in checks_of_past(database, conversation):
             yield from [part] if isinstance(part, VerifyFinding) else _findings_in_rows(part)
     yield from findings_beside(database, conversation, own.codec)
     yield from findings_in_ledger(database, conversation.key, conversation.id)
@@ -291,12 +218,6 @@ def _findings(
 def _findings_in_rows(check: Check) -> Iterator[VerifyFinding]:
     check.run()
     yield from check.findings
-    for version, head in check.published.items() if not check.findings else ():
-        problem = (
-            f"at version {version} its head differs from the published head: its history was"
-            " rewritten"
-        )
-        yield of_all(f"{problem} ({head.hex()} was)")
 
 
 # -- the rows of one conversation
@@ -348,24 +269,10 @@ def of_all(
 
 
 class Check:
-    """Checks the rows that are stored under the key of a conversation, up to the version ``stop``.
+    """Checks the rows that are stored under the key of a conversation, up to a version."""
 
-    When ``run`` finds a published head in the rows, it removes the head from ``published``.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        conversation: Conversation,
-        stop: int,
-        published: Mapping[int, bytes],
-    ) -> None:
+    def __init__(self, database: Database, conversation: Conversation, stop: int) -> None:
         self.findings: list[VerifyFinding] = []
-        self.published = {
-            version: head
-            for version, head in published.items()
-            if conversation.begins < version <= stop
-        }
         try:
             codec = database.codec_of(conversation)
         except CorruptEvent:  # the mark belongs to another state, so accept only encrypted rows
@@ -460,8 +367,6 @@ class Check:
             self._go_on(event_id + 1)
             return
         head = proof[:HEAD_BYTES]
-        if self.published and self.published.get(event_id + 1) == head:
-            del self.published[event_id + 1]
         columns = event_id, kind, schema, shown, structural, recorded_at
         if self._head is not None and head != link(
             self._head, self._salt, columns, commitment_of(proof, row.body)
@@ -615,9 +520,7 @@ def _readable(
         return error if limit == 1 else _readable(recorder, read, max(limit // 10, 1))
 
 
-def checks_of_past(
-    database: Database, fork: Conversation, published: Mapping[int, bytes]
-) -> Iterator[Check | VerifyFinding]:
+def checks_of_past(database: Database, fork: Conversation) -> Iterator[Check | VerifyFinding]:
     def parts(reader: Reader) -> list[tuple[str, int, int, Conversation | None]]:
         with_lineage = database.find_key(reader, fork.key)  # a listed conversation has no lineage
         past = () if with_lineage is None else past_of(database, reader, with_lineage)
@@ -636,7 +539,7 @@ def checks_of_past(
                 start, stop - 1, f"the conversation {name!r} that stores these events is missing"
             )
         else:
-            yield Check(database, ancestor, stop, published)
+            yield Check(database, ancestor, stop)
 
 
 def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:

@@ -19,8 +19,8 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log import ledger
 from foldlog.eventstore.maintenance import erase as detachment
+from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.conformance.conftest import ENCRYPTS
@@ -94,6 +94,7 @@ def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(st
 
     before = state()
     shown = ids(views.current("g"))
+    note = make_checkpoint(store)
     receipt = erased(store, "c", detach_forks=True)
     reason = "asked for; copies kept by forks: 'f' events 0 to 10, 'h' events 0 to 3"
     assert receipt.erased_reason == reason
@@ -103,11 +104,7 @@ def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(st
     assert store.conversation("g").parent == "f"
     for name in "fgh":
         say(store, name, "on")
-    heads = {
-        name: [Published(len(events), bytes.fromhex(head))]
-        for name, (events, head) in zip("fgh", before, strict=True)
-    }
-    assert [verdict.findings for verdict in verify(store, published=heads)] == [()] * 5
+    assert [verdict.findings for verdict in verify_against(store, note)] == [()] * 5
     taken_over = [*(("f", each) for each in range(11)), *(("h", each) for each in range(4))]
     assert followed(store) == [("f", 11), *taken_over, ("f", 12), ("g", 12), ("h", 4)]
 

@@ -32,9 +32,9 @@ from foldlog.eventstore.log.seal import (
     decompress,
 )
 from foldlog.eventstore.maintenance.backup import back_up
+from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import as_rows
@@ -284,22 +284,21 @@ def test_a_process_that_met_a_plain_conversation_does_not_go_on_believing_plain_
                 read()
 
 
-def test_what_cannot_be_noticed_without_published_heads_is_noticed_with_them(path):
+def test_what_cannot_be_noticed_without_a_checkpoint_is_noticed_with_one(path):
     """A conversation that is replaced whole, or put back as it was: docs/PRIVACY.md says so."""
     earlier, forged = path.with_name("earlier.db"), path.with_name("forged.db")
     with open_store(path, keys=KEYS) as store:
         fill(store, 3)
         back_up(store, str(earlier))
         say(store, "c1", "later")
-        row = store.conversation("c1")
-        published = {"c1": [Published(row.version, bytes.fromhex(row.head))]}
+        note = make_checkpoint(store)
     with open_store(f"sqlite:///{forged}") as store:
         fill(store, 4)
     for other, length in ((earlier, 3), (forged, 4)):
         with open_store(f"sqlite:///{other}", keys=KEYS) as store:
             assert len(texts(store, "c1")) == length
             assert_sound(store)
-            assert next(verify(store, published=published)).findings
+            assert any(verdict.findings for verdict in verify_against(store, note))
 
 
 # -- bodies that are larger than they look

@@ -234,7 +234,10 @@ def test_an_archive_is_compared(path, note, tmp_path):
         archive(store, "d", f"file://{tmp_path}/objects")
     assert findings(path, note) == {}
     wrong = leaves_changed(path, note, b"d")
-    assert "at version 4 its head differs from the checkpoint" in findings(path, wrong)["d"]
+    assert (
+        "at version 4 its head differs from the checkpoint: its history was rewritten"
+        in findings(path, wrong)["d"]
+    )
     shutil.rmtree(tmp_path / "objects")
     assert "is missing" in findings(path, note)["d"][0]
 

@@ -23,9 +23,10 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.maintenance import rekey_steps
+from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.verify import Published, verify
+from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import statements as sql_files
 from tests.golden.rows import rows
 from tests.reading import reading
@@ -56,21 +57,19 @@ def path(tmp_path, made_once):
     return Path(shutil.copy(made_once, tmp_path / "history.db"))
 
 
-def verdicts(path, **published):
+def verdicts(path, note=None):
     with open_store(f"sqlite:///{path}?mode=ro") as store:
-        all_verdicts = list(
-            verify(store, published={name: [head] for name, head in published.items()})
-        )
+        all_verdicts = list(verify(store) if note is None else verify_against(store, note))
     return {verdict.conversation: verdict for verdict in all_verdicts}
 
 
-def findings_in(path, **published):
+def findings_in(path, note=None):
     """Findings by conversation, of those that have any; those of the database under an empty
     name.
     """
     return {
         name or "": [str(finding) for finding in verdict.findings]
-        for name, verdict in verdicts(path, **published).items()
+        for name, verdict in verdicts(path, note).items()
         if verdict.findings
     }
 
@@ -197,34 +196,26 @@ def test_an_inserted_event_and_a_removed_one_shift_what_follows(tmp_path):
     assert f"events 20 to 58: {CHANGED}" in findings["b"]
 
 
-def published(path, name):
-    verdict = verdicts(path)[name]
-    return Published(verdict.version, verdict.head)
+@pytest.fixture
+def note(path):
+    with open_store(f"sqlite:///{path}") as store:
+        return make_checkpoint(store)
 
 
-@pytest.mark.parametrize("case", rows("damage.json", "changes that a published head shows"))
-def test_a_conversation_that_lost_events_shows_against_a_published_head(path, case):
-    head = published(path, "a")
+@pytest.mark.parametrize("case", rows("damage.json", "changes that a checkpoint shows"))
+def test_a_conversation_that_lost_events_shows_against_a_checkpoint(path, note, case):
     execute(path, *case["changes"])
-    assert findings_in(path, a=head) == case["findings"]
+    assert findings_in(path, note) == case["findings"]
 
 
-def test_a_history_that_was_written_anew_shows_against_a_published_head(path):
-    head = published(path, "a")
+def test_a_history_that_was_written_anew_shows_against_a_checkpoint(path, note):
     execute(
         path, "DELETE FROM events WHERE conversation = 1", "DELETE FROM conversations WHERE key = 1"
     )
     with open_store(f"sqlite:///{path}") as store:
         say(store, "a", *["all new"] * LENGTH)
-    (finding,) = findings_in(path, a=head)["a"]
-    assert "at version 12 its head differs from the published head" in finding
-
-
-def test_a_head_published_early_is_met_on_the_way(path):
-    head = published(path, "a")
-    with open_store(f"sqlite:///{path}") as store:
-        say(store, "a", "more")
-    assert findings_in(path, a=head) == {}
+    (finding,) = findings_in(path, note)["a"]
+    assert "at version 12 its head differs from the checkpoint" in finding
 
 
 def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path):

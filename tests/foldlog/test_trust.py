@@ -7,7 +7,6 @@ import re
 import pytest
 
 from foldlog.eventstore import CondensationAction, StoreUnavailable, open_store
-from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views
 from tests.said import said
@@ -135,11 +134,3 @@ def test_a_run_that_ended_early_says_what_it_found_and_where_to_go_on(
     again = foldlog(f"{command} --from two --json")
     assert ("conversation 'one'" in again.err, again.rows()) == (False, ["two"])
     assert foldlog(f"{command} two --from one").status == 2
-
-
-@pytest.mark.parametrize("start, missing", [("", ["gone"]), ("gone", ["gone"]), ("gonf", [])])
-def test_a_published_conversation_is_missed_where_the_check_begins_before_it(store, start, missing):
-    published = {"gone": [Published(3, b"x" * 32)]}
-    with open_store(store) as opened:
-        verdicts = verify(opened, published=published, start=start)
-        assert [verdict.conversation for verdict in verdicts if verdict.findings] == missing
