@@ -468,24 +468,25 @@ class Remembered:
         method reads the events that were appended since its last call, unless the View shows all
         these events.
         """
+        version = view.version
         # The View is of an earlier version than the notes.
-        if self._rules_read_until > view.version:
+        if self._rules_read_until > version:
             self._rules_read_until = 0
             self._rules_end = 0
-        new_ids = range(self._rules_read_until, view.version)
+        new_ids = range(self._rules_read_until, version)
         # A View never shows an annotation. If the View shows all new events, no new event has
         # rules.
         shows_all = [event.id for event in view.tail(len(new_ids))] == [*new_ids]
         if len(new_ids) > RULES_COUNT_FOR or not shows_all:
             recorded_at, rules = newest_rules(
-                store, self._conversation, view.version, self._rules_read_until
+                store, self._conversation, version, self._rules_read_until
             )
             if rules:
                 self._rules_end = recorded_at + RULES_COUNT_FOR
             elif recorded_at != NOT_RECORDED:  # An empty annotation ends the earlier rules.
                 self._rules_end = 0
-        self._rules_read_until = view.version
-        return view.version <= self._rules_end
+        self._rules_read_until = version
+        return version <= self._rules_end
 
     def model_use(self, view: View) -> ModelUse:
         """Return what the next step may do with models. A request does not wait."""

@@ -225,7 +225,7 @@ def _first_unseen(view: View) -> int:
             if first is not None and begins_reply(first, event):
                 break
             first = event
-        elif first is None:
+        elif first is None and SHOWN in event.meta:
             shown = max(shown, _shown_version(event))
     if first is None:
         return shown

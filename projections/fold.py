@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace as replace_field
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -40,6 +41,7 @@ from foldlog.projections.intervals import Intervals
 from foldlog.projections.items import NO_ITEMS, Items
 from foldlog.projections.left_behind import left_behind_after
 from foldlog.projections.retractions import target
+from foldlog.projections.units import Units, units
 from foldlog.projections.v0_dialect import Register, clamp, entomb, find_buried, insert_register
 
 
@@ -70,7 +72,7 @@ class PastLog(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ViewState:
     """The part of a View that the next step of the fold needs.
 
@@ -89,11 +91,17 @@ class ViewState:
     tomb: Intervals = ()
     past: PastLog | None = field(default=None, compare=False, repr=False)
 
-    @property
+    @cached_property
     def events(self) -> tuple[Event, ...]:
         if self.register is None:
             return self.items.events
         return tuple(insert_register(self.items, self.register))
+
+    @cached_property
+    def units(self) -> Units:
+        if self.register is None:
+            return self.items.units(self.left_behind)
+        return units(self.events, self.left_behind)
 
     @property
     def count(self) -> int:

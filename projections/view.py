@@ -24,7 +24,7 @@ from foldlog.projections.messages import (
 )
 from foldlog.projections.messages.requests import ModelRequest, digest
 from foldlog.projections.messages.turns import check_dialect
-from foldlog.projections.units import Units, cut_positions, fit_positions, open_positions, units
+from foldlog.projections.units import Units, cut_positions, fit_positions, open_positions
 
 T = TypeVar("T")
 
@@ -61,6 +61,8 @@ class View:
     """
     kept_from: int | None = field(default=None, compare=False, repr=False)
     kept: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
+    units_before_masks: Units | None = field(default=None, compare=False, repr=False)
+    """The units of the View whose events ``with_masks`` replaced: masks do not change units."""
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> View:
@@ -109,11 +111,9 @@ class View:
         events = list(self.events)
         for index, event in masks.items():
             events[index] = event
-        view = self.with_events(events)
-        vars(view)["units"] = self.units
-        return view
+        return replace(self.with_events(events), units_before_masks=self.units)
 
-    @cached_property
+    @property
     def events(self) -> tuple[Event, ...]:
         return self.state.events
 
@@ -185,12 +185,10 @@ class View:
             if isinstance(action := self[position], Action) and action.source == "agent"
         )
 
-    @cached_property
+    @property
     def units(self) -> Units:
         """The indices of events that belong together, such as a call and its observation."""
-        if self.state.register is not None:
-            return units(self.events, self.left_behind)
-        return self.state.items.units(self.left_behind)
+        return self.state.units if self.units_before_masks is None else self.units_before_masks
 
     @property
     def system_prompt(self) -> str:

@@ -94,11 +94,13 @@ def window_in(view: View) -> Window | None:
     table does not have its model. Cost: the function reads the View backwards to the reply.
     """
     # Most events name no model, and the check of a reply costs more than that of a name.
-    named = ((event, event.meta.get("model")) for event in reversed(view.events))
-    windows = (
-        window_of(model) for event, model in named if isinstance(model, str) and begins_reply(event)
-    )
-    return next((window for window in windows if window is not None), None)
+    for event in reversed(view.events):
+        model = event.meta.get("model")
+        if isinstance(model, str) and begins_reply(event):
+            window = window_of(model)
+            if window is not None:
+                return window
+    return None
 
 
 @cache

@@ -28,7 +28,8 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.projections import Intervals, View, contains, intervals_kept
-from foldlog.projections.messages.turns import Dialect, turns, words_of
+from foldlog.projections.messages.content import content_of
+from foldlog.projections.messages.turns import Dialect, turns
 
 ANY_HISTORY = "openai-chat"
 _NATIVE = "openhands-v1"
@@ -234,7 +235,7 @@ def _events_sent(view: View) -> list[Event]:
             for key in ("usage", "cost")
             if key in event.meta
         }
-        texts = map(words_of, shown_events)
+        texts = map(content_of, shown_events)
         thoughts = iter(turn.thinking)
         first_id = len(events)
         for call in turn.calls:

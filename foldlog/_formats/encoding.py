@@ -29,8 +29,7 @@ from foldlog.eventstore import (
     Source,
     SystemMessage,
 )
-from foldlog.projections.messages.content import data_url, sendable
-from foldlog.projections.messages.turns import words_of
+from foldlog.projections.messages.content import content_of, data_url, sendable
 from foldlog.projections.units import WaitingCalls
 
 
@@ -175,7 +174,7 @@ class Encoder:
             case SystemMessage() | Message() | Action() | Observation() if not event.shown:
                 return None
             case Annotation(shown=True, origin=None):
-                return _as_message(event, "environment", words_of(event))
+                return _as_message(event, "environment", content_of(event))
             case Action(source=source):
                 if not self._waiting.waiting:
                     self._waiting = WaitingCalls()

@@ -24,7 +24,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.projections.messages.turns import words_of
+from foldlog.projections.messages.content import content_of
 
 _NAMES = {"system": "system prompt", "error": "observation", "redaction": "redaction receipt"}
 _PARTS = {"image_url": "image", "file": "file", "server_tool": "call of a server's tool"}
@@ -95,7 +95,7 @@ def _nouns_of_event(event: Event) -> Iterator[str]:
         yield "form of a custom tool's call"
     if isinstance(event, Observation) and event.is_error:
         yield "error mark"
-    for part in parts_in(words_of(event)):
+    for part in parts_in(content_of(event)):
         yield from _nouns_of_part(event, part)
     if isinstance(event, Action | Message):
         for block in event.thinking:

@@ -10,7 +10,7 @@ import mimetypes
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from foldlog.eventstore import Content
+from foldlog.eventstore import Action, Annotation, Content, Event
 from foldlog.eventstore.inside import describe_value
 
 Part = dict[str, Any]
@@ -141,6 +141,16 @@ def content_texts(content: Any) -> list[str]:
 
     with_texts(content, keep)
     return texts
+
+
+def content_of(event: Event) -> Content:
+    """Return what a prompt shows of an event: its content, or the text beside a call."""
+    if isinstance(event, Annotation):
+        return f"{event.name}:\n{as_json(event.data)}"
+    if isinstance(event, Action):
+        return event.thought
+    content: Content = getattr(event, "content", "")
+    return content
 
 
 def parts_of(content: Content) -> list[Part]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -11,14 +11,20 @@ import msgspec
 from foldlog.eventstore import (
     Action,
     Annotation,
-    Content,
     Event,
     InvalidArgument,
     Observation,
     SystemMessage,
 )
 from foldlog.eventstore.inside import describe_value
-from foldlog.projections.messages.content import Part, as_json, is_blank, parts_of, sendable
+from foldlog.projections.messages.content import (
+    Part,
+    as_json,
+    content_of,
+    is_blank,
+    parts_of,
+    sendable,
+)
 from foldlog.projections.units import ParallelCalls, begins_reply, is_unseen, units
 
 Dialect = Literal[
@@ -68,85 +74,82 @@ def check_dialect(dialect: str) -> Dialect:
 
 def turns(
     events: Sequence[Event], positions: Sequence[int], call_ids: dict[str, int] | None = None
-) -> Iterator[MessageTurn]:
-    """Yield the turns of the events at ``positions``, in ascending order. A model's server must
+) -> list[MessageTurn]:
+    """Return the turns of the events at ``positions``, in ascending order. A model's server must
     accept the events at ``positions``.
 
-    ``call_ids`` maps the ids of earlier calls to their indices. The ids of the yielded calls are
-    added to ``call_ids``.
+    ``call_ids`` maps the ids of earlier calls to their indices. The ids of the calls in the turns
+    are added to ``call_ids``.
     """
     shown = [events[position] for position in positions]
     shown_units = units(shown)
-    own_turns = {
-        answer for index, answer in shown_units.answers.items() if not begins_reply(shown[index])
-    }
+    of_model = list(map(begins_reply, shown))
+    unseen = list(map(is_unseen, shown))
+    answers = shown_units.answers
+    own_turns = {answer for index, answer in answers.items() if not of_model[index]}
     reasoning = _reasoning(shown)
     used_ids = {} if call_ids is None else call_ids
     last_index = -1
-    for group in _groups(shown, shown_units.parallel_calls):
-        if isinstance(shown[group[0]], Observation) and group[0] not in own_turns:
-            continue  # the observation is in the turn of its call
+    result = list[MessageTurn]()
+    for group in _groups(shown, of_model, shown_units.parallel_calls):
+        first = group[0]
+        first_event = shown[first]
+        if not of_model[first]:  # the group is one event
+            if isinstance(first_event, Observation) and first not in own_turns:
+                continue  # the observation is in the turn of its call
+            last_index = max(last_index, first, answers.get(first, first))
+            role: Role = "system" if isinstance(first_event, SystemMessage) else "user"
+            if not unseen[first]:
+                parts = parts_of(content_of(first_event))
+                result.append(MessageTurn(role, parts, (positions[first],)))
+            continue
+        start = _start(shown, unseen, first) if first > last_index else None
         group_positions = tuple(positions[index] for index in group)
         calls = list[PairedCall]()
-        parts = list[Part]()
+        parts = []
         thinking = tuple[Part, ...]()
-        first_event = shown[group[0]]
         counts_before = (0, 0, 0)
-        role: Role = "user"
-        if begins_reply(first_event):
-            role = "assistant"
-        elif isinstance(first_event, SystemMessage):
-            role = "system"
-        if role == "assistant" and group[0] > last_index:
-            start = _start(shown, group[0])
-        else:
-            start = None
         for number, index in enumerate(group, 1):
             event: Any = shown[index]
-            parts += parts_of(words_of(event))
-            if role == "assistant":
-                thoughts = (*reasoning.get(index, ()), *event.thinking)
-            else:
-                thoughts = ()
+            parts += parts_of(content_of(event))
             # Thinking that a condenser has cleared is not sent.
-            thinking += tuple(block for block in thoughts if block.get("type") != "cleared")
-            answer = shown_units.answers.get(index, index)
+            thinking += tuple(
+                block
+                for block in (*reasoning.get(index, ()), *event.thinking)
+                if block.get("type") != "cleared"
+            )
+            answer = answers.get(index, index)
             observation = shown[answer]
-            if role == "assistant" and isinstance(observation, Observation):
+            if isinstance(observation, Observation):
                 own = (
                     group_positions[counts_before[0] : number],
                     thinking[counts_before[1] :],
                     parts[counts_before[2] :],
                 )
-                result = parts_of(observation.content)
+                observed = parts_of(observation.content)
                 call_id = _call_id(event, used_ids, positions[index])
                 calls.append(
-                    PairedCall(call_id, event, *own, observation, result, positions[answer])
+                    PairedCall(call_id, event, *own, observation, observed, positions[answer])
                 )
                 counts_before = number, len(thinking), len(parts)
             last_index = max(last_index, index, answer)
-        if not is_unseen(first_event):
-            yield MessageTurn(
-                role,
+        result.append(
+            MessageTurn(
+                "assistant",
                 parts,
                 group_positions,
                 tuple(calls),
                 thinking,
                 None if start is None else positions[start],
             )
+        )
+    return result
 
 
-def _start(shown: Sequence[Event], index: int) -> int | None:
-    while index and is_unseen(shown[index - 1]):
+def _start(shown: Sequence[Event], unseen: Sequence[bool], index: int) -> int | None:
+    while index and unseen[index - 1]:
         index -= 1
     return None if index and shown[index - 1].stays_with_next else index
-
-
-def words_of(event: Any) -> Content:
-    if isinstance(event, Annotation):
-        return f"{event.name}:\n{as_json(event.data)}"
-    content: Content = event.thought if isinstance(event, Action) else getattr(event, "content", "")
-    return content
 
 
 def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
@@ -163,7 +166,9 @@ def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
     return items_by_index
 
 
-def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[list[int]]:
+def _groups(
+    shown: Sequence[Event], of_model: Sequence[bool], responses: Sequence[ParallelCalls]
+) -> list[list[int]]:
     # A reply stays one message even if results, or texts of the user, came between its events. The
     # model wrote the whole reply before any of its calls had a result. A model that thought in a
     # reply refuses a second message without the thinking.
@@ -174,7 +179,7 @@ def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[
         index: number for number, response in enumerate(responses) for index in response.members
     }
     for index, event in enumerate(shown):
-        if not begins_reply(event):
+        if not of_model[index]:
             groups.append([index])
             continue
         number = number_of.get(index)
