@@ -1,7 +1,8 @@
 """Store values that JSON cannot hold, and refuse values that JSON would change.
 
     {"$exact":"<base64 of ASCII JSON>","kind":"message","content":"a form that any tool can read"}
-    {"$bytes":[{"at":["content",0,"data"],"sha256":"…","size":1234}],"kind":"message","content":[{"data":null}]}
+    {"$bytes":[{"at":["content",0,"data"],"sha256":"…","size":1234}],"kind":"message",
+     "content":[{"data":null}]}
 
 The exact form holds values that JSON in UTF-8 cannot hold, such as a lone surrogate or an infinity.
 An event's ``bytes`` are stored beside its JSON text. The JSON text contains the path of the field

@@ -6,4 +6,5 @@ registry     the strategies by `type`, open to other packages
 toml         a condenser from a TOML file
 """
 
-from foldlog.condensers.config import parameters as _parameters  # noqa: F401  it registers our own strategies
+# The import registers our own strategies.
+from foldlog.condensers.config import parameters as _parameters  # noqa: F401

@@ -217,7 +217,8 @@ class LLM(TokenCounter):
             response = abandoned_after(limit_s + _GRACE_S, lambda: completion(**arguments))
             conceal = partial(conceal_secrets, config=config, key=self._key, in_error=False)
             reply = reply_of(response, config.model, time.perf_counter() - started, conceal)
-        except Exception as error:  # noqa: BLE001  litellm raises about fifty kinds of errors, and by mistake also others
+        # litellm raises about fifty kinds of errors, and by mistake also others.
+        except Exception as error:  # noqa: BLE001
             conceal = partial(conceal_secrets, config=config, key=self._key, in_error=True)
             problem = problem_of(conceal(str(error)))
             if is_connection_refused(error):
@@ -374,7 +375,8 @@ def _model_info(model: str) -> Mapping[str, Any] | None:
     litellm = _litellm()
     try:
         info: Mapping[str, Any] = litellm.get_model_info(model)
-    except Exception:  # noqa: BLE001  for an unknown model, litellm may raise any error, even a plain ``Exception``
+    # For an unknown model, litellm may raise any error, even a plain ``Exception``.
+    except Exception:  # noqa: BLE001
         return None
     return info
 

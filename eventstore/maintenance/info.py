@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from foldlog.eventstore.maintenance.backup import size_on_disk
 from foldlog.eventstore.recorders.base import Reader
@@ -16,7 +17,7 @@ from foldlog.eventstore.store import Store
 Database = Literal["sqlite", "postgresql", "memory"]
 
 
-class StoreInfo(NamedTuple):
+class StoreInfo(Struct, frozen=True, kw_only=True):
     """What a store contains, and what is pending.
 
     ``schema``, ``made_by``  the number of the stored form, and the version of foldlog that made the
@@ -28,11 +29,11 @@ class StoreInfo(NamedTuple):
     ``archived_events``      events in the objects of archived conversations, which ``events`` does
                              not contain
     ``records``              the records of the ``sources``, which are the imported histories
+    ``records_pending``      records that have no events yet: their conversation was not used
     ``refused``              records and sources that imports refuse after a redaction or erasure
     ``keys``                 maps each encryption key in use to the number of its conversations
     ``bytes_pending``        whether erased bytes may still be in the files
     ``unfinished``           maps the name of an interrupted operation to its number
-    ``records_pending``      records that have no events yet: their conversation was not used
     """
 
     database: Database
@@ -49,12 +50,12 @@ class StoreInfo(NamedTuple):
     document_changes: int
     sources: int
     records: int
+    records_pending: int
     attachments: int
     refused: int
-    keys: Mapping[str, int]
+    keys: dict[str, int]
     bytes_pending: bool
-    unfinished: Mapping[str, int]
-    records_pending: int
+    unfinished: dict[str, int]
 
 
 def store_info(store: Store) -> StoreInfo:
@@ -93,12 +94,12 @@ def _read_info(store: Store, reader: Reader) -> StoreInfo:
         document_changes=_sums(reader, "count_document_changes")[0],
         sources=sources,
         records=records,
+        records_pending=pending,
         attachments=_sums(reader, "count_attachments")[0],
         refused=_sums(reader, "count_refused")[0],
         keys=dict(sorted(keys.items())),
         bytes_pending=reader.value("bytes_pending") != "",
-        unfinished=Counter(each.operation for each in reader.unfinished()),
-        records_pending=pending,
+        unfinished=dict(Counter(each.operation for each in reader.unfinished())),
     )
 
 

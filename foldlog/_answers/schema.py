@@ -1,40 +1,26 @@
 """The JSON Schema of all answers."""
 
+from importlib import import_module
 from typing import Any
 
 import msgspec
 
-from foldlog._answers import (
-    comparison,
-    conversations,
-    document,
-    events,
-    figures,
-    files,
-    page,
-    programs,
-    redaction,
-    runs,
-    store,
-    verification,
-    views,
-)
 from foldlog._answers.document import Document
 
-_FILES = (
-    comparison,
-    conversations,
-    document,
-    events,
-    figures,
-    files,
-    page,
-    programs,
-    redaction,
-    runs,
-    store,
-    verification,
-    views,
+_MODULES = (
+    "comparison",
+    "conversations",
+    "document",
+    "events",
+    "figures",
+    "files",
+    "page",
+    "programs",
+    "redaction",
+    "runs",
+    "store",
+    "verification",
+    "views",
 )
 
 
@@ -42,8 +28,8 @@ def documents() -> dict[str, type[Document]]:
     """Return the class of each document by its name."""
     return {
         name: kind
-        for file in _FILES
-        for name, kind in vars(file).items()
+        for module in _MODULES
+        for name, kind in vars(import_module(f"foldlog._answers.{module}")).items()
         if name.endswith("Document") and kind is not Document
     }
 

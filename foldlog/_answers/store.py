@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from foldlog._answers.conversations import ConversationDocument
 from foldlog._answers.document import Document, OfConversation, ProblemDocument
+from foldlog.eventstore.maintenance.info import StoreInfo
 
 
 class BackedUpDocument(Document, frozen=True, kw_only=True):
@@ -44,45 +45,10 @@ class VacuumDocument(Document, frozen=True, kw_only=True):
     space_returned: bool
 
 
-class StoreInfoDocument(Document, frozen=True, kw_only=True):
-    """The output of ``foldlog store info``.
-
-    ``database``            ``sqlite``, ``postgresql`` or ``memory``
-    ``schema``, ``made_by``  the number of the stored form, and the version of foldlog that made the
-                            store
-    ``bytes``               the size on disk; null if it is unknown
-    ``forks``, ``archived``  how many of the ``conversations`` are forks or archived
-    ``erased``              tombstones, which ``conversations`` does not contain
-    ``events``, ``archived_events``  the events in the store, and the events in archives
-    ``records``, ``records_pending``  the records of the ``sources`` (imported histories), and the
-                            records that have no events yet
-    ``refused``             records and sources that imports refuse after a redaction or erasure
-    ``keys``                the encryption keys in use, with the numbers of their conversations
-    ``bytes_pending``       whether erased bytes may still be in the files
-    ``unfinished``          the names of interrupted operations, with their numbers
-    """
+class StoreInfoDocument(StoreInfo, Document, frozen=True, kw_only=True):
+    __doc__ = StoreInfo.__doc__  # The JSON Schema describes the same fields.
 
     db: str
-    database: str
-    schema: int
-    made_by: str
-    uuid: str
-    bytes: int | None
-    conversations: int
-    forks: int
-    erased: int
-    archived: int
-    archived_events: int
-    events: int
-    document_changes: int
-    sources: int
-    records: int
-    records_pending: int
-    attachments: int
-    refused: int
-    keys: dict[str, int]
-    bytes_pending: bool
-    unfinished: dict[str, int]
 
 
 class RestoredDocument(Document, frozen=True, kw_only=True):

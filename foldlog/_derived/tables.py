@@ -189,7 +189,8 @@ class Derived(ABC, Generic[R]):
                 left_out.append(OmittedEvent.of(item, error))
             except (StoreUnavailable, StoreRefused, MemoryError):
                 raise  # The event is not the cause, so the batch is tried again later.
-            except Exception as error:  # noqa: BLE001 - after any error, the other events are still added
+            # After any error, the other events are still added.
+            except Exception as error:  # noqa: BLE001
                 left_out.append(OmittedEvent.of(item, error))
             else:
                 if current is not None and row is not None:

@@ -417,7 +417,8 @@ class Attempt:
 
     def _bind_arguments(self) -> dict[str, Any]:
         if isinstance(self.call.arguments, str):
-            raise ValueError("the arguments are not a JSON object")  # noqa: TRY004 - the model's mistake, not the caller's
+            # The model's mistake, not the caller's.
+            raise ValueError("the arguments are not a JSON object")  # noqa: TRY004
         arguments = dict(self.call.arguments or {})
         # A tool under the rule "never" may have an argument 'key' of its own.
         if self._hands_key_on and (self._rule != EffectRule("never") or "key" not in arguments):

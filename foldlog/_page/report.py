@@ -145,5 +145,6 @@ def _table_of_condensations(document: HistoryDocument) -> str:
     return (
         f"<p>{count(document.events_counted or 0, 'event')}. This page needs a browser that runs"
         " its script.</p>"
-        f"<table><caption>Condensations</caption><tr><th>event</th><th>reason</th></tr>{rows}</table>"
+        "<table><caption>Condensations</caption><tr><th>event</th><th>reason</th></tr>"
+        f"{rows}</table>"
     )

@@ -19,10 +19,12 @@ from foldlog.eventstore import ConversationErased, Event, EventStoreError, Inval
 from foldlog.eventstore.inside import install_command
 
 _MAY_HOLD = re.compile(
-    rb"(?:akia|asia|abia|acca)[0-9a-z]{16}|gh[pousr]_\w{36}|github_pat_\w{20}|gl(?:pat|dt|ft|soat|rt)-|\bsk-[\w-]{20}"
+    rb"(?:akia|asia|abia|acca)[0-9a-z]{16}|gh[pousr]_\w{36}"
+    rb"|github_pat_\w{20}|gl(?:pat|dt|ft|soat|rt)-|\bsk-[\w-]{20}"
     rb"|xox[abposr]-\d|hooks\.slack\.com/services/|aiza[\w-]{35}|eyj[\w-]{10,}\.eyj|-begin [a-z"
     rb" ]*private key"
-    rb"|\bsg\.[\w-]{22}\.|[rs]k_live_\w{24}|_authtoken=\s*npm_|\bnpm_[a-z0-9]{36}|pypi-ageic|accountkey=|sq0csp-|\b\d{8,10}:[\w-]{35}"
+    rb"|\bsg\.[\w-]{22}\.|[rs]k_live_\w{24}|_authtoken=\s*npm_|\bnpm_[a-z0-9]{36}|pypi-ageic"
+    rb"|accountkey=|sq0csp-|\b\d{8,10}:[\w-]{35}"
     rb"|lin_api_\w{30}"
 )
 """Matches some part of every known secret. The text must be in lower case."""

@@ -109,7 +109,8 @@ def settings_in(path: Path, text: str | None) -> MutableMapping[str, Any]:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     if not isinstance(settings, dict):
-        raise ValueError(f"{path} does not contain a JSON object")  # noqa: TRY004 - as other contents that cannot be read
+        # A ValueError, as for other contents that cannot be read.
+        raise ValueError(f"{path} does not contain a JSON object")  # noqa: TRY004
     return settings
 
 

@@ -157,7 +157,8 @@ def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: P
         present = settings[section]
         for name, value in values.items():
             if not isinstance(present, dict):
-                raise ValueError(f"{path}: {section} is not an object")  # noqa: TRY004 - as other odd settings
+                # A ValueError, as for other odd settings.
+                raise ValueError(f"{path}: {section} is not an object")  # noqa: TRY004
             if name not in present:
                 new_names.append(f"{section}.{name}")
                 present[name] = value

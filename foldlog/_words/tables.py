@@ -44,7 +44,8 @@ class Table(NamedTuple):
 
 
 def show_as_table(kind: type[T], table: Callable[[T], Table]) -> None:
-    setattr(kind, "_repr_html_", lambda self: table(self).html())  # noqa: B010 - a checker knows no such attribute
+    # A checker knows no such attribute.
+    setattr(kind, "_repr_html_", lambda self: table(self).html())  # noqa: B010
 
 
 def view_table(view: View) -> Table:

@@ -114,7 +114,8 @@ _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
 _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 
 
-class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignore[misc] # the SDK is not installed where types are checked
+# The SDK is not installed where types are checked.
+class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignore[misc]
     """Stores the checkpoints of threads: ``builder.compile(checkpointer=saver)``.
 
         histories   the URL of a store, or open histories, sync or async

@@ -63,7 +63,8 @@ class _Read(NamedTuple):
     hashes: dict[int, bytes]
 
 
-class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not installed where types are checked
+# The SDK is not installed where types are checked.
+class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
     """Stores the messages of chats. LlamaIndex has a key for each chat.
 
         histories   the URL of a store, or open histories, sync or async

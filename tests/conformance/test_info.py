@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from msgspec.structs import asdict
+
 import foldlog
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance.erase import erase
@@ -15,7 +17,7 @@ RECORDS = '{"role": "user", "content": "%s"}\n'
 
 
 def counts(store) -> Mapping[str, object]:
-    return {name: value for name, value in store_info(store)._asdict().items() if value}
+    return {name: value for name, value in asdict(store_info(store)).items() if value}
 
 
 def test_an_empty_store_contains_nothing(store):

@@ -261,7 +261,8 @@ class CommitQueue:
         for job in jobs:
             job.error = None
             try:
-                job.result = self._writing.run(job.work)  # type: ignore[arg-type]  # jobs without work have no group
+                # Jobs without work have no group.
+                job.result = self._writing.run(job.work)  # type: ignore[arg-type]
             except BaseException as error:
                 if job is not leader and not isinstance(error, Exception):
                     raise  # the exception interrupts this thread

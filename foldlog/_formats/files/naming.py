@@ -25,8 +25,8 @@ _CONVERSATION = ("conversation", "conversation_id", "session_id", "id")
 _NUMBERS = ("task_id", "question_id", "trial")
 
 _SAYS_NOTHING = re.compile(
-    r"\d+|(chat|conversation|data|events?|export|history|histories|log|messages?|output|records?|results?|rollout|run"
-    r"|session|traj|trajectory|trajectories|transcript)([._-]?\d+)?",
+    r"\d+|(chat|conversation|data|events?|export|history|histories|log|messages?|output|records?"
+    r"|results?|rollout|run|session|traj|trajectory|trajectories|transcript)([._-]?\d+)?",
     re.IGNORECASE,
 )
 """Common names that files have in many folders."""

@@ -30,9 +30,7 @@ def run(db: str, as_json: bool) -> None:
     """
     with open_existing(db) as store:
         info = store_info(store)
-    document = StoreInfoDocument.of(
-        info, db=db, keys=dict(info.keys), unfinished=dict(info.unfinished)
-    )
+    document = StoreInfoDocument.of(info, db=db)
     terminal.answer(document, lambda: _show(document))
 
 
