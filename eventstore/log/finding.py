@@ -135,6 +135,12 @@ class Moment:
             self._open[conversation] = reading
         return reading
 
+    def forks_sharing(
+        self, conversation: Conversation, ids: Iterable[int]
+    ) -> list[tuple[Conversation, list[int]]]:
+        """Return the forks that share some of the events ``ids``, with the ids that each shares."""
+        return [*forks_that_share(self._database, self._reader, conversation.key, [*ids])]
+
     def query(self, work: Callable[[Reader], T]) -> T:
         return work(self._reader)
 

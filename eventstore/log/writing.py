@@ -181,9 +181,9 @@ class WriteTransaction(ReadTransaction):
         """Replace stored rows by the redacted ``rows``, which are not encoded yet. All rows must be
         stored under the key of the conversation. A fork must not replace a row that it shares.
         """
-        self._reader.replace_rows(self.state.key, self._encode_rows(rows))
+        self._reader.replace_rows(self.state.key, self._encode_rows(rows), redactions=len(rows))
         self._changes = None  # the remembered event may be redacted now
-        self.count_redactions(len(rows))
+        self.state = self.state._replace(redactions=self.state.redactions + len(rows))
         self._changed = True
 
     @property

@@ -7,7 +7,7 @@ conversation, so followers read the receipt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -41,8 +41,8 @@ from foldlog.eventstore.log.row import PLAIN, commitment_of, from_microseconds, 
 from foldlog.eventstore.log.writing import WriteTransaction, list_again
 from foldlog.eventstore.maintenance.archived import has_reminder
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
-from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Place, RecalledKey, Row
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
 
@@ -129,7 +129,7 @@ def redact(
     check_reason(reason, "receipt")
     check_text("by", by)
     database = store.database
-    receipt, place = on_finished(
+    receipt, place, key = on_finished(
         database,
         lambda transaction: _redact(
             transaction, database, conversation, event_id, (by, reason), others or {}, also
@@ -140,18 +140,13 @@ def redact(
     position = None if place is None else place()
     newest = database.last_position if position is None else position
     unconfirmed, has_object = database.recorder.query(
-        lambda reader: (tuple(behind(reader, newest)), _has_object(reader, conversation))
+        lambda reader: (tuple(behind(reader, newest)), has_reminder(reader, key))
     )
     return receipt._replace(
         position=position,
         unconfirmed=unconfirmed,
         bytes_pending=has_object or database.bytes_pending,
     )
-
-
-def _has_object(reader: Reader, conversation: str) -> bool:
-    state = reader.conversation(conversation)
-    return state is not None and has_reminder(reader, state.key)
 
 
 def _redact(
@@ -162,7 +157,7 @@ def _redact(
     who: tuple[str, str],
     others: Mapping[str, Sequence[int]],
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None,
-) -> tuple[RedactionReceipt, Place | None]:
+) -> tuple[RedactionReceipt, Place | None, int]:
     state = find_existing(database, transaction, conversation)
     check_finished(transaction, state.key)
     writing = WriteTransaction(transaction, state, database)
@@ -171,17 +166,14 @@ def _redact(
         summary_of(requested) if requested < -1 else requested: requested
         for requested in (named_id, *others.get(conversation, ()))
     }
-    events = {
-        event_id: _read(writing, event_id, requested)[1]
-        for event_id, requested in requested_ids.items()
-    }
-    to_redact = {**others, conversation: [*events]}
+    stored = _stored(writing, requested_ids)
+    to_redact = {**others, conversation: [*stored]}
     quotes: list[Quote] = []
-    sharing = forks_that_share(database, transaction, state.key, events)
-    for owner, shared_ids in ((state, [*events]), *sharing):
+    sharing = _sharing(writing, stored)
+    for owner, shared_ids in sharing:
         condensations = quotes_in(
             ReadTransaction(transaction, owner, database),
-            [events[event_id] for event_id in shared_ids],
+            [stored[event_id][1] for event_id in shared_ids],
         )
         for action in condensations:
             # a shared condensation is reported only for the conversation that stores it
@@ -190,15 +182,19 @@ def _redact(
                 quotes.append(Quote(owner.id, action.id, is_redacted))
     if also is not None:
         also(transaction, to_redact)
-    receipts, place, forks = _erase_content(transaction, writing, [*events], who)
+    receipts, place = _erase_content(transaction, writing, stored, sharing, who)
+    forks = [fork.id for fork, _ in sharing[1:]]
     for name in others:
         other = database.find(transaction, name)
         # The conversation may have been erased after the caller chose its events.
         if other is not None and other.erasure is None and name != conversation:
             check_finished(transaction, other.key)
             beside = WriteTransaction(transaction, other, database)
-            forks += _erase_content(transaction, beside, to_redact.get(name, ()), who)[-1]
-    copies = (
+            copies = _stored(beside, {copy_id: copy_id for copy_id in to_redact[name]})
+            sharing = _sharing(beside, copies)
+            _erase_content(transaction, beside, copies, sharing, who)
+            forks += [fork.id for fork, _ in sharing[1:]]
+    copy_quotes = (
         Quote(name, event_id, redacted=True)
         for name in to_redact
         if name != conversation
@@ -214,25 +210,45 @@ def _redact(
         by=first.by,
         reason=first.reason,
         position=None,
-        quotes=tuple(dict.fromkeys((*quotes, *copies))),
+        quotes=tuple(dict.fromkeys((*quotes, *copy_quotes))),
         forks=tuple(dict.fromkeys(forks)),
         unconfirmed=(),
         bytes_pending=True,
     )
-    return receipt, place
+    return receipt, place, state.key
+
+
+def _stored(
+    writing: WriteTransaction, requested_ids: Mapping[int, int]
+) -> dict[int, tuple[Row, Event]]:
+    return {
+        event_id: _read(writing, event_id, requested)
+        for event_id, requested in requested_ids.items()
+    }
+
+
+def _sharing(
+    writing: WriteTransaction, ids: Collection[int]
+) -> list[tuple[Conversation, Sequence[int]]]:
+    """Return the conversation with the ids, then each fork with the ids that it shares."""
+    state = writing.state
+    forks = forks_that_share(writing.database, writing.transaction, state.key, ids)
+    return [(state, [*ids]), *forks]
 
 
 def _erase_content(
-    transaction: Transaction, writing: WriteTransaction, ids: Sequence[int], who: tuple[str, str]
-) -> tuple[dict[int, Redacted], Place | None, list[str]]:
+    transaction: Transaction,
+    writing: WriteTransaction,
+    stored: Mapping[int, tuple[Row, Event]],
+    sharing: Iterable[tuple[Conversation, Sequence[int]]],
+    who: tuple[str, str],
+) -> tuple[dict[int, Redacted], Place | None]:
     state = writing.state
     by, reason = who
     now = max(writing.database.now(), state.updated_at or 0)
     receipts: dict[int, Redacted] = {}
     redacted: list[tuple[Event, Redacted, Row]] = []
-    stored = {event_id: _read(writing, event_id, event_id) for event_id in ids}
-    sharing = [*forks_that_share(writing.database, transaction, state.key, stored)]
-    for owner, shared_ids in ((state, ids), *sharing):
+    for owner, shared_ids in sharing:
         shared = {event_id: stored[event_id][1] for event_id in shared_ids}
         _check_that_none_builds_on(ReadTransaction(transaction, owner, writing.database), shared)
     for event_id, (row, event) in stored.items():
@@ -265,7 +281,7 @@ def _erase_content(
         )
         place = writing.append([encode(redaction, ours=True)], now)[0]
         redact_rows(transaction, writing, [(event, row) for event, _, row in redacted])
-    return receipts, place, [fork.id for fork, _ in sharing]
+    return receipts, place
 
 
 def redact_rows(

@@ -591,7 +591,7 @@ class Transaction(Reader):
         self.write("leave_parent", key)
         self._place_first(key, events)
 
-    def replace_rows(self, key: int, rows: Sequence[Row]) -> None:
+    def replace_rows(self, key: int, rows: Sequence[Row], *, redactions: int = 0) -> None:
         self.forget()
         self._leave_bytes(key)
         self.forget_figures(key)
@@ -600,6 +600,8 @@ class Transaction(Reader):
         self.write("detach", key, self._array([row.id for row in rows]))
         self._attach(key, rows)
         self.write("delete_unattached", key)
+        if redactions:
+            self.write("count_redactions", redactions, key)
 
     def put_records(
         self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False

@@ -20,36 +20,31 @@ from foldlog._formats.registry import format_named
 from foldlog.eventstore import Store
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import GENESIS, Block, chain_head, each_hash, fingerprint_of
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
 
 
 def events_of_records(
-    store: Store, ids_by_name: Mapping[str, Iterable[int]]
+    sources: Sources, ids_by_conversation: Iterable[tuple[Conversation, Iterable[int]]]
 ) -> dict[str, set[int]]:
-    """Return the event ids in ``ids_by_name``, and the ids of all other events from the same
-    records.
-    """
-    result = {name: set(ids) for name, ids in ids_by_name.items()}
-
-    def read(sources: Sources) -> None:
-        for root, hashes in _hashes_of_events(sources, ids_by_name).items():
-            for source in sources.family(root):
-                events_made = sources.made(source)
-                conversation = sources.reader.conversation(source.conversation)
-                if conversation is None:
-                    continue
-                ids = result.setdefault(conversation.id, set())
-                # A copied fork has its own events even for the records that it shares with its
-                # parent.
-                for number, record_hash in enumerate(each_hash(sources.hashes(source))):
-                    first, count = events_made.get(number, (0, 0))
-                    if record_hash in hashes and first >= conversation.begins:
-                        ids.update(range(first, first + count))
-
-    query_sources(store.database, read)
-    return {name: ids for name, ids in result.items() if ids}
+    """Return the ids of all events from the records of these events, by conversation."""
+    result: dict[str, set[int]] = {}
+    for root, hashes in _hashes_of_events(sources, ids_by_conversation).items():
+        for source in sources.family(root):
+            events_made = sources.made(source)
+            conversation = sources.reader.conversation(source.conversation)
+            if conversation is None:
+                continue
+            ids = result.setdefault(conversation.id, set())
+            # A copied fork has its own events even for the records that it shares with its
+            # parent.
+            for number, record_hash in enumerate(each_hash(sources.hashes(source))):
+                first, count = events_made.get(number, (0, 0))
+                if record_hash in hashes and first >= conversation.begins:
+                    ids.update(range(first, first + count))
+    return result
 
 
 def redact_records(
@@ -65,14 +60,16 @@ def redact_records(
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
         sources = SourcesToWrite(store.database, transaction)
-        redacted = _hashes_of_events(sources, ids_by_name)
+        found = ((sources.find(name), ids) for name, ids in ids_by_name.items())
+        events = [(state, ids) for state, ids in found if state is not None]
+        redacted = _hashes_of_events(sources, events)
         refused = redacted
         if common_events:
-            rare_ids = {
-                name: [event_id for event_id in ids if (name, event_id) not in common_events]
-                for name, ids in ids_by_name.items()
-            }
-            refused = _hashes_of_events(sources, rare_ids)
+            rare_events = (
+                (state, [number for number in ids if (state.id, number) not in common_events])
+                for state, ids in events
+            )
+            refused = _hashes_of_events(sources, rare_events)
         for root, hashes in redacted.items():
             rare_hashes = refused.get(root, set())
             sources.refuse(root, rare_hashes, own=True)
@@ -105,13 +102,12 @@ def redact_beside(store: Store, conversation: str) -> None:
 
 
 def _hashes_of_events(
-    sources: Sources, ids_by_name: Mapping[str, Iterable[int]]
+    sources: Sources, ids_by_conversation: Iterable[tuple[Conversation, Iterable[int]]]
 ) -> dict[int, set[bytes]]:
     by_root: dict[int, set[bytes]] = {}
-    for name, ids in ids_by_name.items():
+    for conversation, ids in ids_by_conversation:
         event_ids = set(ids)
-        conversation = sources.find(name)
-        if conversation is None or conversation.erasure is not None:
+        if conversation.erasure is not None:
             continue
         source = sources.find_by_key(conversation.key)
         if source is None:
@@ -204,20 +200,20 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
 
 
 def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    # A fork without a source has the files of its parent.
 
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
-        paths_by_name = {}
-        for name in names:
-            conversation = sources.find(name)
-            if conversation is None or conversation.erasure is not None:
-                continue
-            source = sources.of(name)
-            if source is not None:
-                paths_by_name[name] = tuple(about(source).get("paths", ()))
+        paths_by_name = {name: paths_of(sources, sources.find(name)) for name in names}
         return {name: paths for name, paths in paths_by_name.items() if paths}
 
     return query_sources(store.database, read)
+
+
+def paths_of(sources: Sources, conversation: Conversation | None) -> tuple[str, ...]:
+    """Return the paths from which a conversation was imported. A fork without a source has the
+    paths of its parent.
+    """
+    source = sources.of_state(conversation)
+    return () if source is None else tuple(about(source).get("paths", ()))
 
 
 def imported_at(store: Store) -> dict[str, datetime]:

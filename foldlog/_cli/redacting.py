@@ -15,7 +15,7 @@ from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
 from foldlog._conversations.companions import with_companions
 from foldlog._privacy.erasing import conversations_with
 from foldlog._privacy.matching import Holds, holding
-from foldlog._privacy.redacting import Chosen, Problem, Redacting, load_events
+from foldlog._privacy.redacting import Chosen, Problem, Redacting
 from foldlog._words.gist import count
 from foldlog.eventstore import CannotRedact, ConversationRow, Store
 from foldlog.eventstore.inside import check_reason
@@ -99,8 +99,7 @@ def choose_events(
         if not events:
             return redacting.choose(with_summaries=with_summaries), {}
         name = require_id(redacting.store, conversation or "")
-        chosen_ids = {name: load_events(redacting.store_of(name), name, events)}
-        return redacting.choose(chosen_ids, with_summaries=with_summaries), {name: events}
+        return redacting.choose({name: events}, with_summaries=with_summaries), {name: events}
 
 
 class RedactionResult(NamedTuple):

@@ -9,8 +9,9 @@ conversation below the path does not erase the companion of the path.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
 
 from foldlog.eventstore import (
@@ -23,7 +24,8 @@ from foldlog.eventstore import (
     ReadTransaction,
     Store,
 )
-from foldlog.eventstore.inside import beginning_with
+from foldlog.eventstore.log.finding import Listed, Moment, beginning_with
+from foldlog.eventstore.recorders.types import Conversation
 
 _OWN = "/+"
 """The text before the name of a companion. An adapter quotes the ids of its runtime, so the ids
@@ -49,9 +51,25 @@ def companions(store: Store, *conversations: str) -> list[ConversationRow]:
     """Return all companions of the conversations, including erased companions and companions of
     companions.
     """
+    return _companions(conversations, partial(_beginning_with, store))
+
+
+def companions_at(moment: Moment, conversations: Iterable[str]) -> list[Conversation]:
+    """Return the same companions as ``companions``, at one moment."""
+
+    def listed(start: str) -> Iterator[Conversation]:
+        if moment.query(lambda reader: reader.has_beginning(start)):
+            yield from moment.beginning_with(start)
+
+    return _companions(conversations, listed)
+
+
+def _companions(
+    conversations: Iterable[str], listed: Callable[[str], Iterable[Listed]]
+) -> list[Listed]:
     ids = dict.fromkeys(map(str, conversations))  # The store refuses an id that is not a text.
     starts = (companion(owner, "") for owner in ids)
-    pairs = ((start, row) for start in starts for row in _beginning_with(store, start))
+    pairs = ((start, row) for start in starts for row in listed(start))
     rows_by_id = {
         row.id: row
         for start, row in pairs
@@ -151,5 +169,11 @@ def forked_from(store: Store, conversation: str) -> list[str]:
         row = store.conversation(conversation, pending=True)
         if row.pending and not row.version:  # This is an import that was never used.
             return []
-        return [origin.parent for origin in store.query(conversation, ReadTransaction.origins)]
+        return store.query(conversation, origins_of)
+    return []
+
+
+def origins_of(reading: ReadTransaction) -> list[str]:
+    with suppress(EventStoreError):  # The key of the conversation may be missing.
+        return [origin.parent for origin in reading.origins()]
     return []

@@ -16,7 +16,7 @@ from __future__ import annotations
 import getpass
 import glob
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, partial
@@ -25,12 +25,13 @@ from typing import NamedTuple
 
 from foldlog._archive.redacting import (
     events_of_records,
+    paths_of,
     redact_beside,
     redact_records,
     source_files,
 )
 from foldlog._conversations.bound_store import bound_store
-from foldlog._conversations.companions import companion_of, companions, forked_from
+from foldlog._conversations.companions import companion_of, companions_at, origins_of
 from foldlog._conversations.unreadable import sound
 from foldlog._files.written_files import (
     describe_file,
@@ -53,8 +54,10 @@ from foldlog._privacy.matching import (
 from foldlog.eventstore import (
     NOT_RECORDED,
     CannotRedact,
+    CondensationAction,
     ConversationErased,
     ConversationRow,
+    DocumentChanges,
     Event,
     EventStoreError,
     InvalidArgument,
@@ -69,8 +72,11 @@ from foldlog.eventstore.inside import (
     has_content,
     newest_documents,
 )
+from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.eventstore.maintenance import redact
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
+from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.sources.tables import Sources
 
 SEARCHED = "events, summaries, documents, attributes and the records of imports"
 NOT_SEARCHED = (
@@ -209,20 +215,24 @@ class Redacting:
         self._conversation = conversation
 
     def choose(
-        self, named: Mapping[str, Sequence[Event]] | None = None, *, with_summaries: bool = False
+        self, named: Mapping[str, Sequence[int]] | None = None, *, with_summaries: bool = False
     ) -> Chosen:
-        """Return the events to redact: the events in ``named``, or else the events that a search
-        finds. The result includes the events that must be redacted together with the chosen events.
+        """Return the events to redact: the events with the ids in ``named``, or else the events
+        that a search finds. The result includes the events that must be redacted together with the
+        chosen events.
         """
         unread: list[str] = []
         beside: list[str] = []
+        found: Mapping[str, Sequence[Event]] = {}
         if named is None:
-            named = self._find_events()
+            found = self._find_events()
             beside = self._find_texts_beside()
-        events_by_name = with_related(self.store, named, unread)
+        events_by_name = with_related(self.store, found, unread, unread_ids=named or {}).events
         ids_without_quotes = _keys(events_by_name)
         if with_summaries:
-            events_by_name = with_related(self.store, events_by_name, unread, with_summaries=True)
+            events_by_name = with_related(
+                self.store, events_by_name, unread, with_summaries=True
+            ).events
         names = [*events_by_name]
         if self._conversation is not None:
             names.append(self._conversation)
@@ -234,7 +244,7 @@ class Redacting:
             for name, events in events_by_name.items()
         }
         return Chosen(
-            events_by_name,
+            {name: [*events] for name, events in events_by_name.items()},
             {name: events for name, events in unredacted.items() if events},
             _keys(unredacted) - ids_without_quotes,
             shown_by(self.store, events_by_name),
@@ -453,8 +463,7 @@ def redact_events(
     by = check_text("by", _user() if by is None else by)
     reason = check_reason(reason, "receipt")
     unread: list[str] = []
-    events_by_name = {conversation: load_events(store, conversation, event_ids)}
-    asked_ids = {event.id for event in events_by_name[conversation]}
+    asked_ids = {_recorded_id(event_id) for event_id in event_ids}
     common_events = set[tuple[str, int]]()
     redact_with = partial(
         redact.redact,
@@ -466,28 +475,35 @@ def redact_events(
         complete=False,
         also=redact_records(store, common_events),
     )
+    related = Related({}, {})
     receipt: RedactionReceipt | None = None
     redacted_keys: set[tuple[str, int]] = set()
+    files: Mapping[str, Sequence[str]] = {}
     # Other programs may append an event that must be redacted too, so repeat until no new event is
     # found.
     while True:
-        events_by_name = with_related(store, events_by_name, unread, with_summaries=with_summaries)
-        keys = _keys(events_by_name)
+        related = with_related(
+            store,
+            related.events,
+            unread,
+            with_summaries=with_summaries,
+            unread_ids={} if receipt else {conversation: event_ids},
+        )
+        keys = _keys(related.events)
         if receipt is not None and keys <= redacted_keys:
             break
         redacted_keys |= keys
+        files = related.files
         if not for_content:
             common_events |= {
                 (name, event.id)
-                for name, events in events_by_name.items()
+                for name, events in related.events.items()
                 for event in events
                 if not _is_recognizable(event)
             }
         ids_by_name = {
-            name: [event.id for event in events] for name, events in events_by_name.items()
+            name: [event.id for event in events] for name, events in related.events.items()
         }
-        touched = _conversations_with(store, conversation, ids_by_name)
-        sources = source_files(store, sorted(touched))
         further_ids = [
             event_id for event_id in ids_by_name.get(conversation, ()) if event_id not in asked_ids
         ]
@@ -496,22 +512,12 @@ def redact_events(
         if receipt and newest.position is None:
             newest = newest._replace(position=receipt.position)
         receipt = newest
-    files = chain.from_iterable(sources.values())
-    unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), touched, files)
-    lost = documents_lost(store, conversation, receipt.event_ids)
+    paths = chain.from_iterable(files.values())
+    unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), files, paths)
+    lost: tuple[str, ...] = ()
+    if any(isinstance(event, DocumentChanges) for event in related.events[conversation]):
+        lost = documents_lost(store, conversation, receipt.event_ids)
     return receipt._replace(unconfirmed=unconfirmed, documents_lost=lost)
-
-
-def _conversations_with(
-    store: Store, conversation: str, ids_by_name: Mapping[str, Sequence[int]]
-) -> set[str]:
-    """Return the conversations that show these events, including the forks that share an event."""
-    names = {conversation}
-    for name, ids in ids_by_name.items():
-        # The conversation may have been erased after the event was found.
-        with suppress(ConversationErased):
-            names |= {name, *(store.forks_sharing(name, min(ids)) if ids else ())}
-    return names
 
 
 def _keys(events_by_name: Mapping[str, Iterable[Event]]) -> set[tuple[str, int]]:
@@ -533,17 +539,9 @@ def _is_recognizable(event: Event) -> bool:
     )
 
 
-def load_events(store: Store, conversation: str, event_ids: Iterable[int]) -> list[Event]:
+def _recorded_id(event_id: int) -> int:
     # The id of a summary stands for its condensation.
-    wanted_ids = dict.fromkeys(
-        summary_of(event_id) if event_id < NOT_RECORDED else event_id for event_id in event_ids
-    )
-    return [
-        event
-        for event_id in wanted_ids
-        if event_id >= 0
-        for event in store.events(conversation, event_id, event_id + 1)
-    ]
+    return summary_of(event_id) if event_id < NOT_RECORDED else event_id
 
 
 def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) -> tuple[str, ...]:
@@ -555,23 +553,44 @@ def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) ->
 # ----------------------------------------------------------------------------------------------
 
 
+class Related(NamedTuple):
+    """Events, and the events that are redacted together with them.
+
+    ``events``  the events, by conversation
+    ``files``   the imported files of each conversation that shows one of the events
+    """
+
+    events: Mapping[str, Sequence[Event]]
+    files: Mapping[str, Sequence[str]]
+
+
 def with_related(
     store: Store,
     events_by_name: Mapping[str, Sequence[Event]],
     unread: list[str],
     *,
     with_summaries: bool = False,
-) -> dict[str, list[Event]]:
-    """Return the events, and all events that are redacted together with them: the other events of
-    their source records, and the copies in companions. With ``with_summaries``, also return the
-    condensations that may quote these events. A conversation that is erased at the same time is
-    left out.
+    unread_ids: Mapping[str, Collection[int]] = {},
+) -> Related:
+    """Return the events, the events with the ids in ``unread_ids``, and all events that are
+    redacted together with them: the other events of their source records, and the copies in
+    companions. With ``with_summaries``, also return the condensations that may quote these events.
+    A conversation that is erased at the same time is left out. Cost: one read transaction, and the
+    reading of the companions.
     """
     erased = set[str]()
     events_left = dict(events_by_name)
     while True:
         try:
-            return _with_related(store, events_left, unread, with_summaries=with_summaries)
+            related = _with_copies(store, events_left, unread, unread_ids)
+            if not with_summaries:
+                return related
+            quotes = query_all(store.database, partial(_quotes_of, related.events))
+            quoted = {
+                name: (*related.events.get(name, ()), *quotes.get(name, ()))
+                for name in {**related.events, **quotes}
+            }
+            return _with_copies(store, quoted, unread)
         except ConversationErased as error:
             if error.conversation in erased:
                 raise
@@ -579,98 +598,148 @@ def with_related(
             events_left.pop(error.conversation, None)
 
 
-def _with_related(
+def _with_copies(
     store: Store,
     events_by_name: Mapping[str, Sequence[Event]],
     unread: list[str],
-    *,
-    with_summaries: bool,
-) -> dict[str, list[Event]]:
-    related = with_copies(store, with_records(store, events_by_name), unread)
-    if not with_summaries:
-        return related
-    for name, events in shown_by(store, related).items():
-        begins = store.conversation(name).parent_version or 0
-        known_ids = {event.id for event in related.get(name, ())}
-        quotes = store.query(name, partial(redact.quotes_in, redacted=events))
-        new_quotes = [event for event in quotes if event.id >= begins and event.id not in known_ids]
-        if new_quotes:
-            related.setdefault(name, []).extend(new_quotes)
-    return with_copies(store, with_records(store, related), unread)
+    unread_ids: Mapping[str, Collection[int]] = {},
+) -> Related:
+    found = query_all(store.database, partial(_read_related, store, events_by_name, unread_ids))
+    copies: dict[str, dict[int, Event]] = {}
+    for state, own_ids, companions in found.beside:
+        redacted = (event for event in found.events[state.id] if event.id in own_ids)
+        staying = (
+            event for event in _readable(store, state, state.begins, []) if event.id not in own_ids
+        )
+        # A text that a staying event has too does not identify a copy.
+        texts = texts_of(redacted, staying)
+        for companion in companions:
+            events = copies_of(texts, _readable(store, companion, 0, unread))
+            copies.setdefault(companion.id, {}).update((event.id, event) for event in events)
+    if not any(copies.values()):
+        return Related(found.events, found.files)
+    events_and_copies = dict(found.events)
+    for name, events_by_id in copies.items():
+        known = {event.id: event for event in found.events.get(name, ())}
+        events_and_copies[name] = [*(known | events_by_id).values()]
+    files = query_all(store.database, partial(_files_at, store, copies))
+    return Related(events_and_copies, {**found.files, **files})
 
 
-def with_records(
-    store: Store, events_by_name: Mapping[str, Sequence[Event]]
-) -> dict[str, list[Event]]:
-    all_ids = events_of_records(
-        store, {name: [event.id for event in events] for name, events in events_by_name.items()}
-    )
-    result = {
-        name: {event.id: event for event in events} for name, events in events_by_name.items()
+class _Found(NamedTuple):
+    """The events with the events of their records, and the places where copies may be: a
+    conversation, the ids of its events, and the companions that may repeat them.
+    """
+
+    events: dict[str, list[Event]]
+    files: dict[str, tuple[str, ...]]
+    beside: list[tuple[Conversation, set[int], list[Conversation]]]
+
+
+def _read_related(
+    store: Store,
+    events_by_name: Mapping[str, Sequence[Event]],
+    unread_ids: Mapping[str, Collection[int]],
+    moment: Moment,
+) -> _Found:
+    sources = moment.query(partial(Sources, store.database))
+    events = {name: {event.id: event for event in named} for name, named in events_by_name.items()}
+    ids_by_name = {
+        name: {*events.get(name, ()), *map(_recorded_id, unread_ids.get(name, ()))}
+        for name in {**events, **unread_ids}
     }
-    for name, ids in all_ids.items():
-        by_id = result.setdefault(name, {})
-        for event_id in sorted(ids - by_id.keys()):
-            for event in store.events(name, event_id, event_id + 1):
-                if can_be_redacted(event):
-                    by_id[event.id] = event
-    return {name: [*by_id.values()] for name, by_id in result.items()}
+    of_records = events_of_records(
+        sources, [(moment.conversation(name).state, ids) for name, ids in ids_by_name.items()]
+    )
+    for name, ids in (*ids_by_name.items(), *of_records.items()):
+        known = events.setdefault(name, {})
+        for event_id in sorted(ids - known.keys()):
+            for event in moment.conversation(name).events(event_id, event_id + 1):
+                if event_id in ids_by_name.get(name, ()) or can_be_redacted(event):
+                    known[event_id] = event
+    found = _Found({name: [*known.values()] for name, known in events.items()}, {}, [])
+    for name, known in events.items():
+        reading = moment.conversation(name)
+        state = reading.state
+        forks = moment.forks_sharing(state, known)
+        found.files.update(_files_of(sources, [state, *(fork for fork, _ in forks)]))
+        own_ids = {
+            event_id
+            for event_id, event in known.items()
+            if event_id >= state.begins and can_be_redacted(event)
+        }
+        if own_ids:
+            sharing = (fork.id for fork, shared in forks if not own_ids.isdisjoint(shared))
+            owners = [name, *origins_of(reading), *sharing]
+            companions = companions_at(moment, owners)
+            living = [companion for companion in companions if companion.erasure is None]
+            if living:
+                found.beside.append((state, own_ids, living))
+    return found
 
 
-def with_copies(
-    store: Store, events_by_name: Mapping[str, Sequence[Event]], unread: list[str]
-) -> dict[str, list[Event]]:
-    """Return the events, and the events of companions that repeat their content."""
-    result = {name: [*events] for name, events in events_by_name.items()}
-    for name, events in events_by_name.items():
-        row = store.conversation(name)
-        own_events = [
-            event
-            for event in events
-            if event.id >= (row.parent_version or 0) and can_be_redacted(event)
-        ]
-        for companion, copies in _copies_beside(store, row, own_events, unread):
-            result[companion] = [
-                *{event.id: event for event in (*result.get(companion, ()), *copies)}.values()
-            ]
-    return result
+def _files_of(
+    sources: Sources, conversations: Iterable[Conversation]
+) -> dict[str, tuple[str, ...]]:
+    return {state.id: paths_of(sources, state) for state in conversations}
 
 
-def _copies_beside(
-    store: Store, row: ConversationRow, redacted_events: Sequence[Event], unread: list[str]
-) -> Iterator[tuple[str, list[Event]]]:
-    if not redacted_events:
-        return
-    ids = {event.id for event in redacted_events}
-    sharing = store.forks_sharing(row.id, min(ids))
-    rows = companions(store, row.id, *forked_from(store, row.id), *sharing)
-    living = [companion for companion in rows if companion.erased_at is None]
-    if not living:
-        return
-    own_events = _readable(store, row, row.parent_version or 0, [])
-    # A text that an event outside of ``redacted_events`` has too does not identify a copy.
-    texts = texts_of(redacted_events, (event for event in own_events if event.id not in ids))
-    for companion in living:
-        yield companion.id, copies_of(texts, _readable(store, companion, 0, unread))
+def _files_at(
+    store: Store, events_by_name: Mapping[str, Collection[int]], moment: Moment
+) -> dict[str, tuple[str, ...]]:
+    sources = moment.query(partial(Sources, store.database))
+    files: dict[str, tuple[str, ...]] = {}
+    for name, ids in events_by_name.items():
+        state = moment.conversation(name).state
+        files |= _files_of(
+            sources, [state, *(fork for fork, _ in moment.forks_sharing(state, ids))]
+        )
+    return files
 
 
-def _readable(store: Store, row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
-    return (each.event for each in sound(store, row.id, start, row.version, unread))
+def _readable(
+    store: Store, conversation: Conversation, start: int, unread: list[str]
+) -> Iterator[Event]:
+    version, _ = conversation.end
+    return (each.event for each in sound(store, conversation.id, start, version, unread))
 
 
 def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
     """Return the given events by conversation. An event that forks share is listed for each of
     these forks too.
     """
+    return query_all(store.database, partial(_shown_at, events_by_name))
+
+
+def _shown_at(
+    events_by_name: Mapping[str, Iterable[Event]], moment: Moment
+) -> dict[str, list[Event]]:
     shown: dict[str, list[Event]] = {}
     for name, events in events_by_name.items():
-        begins = store.conversation(name).parent_version or 0
         # The conversation may have been erased after its events were found.
         with suppress(ConversationErased):
-            for event in (event for event in events if event.id >= begins):
-                for shower in (name, *store.forks_sharing(name, event.id)):
-                    shown.setdefault(shower, []).append(event)
-    return shown
+            state = moment.conversation(name).state
+            own_events = {event.id: event for event in events if event.id >= state.begins}
+            forks = moment.forks_sharing(state, own_events)
+            showing = ((fork.id, shared) for fork, shared in forks)
+            for shower, ids in ((name, [*own_events]), *showing):
+                shown.setdefault(shower, []).extend(own_events[event_id] for event_id in ids)
+    return {name: events for name, events in shown.items() if events}
+
+
+def _quotes_of(
+    events_by_name: Mapping[str, Sequence[Event]], moment: Moment
+) -> dict[str, list[CondensationAction]]:
+    quotes_by_name: dict[str, list[CondensationAction]] = {}
+    for name, events in _shown_at(events_by_name, moment).items():
+        reading = moment.conversation(name)
+        known_ids = {event.id for event in events_by_name.get(name, ())}
+        quotes_by_name[name] = [
+            quote
+            for quote in redact.quotes_in(reading, events)
+            if quote.id >= reading.state.begins and quote.id not in known_ids
+        ]
+    return quotes_by_name
 
 
 # -- the places that may still have the content

@@ -52,20 +52,23 @@ def test_a_fork_that_is_erased_at_the_same_time_stops_no_redaction(monkeypatch, 
     history = histories["c"]
     history.append([said("tulip"), said("rose")])
     history.fork(2, "fork")
-    shown_by = _redacting.shown_by
+    with_related = _redacting.with_related
 
-    def then_erased(*args):
-        shown = shown_by(*args)
+    def then_erased(*args, **options):
+        related = with_related(*args, **options)
         if "fork" in histories:
             histories.erase("fork", reason="asked to")
-        return shown
+        return related
 
-    monkeypatch.setattr(_redacting, "shown_by", then_erased)
+    monkeypatch.setattr(_redacting, "with_related", then_erased)
     assert history.redact(0, reason="asked to", with_summaries=True).event_ids == (0,)
     assert history.view()[0].content == "[redacted]"
     histories["other"].append([said("tulip")])
     before_next_call(
-        monkeypatch, _redacting, "shown_by", lambda: histories.erase("other", reason="asked to")
+        monkeypatch,
+        _redacting,
+        "with_related",
+        lambda: histories.erase("other", reason="asked to"),
     )
     with pytest.raises(ConversationErased, match="'other'"):
         histories["other"].redact(0, reason="asked to", with_summaries=True)
