@@ -48,6 +48,8 @@ class View:
     ``kept_from``      a condenser must keep the event with this id and all later events; if None,
                        a condenser may forget every event
     ``kept``           the ids of further events that a condenser must keep
+    ``units_before_masks``  the units of the View whose events ``with_masks`` replaced, since masks
+                       do not change units; None if there are no masks
     """
 
     state: ViewState
@@ -62,7 +64,6 @@ class View:
     kept_from: int | None = field(default=None, compare=False, repr=False)
     kept: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
     units_before_masks: Units | None = field(default=None, compare=False, repr=False)
-    """The units of the View whose events ``with_masks`` replaced: masks do not change units."""
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> View:
