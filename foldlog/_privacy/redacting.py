@@ -645,15 +645,18 @@ def _read_related(
     sources = moment.query(partial(Sources, store.database))
     events = {name: {event.id: event for event in named} for name, named in events_by_name.items()}
     ids_by_name = {
-        name: {*events.get(name, ()), *map(_recorded_id, unread_ids.get(name, ()))}
+        name: [*events.get(name, ()), *map(_recorded_id, unread_ids.get(name, ()))]
         for name in {**events, **unread_ids}
     }
     of_records = events_of_records(
         sources, [(moment.conversation(name).state, ids) for name, ids in ids_by_name.items()]
     )
-    for name, ids in (*ids_by_name.items(), *of_records.items()):
+    all_ids = chain(ids_by_name.items(), ((name, sorted(ids)) for name, ids in of_records.items()))
+    for name, ids in all_ids:
         known = events.setdefault(name, {})
-        for event_id in sorted(ids - known.keys()):
+        for event_id in dict.fromkeys(ids):
+            if event_id in known:
+                continue
             for event in moment.conversation(name).events(event_id, event_id + 1):
                 if event_id in ids_by_name.get(name, ()) or can_be_redacted(event):
                     known[event_id] = event
