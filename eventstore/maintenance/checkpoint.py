@@ -323,18 +323,19 @@ class _Comparison:
         if state is None or not leaves:
             return verdict
         findings = [*verdict.findings]
-        is_unread = all(finding.needs_key for finding in findings)
+        has_heads = all(finding.needs_key for finding in findings)
         if not self._has_ledger(state.key, leaves):
             findings.append(of_all("its ledger was changed since the checkpoint"))
-        if is_unread:
-            findings += map(of_all, self._changes(state, leaves))
+        findings += map(of_all, self._changes(state, leaves, has_heads))
         if findings or state.erasure is not None:
             return verdict._replace(findings=tuple(findings))
         return verdict._replace(redactions=self._redactions(state, leaves[-1].version))
 
-    def _changes(self, state: Conversation, leaves: Sequence[Leaf]) -> Iterator[str]:
-        """Compare stored heads. ``verify`` has found that they belong to the events, unless the
-        key of the conversation is missing.
+    def _changes(
+        self, state: Conversation, leaves: Sequence[Leaf], has_heads: bool
+    ) -> Iterator[str]:
+        """Compare stored heads, unless ``verify`` has found damage. ``verify`` has also found that
+        the heads belong to the events, unless the key of the conversation is missing.
         """
         version, _ = state.end
         for leaf in leaves:
@@ -343,7 +344,7 @@ class _Comparison:
             if leaf.version > version:
                 had = count(leaf.version, "event")
                 yield f"its end is cut off: it had {had} at the checkpoint, and has {version:,}"
-            elif not self._has_head(state, leaf):
+            elif has_heads and not self._has_head(state, leaf):
                 yield (
                     f"at version {leaf.version} its head differs from the checkpoint: its history"
                     " was rewritten"

@@ -1188,8 +1188,8 @@ class History:
         none. ``event`` is an event, the id of an event, or several events or ids. Return the
         receipt of the redaction.
 
-        The id, kind, position, times, size and head of the event stay, so heads that you published
-        can still be verified. Readers and the model see ``[redacted]``. The receipt is the next
+        The id, kind, position, times, size and head of the event stay, so an earlier checkpoint
+        still matches. Readers and the model see ``[redacted]``. The receipt is the next
         event of the history. The receipt lists the condensations whose summaries may quote the
         event. With ``with_summaries``, the condensations that may quote the event are redacted too.
         Copies of the content in companions of the conversation are redacted too, and the receipt

@@ -104,7 +104,7 @@ def run(
     """Erase the whole content of events for good, from tables, derived data, free pages and logs.
 
     In a terminal the command shows the events and asks first. The id, kind, place, times and size
-    of each event stay. A reply of a model keeps its model, tokens and cost. Published heads still
+    of each event stay. A reply of a model keeps its model, tokens and cost. Checkpoints still
     match. The model sees the word "redacted". The command appends a receipt: the person, the time,
     the reason and a hash of the erased content. At the end the store is vacuumed: a SQLite file is
     rewritten as a whole, and other writers wait. Earlier copies still contain the content.
