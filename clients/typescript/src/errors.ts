@@ -5,30 +5,26 @@ import type { components } from "./openapi.js";
 /** A problem document. `error` is the name of the error in the library; its values are members. */
 export type Problem = components["schemas"]["ProblemDetails"] & Record<string, unknown>;
 
-/** The service refused a request, or did not answer. The message has the words of the service. */
+/**
+ * The service refused a request, or did not answer. The message has the words of the service, and the
+ * members of the problem are properties.
+ */
 export class FoldlogError extends Error {
+  declare readonly status: number;
   readonly problem: Problem;
 
   constructor(problem: Problem, options?: ErrorOptions) {
     super(problem.detail, options);
+    Object.assign(this, problem);
     this.name = new.target.name;
     this.problem = problem;
-  }
-
-  get status(): number {
-    return this.problem.status;
   }
 }
 
 /** The conversation has another version than the request expected. Nothing was appended. */
 export class VersionConflict extends FoldlogError {
-  get expected(): number {
-    return Number(this.problem["expected"]);
-  }
-
-  get actual(): number {
-    return Number(this.problem["actual"]);
-  }
+  declare readonly expected: number;
+  declare readonly actual: number;
 }
 
 /** The idempotency key was used for another request. */
@@ -42,13 +38,8 @@ export class ConversationErased extends FoldlogError {}
 
 /** Another worker has the lease. */
 export class LeaseTaken extends FoldlogError {
-  get worker(): string | undefined {
-    return this.problem["worker"] as string | undefined;
-  }
-
-  get until(): string | undefined {
-    return this.problem["until"] as string | undefined;
-  }
+  declare readonly worker: string | undefined;
+  declare readonly until: string | undefined;
 }
 
 /** The lease of this worker has ended. Nothing was written. End this work, and take it again. */
@@ -97,9 +88,9 @@ export function unavailable(detail: string, cause: unknown): Unavailable {
   return new Unavailable(problem, { cause });
 }
 
-export function leaseLost(conversation: string, cause?: unknown): LeaseLost {
+export function leaseLost(conversation: string): LeaseLost {
   const detail =
     `conversation ${JSON.stringify(conversation)}: the lease could not be renewed in time;` +
     " nothing more is written under it; take the lease again";
-  return new LeaseLost({ type: "about:blank", title: "the lease has ended", status: 412, detail }, { cause });
+  return new LeaseLost({ type: "about:blank", title: "the lease has ended", status: 412, detail });
 }

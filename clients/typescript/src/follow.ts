@@ -20,12 +20,6 @@ export interface FollowedEvent extends RecordedEvent {
   after: string;
 }
 
-interface ServerSentEvent {
-  id: string;
-  name: string;
-  data: string;
-}
-
 export async function* follow(
   transport: Transport,
   path: string,
@@ -44,11 +38,13 @@ export async function* follow(
       const sending = { values, headers, signal: anyOf(signal, broken.signal) };
       const { body } = await unlessSilent(transport.request("get", path, sending));
       if (body === null) throw unavailable("the stream of events has no body", undefined);
-      for await (const event of serverSentEvents(body, unlessSilent)) {
+      for await (const block of blocks(body, unlessSilent)) {
+        const name = field(block, "event");
+        if (name === "") continue; // such as "retry"
         attempt = 0;
-        if (event.name === "problem") throw errorOf(JSON.parse(event.data) as Problem);
-        after = event.id || after;
-        if (event.name === "event") yield { ...(JSON.parse(event.data) as RecordedEvent), after };
+        if (name === "problem") throw errorOf(JSON.parse(field(block, "data")) as Problem);
+        after = field(block, "id") || after;
+        if (name === "event") yield { ...(JSON.parse(field(block, "data")) as RecordedEvent), after };
       }
     } catch (error) {
       if (signal?.aborted) return;
@@ -65,39 +61,29 @@ function isBroken(error: unknown): boolean {
   return error instanceof TypeError || (error instanceof Error && error.name === "AbortError");
 }
 
-/** Parse a stream of server-sent events. An event that is cut off by the end is left out. */
-export async function* serverSentEvents(
+/** The server-sent events of a stream. An event that is cut off by the end is left out. */
+async function* blocks(
   body: ReadableStream<Uint8Array>,
-  read: <T>(work: Promise<T>) => Promise<T> = (work) => work,
-): AsyncGenerator<ServerSentEvent, void, undefined> {
+  unlessSilent: <T>(work: Promise<T>) => Promise<T>,
+): AsyncGenerator<string, void, undefined> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   let text = "";
   try {
     for (;;) {
-      const { done, value } = await read(reader.read());
+      const { done, value } = await unlessSilent(reader.read());
       if (done) return;
       text += decoder.decode(value, { stream: true });
-      const blocks = text.split("\n\n");
-      text = blocks.pop() ?? "";
-      for (const block of blocks) {
-        const event = parseEvent(block);
-        if (event.data !== "") yield event;
-      }
+      const complete = text.split("\n\n");
+      text = complete.pop() ?? "";
+      yield* complete;
     }
   } finally {
     await reader.cancel().catch(() => undefined); // the connection is gone already
   }
 }
 
-function parseEvent(block: string): ServerSentEvent {
-  const fields: Record<string, string> = { id: "", event: "message", data: "" };
-  for (const line of block.split("\n")) {
-    const colon = line.indexOf(":");
-    if (colon <= 0) continue; // a comment
-    const name = line.slice(0, colon);
-    const value = line.slice(colon + 1).replace(/^ /, "");
-    fields[name] = name === "data" && fields["data"] ? `${fields["data"]}\n${value}` : value;
-  }
-  return { id: fields["id"] ?? "", name: fields["event"] ?? "", data: fields["data"] ?? "" };
+/** The value of a field of a server-sent event. Each field of the service is one line. */
+function field(block: string, name: string): string {
+  return new RegExp(`^${name}: (.*)$`, "m").exec(block)?.[1] ?? "";
 }

@@ -1,7 +1,7 @@
 /** One conversation: its events, its Views, its leases and the effects of its tools. */
 
-import { type FollowedEvent, follow, type FollowOptions } from "./follow.js";
-import { type Lease, type LeaseOptions, LeaseRequests } from "./lease.js";
+import { follow, type FollowOptions } from "./follow.js";
+import { holdLease, type Lease, type LeaseOptions } from "./lease.js";
 import type { components } from "./openapi.js";
 import {
   type Answer,
@@ -75,24 +75,24 @@ export class History {
   // -- appending
 
   /** Append events, all or none. They are on disk when the promise resolves. */
-  append(events: AppendableEvent | AppendableEvent[], options?: WriteOptions): Promise<Appended> {
+  append(events: AppendableEvent | AppendableEvent[], options?: WriteOptions) {
     return this.write("/events", { events: [events].flat() }, options);
   }
 
   /** Append chat messages, such as `{role: "user", content: "hello"}`. */
-  appendMessages(messages: Record<string, unknown>[], options?: WriteOptions): Promise<Appended> {
+  appendMessages(messages: Record<string, unknown>[], options?: WriteOptions) {
     return this.write("/events", { messages }, options);
   }
 
   /** Append what a model's server answered: an action for each tool call, or the agent's message. */
-  appendReply(reply: object, options: ReplyOptions = {}): Promise<Appended> {
+  appendReply(reply: object, options: ReplyOptions = {}) {
     const { viewVersion, request, tools, parameters, cost, meta } = options;
     const sent = { view_version: viewVersion, model_request: request, tools, parameters };
     return this.write("/replies", { reply: { ...reply }, ...sent, cost, meta }, options);
   }
 
   /** Append the result of an open tool call. `call` is the id that the model gave the call. */
-  appendToolResult(call: string, content: unknown, options: ToolResultOptions = {}): Promise<Appended> {
+  appendToolResult(call: string, content: unknown, options: ToolResultOptions = {}) {
     const { isError, extras } = options;
     return this.write("/tool-results", { call, content, is_error: isError, extras }, options);
   }
@@ -109,24 +109,24 @@ export class History {
   }
 
   /** Set documents by name; null removes a document. */
-  setDocuments(documents: Record<string, unknown>, options: WriteOptions = {}): Promise<Appended> {
+  setDocuments(documents: Record<string, unknown>, options: WriteOptions = {}) {
     return this.send("patch", "/documents", { body: documents }, keyed(options));
   }
 
   /** Change attributes by name; null removes an attribute. */
-  setAttributes(attributes: Record<string, unknown>): Promise<Schemas["AttributesDocument"]> {
+  setAttributes(attributes: Record<string, unknown>) {
     return this.send("patch", "/attributes", { body: { attributes } });
   }
 
   // -- reading
 
   /** The version, the attributes and the lease. Raises `ConversationNotFound` before the first event. */
-  state(): Promise<Schemas["ConversationState"]> {
+  state() {
     return this.send("get", "");
   }
 
   /** The events from `start` to before `stop`, also those that a condensation forgot. */
-  async *events(start = 0, stop?: number): AsyncGenerator<StoredEvent, void, undefined> {
+  async *events(start = 0, stop?: number) {
     for (let next: number | null | undefined = start; typeof next === "number"; ) {
       const page: Schemas["EventPage"] = await this.send("get", "/events", { query: { start: next, stop } });
       yield* page.events as StoredEvent[];
@@ -135,92 +135,92 @@ export class History {
   }
 
   /** The View, now or at a version; with a dialect, its messages too. */
-  view(query: Query<"get", InConversation<"/view">> = {}): Promise<ShownView> {
+  view(query: Query<"get", InConversation<"/view">> = {}) {
     return this.send("get", "/view", { query });
   }
 
   /** The messages of the View in the form that a model's server expects. */
-  async messages(dialect: Dialect = "openai", at?: number): Promise<Record<string, unknown>[]> {
+  async messages(dialect: Dialect = "openai", at?: number) {
     return (await this.view({ dialect, at })).messages ?? [];
   }
 
   /** The View to send to the model. If it has become too large, the server's condenser runs first. */
-  prepare(dialect: Dialect = "openai", options?: KeyedOptions): Promise<ShownView> {
+  prepare(dialect: Dialect = "openai", options?: KeyedOptions) {
     return this.write("/prepare", { dialect }, options);
   }
 
   /** The records of a format: all, or, with `sent`, those that a model is shown. */
-  records(format: string, { sent = false } = {}): Promise<Schemas["ConversationRecords"]> {
+  records(format: string, { sent = false } = {}) {
     return this.send("get", "/records", { query: { format, sent } });
   }
 
-  attributes(): Promise<Schemas["AttributesDocument"]> {
+  attributes() {
     return this.send("get", "/attributes");
   }
 
-  documents(): Promise<Schemas["DocumentsDocument"]> {
+  documents() {
     return this.send("get", "/documents");
   }
 
   /** Why the View shows an event or not. */
-  why(event: number, at?: number): Promise<Schemas["Fate"]> {
+  why(event: number, at?: number) {
     return this.send("get", "/why/{event}", { values: { event }, query: { at } });
   }
 
-  difference(before: number, after: number): Promise<Schemas["ViewDifference"]> {
+  difference(before: number, after: number) {
     return this.send("get", "/difference", { query: { before, after } });
   }
 
   /** What a condensation took out of the View, by default the newest condensation. */
-  dropped(condensation?: number): Promise<Schemas["DroppedDocument"]> {
+  dropped(condensation?: number) {
     return this.send("get", "/dropped", { query: { condensation } });
   }
 
   /** New events as they are appended, after a break too: `for await (const event of history.follow())`. */
-  follow(options: FollowOptions = {}): AsyncGenerator<FollowedEvent, void, undefined> {
+  follow(options: FollowOptions = {}) {
     const path = "/v1/conversations/{conversation}/follow";
     return follow(this.transport, path, { conversation: this.id }, options);
   }
 
   // -- changing
 
-  requestCondensation(reason = "", options?: KeyedOptions): Promise<RecordedEvent> {
+  requestCondensation(reason = "", options?: KeyedOptions) {
     return this.write("/condensation-requests", { reason }, options);
   }
 
-  condense(reason = ""): Promise<ShownView> {
+  condense(reason = "") {
     return this.send("post", "/condensations", { body: { reason }, repeatable: false });
   }
 
   /** Take back all events after a version. They stay in the log. */
-  retract(version: number, reason = "", options?: WriteOptions): Promise<RecordedEvent> {
+  retract(version: number, reason = "", options?: WriteOptions) {
     return this.write("/retractions", { version, reason }, options);
   }
 
   /** Begin a conversation that shares the events up to a version, by default all. */
-  async fork(body: Body<"post", InConversation<"/forks">> = {}, options?: KeyedOptions): Promise<History> {
+  async fork(body: Body<"post", InConversation<"/forks">> = {}, options?: KeyedOptions) {
     return new History(this.transport, (await this.write("/forks", body, options)).id);
   }
 
   /** Erase the content of events for good. Needs the scope `administer`. */
-  redact(body: Body<"post", InConversation<"/redactions">>): Promise<Schemas["RedactedEvents"]> {
+  redact(body: Body<"post", InConversation<"/redactions">>) {
     return this.send("post", "/redactions", { body, repeatable: false });
   }
 
   /** Erase the conversation for good. Needs the scope `administer`. */
-  erase(body: Body<"post", InConversation<"/erasure">>): Promise<Schemas["ErasedConversation"]> {
+  erase(body: Body<"post", InConversation<"/erasure">>) {
     return this.send("post", "/erasure", { body, repeatable: false });
   }
 
   // -- tool calls
 
   /** The actions that wait for their result. */
-  async openCalls(): Promise<StoredEvent[]> {
+  async openCalls() {
     return (await this.send("get", "/open-calls")).calls as StoredEvent[];
   }
 
   /** Close every open call with a result that says why it has none. */
-  closeOpenCalls(reason = ""): Promise<Appended> {
+  closeOpenCalls(reason = "") {
     return this.write("/open-calls/close", { reason });
   }
 
@@ -229,7 +229,7 @@ export class History {
     { id }: StoredEvent,
     body: Body<"post", InConversation<"/approvals/{event}/questions">>,
     options?: KeyedOptions,
-  ): Promise<RecordedEvent> {
+  ) {
     return this.write("/approvals/{event}/questions", body, options, { event: id });
   }
 
@@ -238,17 +238,17 @@ export class History {
     { id }: StoredEvent,
     body: Body<"post", InConversation<"/approvals/{event}/decisions">>,
     options?: KeyedOptions,
-  ): Promise<RecordedEvent> {
+  ) {
     return this.write("/approvals/{event}/decisions", body, options, { event: id });
   }
 
   /** The calls with the state of their effects. */
-  async effects(state?: Schemas["CallEffect"]["state"]): Promise<Schemas["CallEffect"][]> {
+  async effects(state?: Schemas["CallEffect"]["state"]) {
     return (await this.send("get", "/effects", { query: { state } })).effects;
   }
 
   /** Record the outcome of an effect, by its key, that a person or the outside system reported. */
-  settle(key: string, body: Body<"post", InConversation<"/settlements/{key}">>): Promise<RecordedEvent> {
+  settle(key: string, body: Body<"post", InConversation<"/settlements/{key}">>) {
     return this.send("post", "/settlements/{key}", { values: { key }, body, repeatable: false });
   }
 
@@ -259,9 +259,15 @@ export class History {
    *
    * Raises `LeaseTaken` if another worker has the lease after `waitS` seconds.
    */
-  lease<T>(options: LeaseOptions, work: (held: HeldHistory) => Promise<T>): Promise<T> {
-    const requests = new LeaseRequests(this.transport, this.id, options);
-    return requests.hold((lease) => work(new HeldHistory(this.transport, this.id, lease)));
+  lease<T>(options: LeaseOptions, work: (held: HeldHistory) => Promise<T>) {
+    const path = "/v1/conversations/{conversation}/lease";
+    const values = { conversation: this.id };
+    return holdLease(
+      (method, sending) => this.transport.send(method, path, { ...sending, values }),
+      this.id,
+      options,
+      (lease) => work(new HeldHistory(this.transport, this.id, lease)),
+    );
   }
 
   // -- requests
@@ -336,7 +342,7 @@ export class HeldHistory extends History {
   async run(call: StoredEvent, tool: Tool, options: RunOptions = {}): Promise<RecordedEvent> {
     const { check, by, reason, needsApproval } = options;
     const repeat: "never" | "same key" | "check" | undefined = check === undefined ? options.repeat : "check";
-    const begin = (checked: boolean): Promise<Schemas["BegunEffect"]> => {
+    const begin = (checked: boolean) => {
       const body = { repeat, checked, needs_approval: needsApproval, by, reason };
       return this.write("/effects/{event}/begin", body, {}, { event: call.id });
     };

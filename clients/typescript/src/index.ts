@@ -1,8 +1,7 @@
 /** The client of the foldlog service. It needs `fetch` and web streams, and nothing else. */
 
-import { follow, type FollowedEvent, type FollowOptions } from "./follow.js";
-import { type Appended, History } from "./history.js";
-import type { components } from "./openapi.js";
+import { follow, type FollowOptions } from "./follow.js";
+import { History } from "./history.js";
 import { type Body, type FoldlogOptions, type Query, Transport } from "./transport.js";
 
 export type { components, operations, paths } from "./openapi.js";
@@ -11,8 +10,6 @@ export type { FollowedEvent, FollowOptions } from "./follow.js";
 export * from "./history.js";
 export type { LeaseOptions } from "./lease.js";
 export type { FoldlogOptions } from "./transport.js";
-
-type ConversationState = components["schemas"]["ConversationState"];
 
 /** A foldlog service. */
 export class Foldlog {
@@ -37,7 +34,7 @@ export class Histories {
   }
 
   /** Begin a conversation with attributes. Without an id, the service makes one. */
-  async create(body: Body<"post", "/v1/conversations"> = {}, idempotencyKey?: string): Promise<History> {
+  async create(body: Body<"post", "/v1/conversations"> = {}, idempotencyKey?: string) {
     const headers = { "idempotency-key": idempotencyKey ?? crypto.randomUUID() };
     return this.open((await this.#transport.send("post", "/v1/conversations", { body, headers })).id);
   }
@@ -49,7 +46,7 @@ export class Histories {
   async *list(
     where: Record<string, string> = {},
     below = "",
-  ): AsyncGenerator<ConversationState, void, undefined> {
+  ) {
     const query: Query<"get", "/v1/conversations"> = {
       below,
       where: Object.entries(where)
@@ -67,13 +64,13 @@ export class Histories {
   async appendTogether(
     appends: Body<"post", "/v1/appends">["appends"],
     idempotencyKey: string = crypto.randomUUID(),
-  ): Promise<Appended[]> {
+  ) {
     const headers = { "idempotency-key": idempotencyKey };
     return (await this.#transport.send("post", "/v1/appends", { body: { appends }, headers })).appended;
   }
 
   /** The new events of all conversations that the token may see. */
-  follow(options: FollowOptions = {}): AsyncGenerator<FollowedEvent, void, undefined> {
+  follow(options: FollowOptions = {}) {
     return follow(this.#transport, "/v1/follow", undefined, options);
   }
 }

@@ -41,7 +41,6 @@ export interface Sending<M, P> {
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5_000;
-const MAY_PASS = new Set([429, 502, 503, 504]);
 
 export class Transport {
   readonly #options: Required<FoldlogOptions>;
@@ -61,10 +60,7 @@ export class Transport {
       try {
         const ending = anyOf(signal, AbortSignal.timeout(this.#options.timeoutMs));
         const response = await this.request(method, path, { ...sending, signal: ending });
-        const text = await response.text().catch((error: unknown) => {
-          throw unavailable(`${method} ${response.url}: the answer was cut off`, error);
-        });
-        return (text === "" ? undefined : parsed(text, response)) as Answer<M, P>;
+        return (await read(response)) as Answer<M, P>;
       } catch (error) {
         signal?.throwIfAborted();
         // 429 refuses a request before anything is done, so each request may follow it.
@@ -83,16 +79,11 @@ export class Transport {
   ): Promise<Response> {
     const { url: start, token, fetch } = this.#options;
     const url = new URL(start + path.replace(/{(\w+)}/g, (_, name: string) => segment(String(values[name]))));
-    for (const [name, value] of Object.entries(query ?? {})) {
-      if (value !== undefined && value !== null) url.searchParams.set(name, String(value));
-    }
-    const sent = new Headers({ accept: "application/json", authorization: `Bearer ${token}` });
-    for (const [name, value] of Object.entries(headers)) {
-      if (value !== undefined) sent.set(name, value);
-    }
+    url.search = new URLSearchParams(present(query)).toString();
+    const sent = { accept: "application/json", authorization: `Bearer ${token}`, ...present(headers) };
     const init: RequestInit = { method: method.toUpperCase(), headers: sent, signal: signal ?? null };
     if (body !== undefined) {
-      sent.set("content-type", "application/json");
+      init.headers = { ...sent, "content-type": "application/json" };
       init.body = JSON.stringify(body);
     }
     let response: Response;
@@ -140,12 +131,19 @@ function segment(text: string): string {
   return encodeURIComponent(text);
 }
 
-function parsed(text: string, response: Response): unknown {
+async function read(response: Response): Promise<unknown> {
   try {
-    return JSON.parse(text);
+    const text = await response.text();
+    return text === "" ? undefined : JSON.parse(text);
   } catch (error) {
-    throw unavailable(`${response.url}: the answer is not JSON: ${text.slice(0, 80)}`, error);
+    throw unavailable(`${response.url}: the answer was cut off, or is not JSON`, error);
   }
+}
+
+/** The members that have a value, as texts. */
+function present(members: object = {}): Record<string, string> {
+  const entries = Object.entries(members).filter(([, value]) => value !== undefined && value !== null);
+  return Object.fromEntries(entries.map(([name, value]) => [name, String(value)]));
 }
 
 async function refusal(response: Response): Promise<FoldlogError> {
@@ -158,7 +156,7 @@ async function refusal(response: Response): Promise<FoldlogError> {
   } catch {
     problem.detail = `${response.url} answered ${status}: ${text.slice(0, 200)}`; // a proxy answered
   }
-  if (MAY_PASS.has(status) && retryAfterS > 0) problem["retry_after_ms"] = retryAfterS * 1_000;
+  if (retryAfterS > 0) problem["retry_after_ms"] = retryAfterS * 1_000;
   return errorOf(problem);
 }
 

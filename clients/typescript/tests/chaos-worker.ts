@@ -7,6 +7,7 @@ import { TOKEN } from "./service.js";
 
 const [url = "", folder = "", conversations = "1"] = process.argv.slice(2);
 const foldlog = new Foldlog({ url, token: TOKEN });
+process.stdin.once("end", () => process.exit()).resume();
 const write = (file: string, ...words: unknown[]): void => appendFileSync(`${folder}/${file}`, `${words.join(" ")}\n`);
 
 async function untilAnswered<T>(act: () => Promise<T>): Promise<T> {

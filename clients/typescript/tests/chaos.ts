@@ -45,12 +45,16 @@ const workers: ChildProcess[] = [];
 
 async function startServer(place: number): Promise<void> {
   const port = Number(new URL(urls[place] as string).port);
-  servers[place] = await startService(store, port);
+  while (servers[place] === undefined) {
+    // A connection of this machine may have the port for a while.
+    servers[place] = await startService(store, port).catch(() => sleep(500).then(() => undefined));
+  }
 }
 
 function startWorker(place: number): void {
   const parameters = [join("build/tests/chaos-worker.js"), proxy.url, folder, String(CONVERSATIONS)];
-  workers[place] = spawn(process.execPath, parameters, { stdio: "inherit" });
+  // A worker ends when its standard input does, so that no worker outlives this program.
+  workers[place] = spawn(process.execPath, parameters, { stdio: ["pipe", "inherit", "inherit"] });
 }
 
 async function killServer(): Promise<void> {
