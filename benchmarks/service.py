@@ -1,9 +1,10 @@
 """``python -m benchmarks.service``: what the HTTP service costs, and how soon a follower reads.
 
-Three questions, each with a server of its own at a free port of this machine:
+Four questions, each with a server of its own at a free port of this machine:
 
 cpu      the CPU time of an append by turns: of the server, of the library in this process, and of
          uvicorn alone, which answers the same requests without doing anything
+together the CPU time of the server for an append of several writers at the same time
 follow   the time from the request of an append to the event at a follower, at 500 appends a second
 slow     the memory of the server with many connections that send nothing more
 """
@@ -19,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import quantiles
@@ -129,6 +131,23 @@ def measure_cpu(folder: Path) -> None:
     )
 
 
+def measure_together(folder: Path) -> None:
+    def append_all(client: Client, conversation: str) -> None:
+        for _ in range(APPENDS // WRITERS):
+            client.append(conversation, _TEXT)
+
+    with served(folder) as server, ThreadPoolExecutor(WRITERS) as threads:
+        clients = [server.client() for _ in range(WRITERS)]
+        conversations = [f"c{number}" for number in range(WRITERS)]
+        list(threads.map(append_all, clients, conversations))  # warms up
+        began_s = server.cpu_s()
+        list(threads.map(append_all, clients, conversations))
+        used_s = server.cpu_s() - began_s
+    print(
+        f"together: {1e6 * used_s / APPENDS:.0f} µs of the server an append, of {WRITERS} writers"
+    )
+
+
 async def empty_answer(scope: Any, receive: Any, send: Any) -> None:
     """The application that measures uvicorn alone."""
     while (await receive()).get("more_body"):
@@ -235,7 +254,12 @@ def measure_slow(folder: Path) -> None:
     )
 
 
-MEASURED = {"cpu": measure_cpu, "follow": measure_follow, "slow": measure_slow}
+MEASURED = {
+    "cpu": measure_cpu,
+    "together": measure_together,
+    "follow": measure_follow,
+    "slow": measure_slow,
+}
 
 
 def main(names: list[str]) -> None:

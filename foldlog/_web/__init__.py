@@ -11,5 +11,5 @@ problems.py        the status and the document of each error
 parameters.py      the parameters and the body of a request, as typed values
 following.py       server-sent events, and the task that wakes their streams
 http_protocol.py   reads requests, and refuses those that httptools should not accept
-threads.py         the threads of the service's handlers
+threads.py         the threads in which requests are answered
 """

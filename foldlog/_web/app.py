@@ -4,9 +4,7 @@ and the paths for monitoring.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from inspect import signature
@@ -42,6 +40,7 @@ from foldlog._web.notes import NoteChange, Notes
 from foldlog._web.pages import Pages
 from foldlog._web.parameters import Count, Text, convert, fields_of, read_body, signature_fields
 from foldlog._web.problems import refusal_of
+from foldlog._web.threads import Threads
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import EventStoreError, ReadTransaction, Store, StoreRefused
 from foldlog.eventstore.recorders.sqlite.process_forks import identity
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
     from foldlog._programs.server import MountedTools
     from foldlog._web.service.service import Service
 
-_THREADS = 40
-"""The number of requests whose appends can wait for the disk together."""
 _SEARCH_S = 5.0
 """The number of seconds after which a search ends. The result says how much was read."""
 _SEARCHED_MAX = 1_000
@@ -93,22 +90,20 @@ def application(
     notes = Notes(store)
     changes = StoreChanges(store, is_ending) if service is None else service.changes
     import_command = completed(_IMPORT)[1:-1]
+    threads = changes.threads
     check = standing(store)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        threads = ThreadPoolExecutor(_THREADS, "foldlog-serve")
         async with AsyncExitStack() as running:
             if tools is not None:
                 await running.enter_async_context(tools.running())
-            asyncio.get_running_loop().set_default_executor(threads)
             tasks = await running.enter_async_context(create_task_group())
             tasks.start_soon(changes.run)
             yield
             tasks.cancel_scope.cancel()
-            if service is not None:
-                service.threads.close()
-        await asyncio.to_thread(conversations.close)
+        threads.close()
+        conversations.close()
 
     def find_everywhere(
         request: Request, words: Text, line: str = "", limit: Count = 50
@@ -171,9 +166,9 @@ def application(
         Route("/", partial(_page, store)),
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
         Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
-        Route("/healthz", partial(_healthz, store, check)),
-        *(Route(path, _answering(check, make)) for path, make in made.items()),
-        Route("/api/notes", partial(_change_note, check, notes), methods=["POST"]),
+        Route("/healthz", partial(_healthz, threads, store, check)),
+        *(Route(path, _answering(threads, check, make)) for path, make in made.items()),
+        Route("/api/notes", partial(_change_note, threads, check, notes), methods=["POST"]),
     ]
     if tools is not None:
         routes += tools.routes
@@ -198,13 +193,15 @@ def _answer_failure(request: Request, error: Exception) -> Response:
     return _json(RefusedDocument(error=refusal_of(error).detail), 500)
 
 
-async def _healthz(store: Store, check: Callable[[], object], request: Request) -> Response:
+async def _healthz(
+    threads: Threads, store: Store, check: Callable[[], object], request: Request
+) -> Response:
     def ask() -> None:
         check()
         _ = store.database.last_position  # a closed store raises an error
 
     try:
-        await asyncio.to_thread(ask)
+        await threads.run(ask)
     except EventStoreError as error:
         return Response(f"{type(error).__name__}\n", 503, media_type="text/plain")
     return Response("ok\n", media_type="text/plain")
@@ -248,7 +245,7 @@ def _page(store: Store, request: Request) -> Response:
 
 
 def _answering(
-    check: Callable[[], object], make: Callable[..., Document | Response]
+    threads: Threads, check: Callable[[], object], make: Callable[..., Document | Response]
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint of a path. The parameters of ``make`` are the parameters of the query. A
     thread makes the document. The response is the document as JSON, or an error as JSON.
@@ -266,7 +263,7 @@ def _answering(
 
     async def respond(request: Request) -> Response:
         try:
-            return await asyncio.to_thread(answer, request)
+            return await threads.run(partial(answer, request))
         except (EventStoreError, ValueError) as error:
             return _refuse(error)
 
@@ -291,7 +288,9 @@ def _report(pages: Pages, notes: Notes, conversation: Text) -> Response:
     return Response(content, media_type="text/html", headers=headers)
 
 
-async def _change_note(check: Callable[[], object], notes: Notes, request: Request) -> Response:
+async def _change_note(
+    threads: Threads, check: Callable[[], object], notes: Notes, request: Request
+) -> Response:
     def change(conversation: Text) -> NotesDocument:
         return notes.change(conversation, note.event, note.text)
 
@@ -299,7 +298,7 @@ async def _change_note(check: Callable[[], object], notes: Notes, request: Reque
         note = await read_body(request.headers, request.stream(), _NOTE_MAX, _decode_note)
     except EventStoreError as error:
         return _refuse(error)
-    return await _answering(check, change)(request)
+    return await _answering(threads, check, change)(request)
 
 
 def _whole_id(store: Store, typed_id: str) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
 from anyio import Event, move_on_after, sleep
 from starlette.responses import StreamingResponse
 
+from foldlog._web.threads import Threads
 from foldlog.eventstore import EventStoreError, Store
 
 _POLL_S: Final = 0.02
@@ -31,12 +32,14 @@ is None.
 class StoreChanges:
     """Wakes the followers when the store has changed. One task asks the store for all of them.
 
-    ``is_ending`` returns true when streams must end, because the server stops.
+    ``is_ending`` returns true when streams must end, because the server stops. ``threads`` run all
+    reads of the server.
     """
 
     def __init__(self, store: Store, is_ending: Callable[[], bool] = lambda: False) -> None:
         self._store = store
         self.is_ending = is_ending
+        self.threads = Threads()
         self._changed = Event()
         self._followers = 0
 
@@ -47,7 +50,7 @@ class StoreChanges:
             if not self._followers:
                 continue
             try:
-                now = await asyncio.to_thread(self._store.database.data_version)
+                now = await self.threads.run(self._store.database.data_version)
             except EventStoreError:
                 continue  # the followers read again by themselves, and report the problem
             if now != before:
@@ -95,7 +98,7 @@ async def stream(
             spoke_at = time.monotonic()
             yield b"".join(events)
         try:
-            page = await asyncio.to_thread(read, after)
+            page = await changes.threads.run(partial(read, after))
         except Exception as error:  # noqa: BLE001 - the stream ends with the reason
             yield b"event: problem\ndata: %b\n\n" % problem(error)
             return

@@ -1,6 +1,6 @@
-"""Threads in which the service runs its handlers.
+"""Threads in which the server answers requests.
 
-A handler in the standard executor costs about 95 µs of CPU beside its own work, because the thread
+A function in the standard executor costs about 95 µs of CPU beside its own work, because the thread
 and the event loop wait for each other's locks. Here it costs 30 µs (``python -m benchmarks.service
 cpu``). The thread that was used last is used first, because its connection to the store is warm.
 """

@@ -6,9 +6,9 @@ A client continues after the last event that it has: it sends ``after``, or the 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import Annotated, Final
 
@@ -112,6 +112,6 @@ def _follow(
                 return FollowedEvents(events=events, after=after)
             if not page:
                 await request.changes.wait(left_s)
-            page = await asyncio.to_thread(read_page, after)
+            page = await request.changes.threads.run(partial(read_page, after))
 
     return Deferred(poll)

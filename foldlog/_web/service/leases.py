@@ -5,10 +5,10 @@ store can serve the holder.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Final
 
 import msgspec
+from anyio import sleep
 
 from foldlog._answers.document import Document
 from foldlog._history.lease import LeaseBlock
@@ -45,13 +45,15 @@ def take_lease(
     """
     block = LeaseBlock(request.history, ttl_s, min(wait_s, _WAIT_MAX_S), worker, renews=False)
 
+    run = request.changes.threads.run
+
     async def wait() -> HeldLease:
-        while (pause_s := await asyncio.to_thread(block.attempt)) is not None:
-            await asyncio.sleep(pause_s)
+        while (pause_s := await run(block.attempt)) is not None:
+            await sleep(pause_s)
         if await request.is_disconnected():
-            await asyncio.to_thread(block.leave)  # the client would not know the token
+            await run(block.leave)  # the client would not know the token
         else:
-            await asyncio.to_thread(block.close_redacted_calls)
+            await run(block.close_redacted_calls)
         return HeldLease.of_block(block)
 
     return Deferred(wait)

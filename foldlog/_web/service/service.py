@@ -27,7 +27,6 @@ from foldlog._web.service import openapi
 from foldlog._web.service.operations import Operation, PathNode, all_operations, operations_by_path
 from foldlog._web.service.request import LEASE, AdmittedRequest, Deferred
 from foldlog._web.service.tokens import Principal, Tokens
-from foldlog._web.threads import Threads
 from foldlog.eventstore import ANY_VERSION, EventStoreError
 
 PREFIX: Final = "/v1"
@@ -49,7 +48,6 @@ class Service:
         check: Callable[[], object],
         is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.threads = Threads()
         self.changes = StoreChanges(histories.store, is_ending)
         self._histories = histories
         self._tokens = tokens
@@ -115,7 +113,7 @@ class Service:
                 return answer
             return _answer_of(operation, answer, headers)
 
-        answer = await self.threads.run(handle)
+        answer = await self.changes.threads.run(handle)
         if isinstance(answer, Deferred):
             return _answer_of(operation, await answer.wait(), headers)
         return answer
