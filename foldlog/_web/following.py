@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from foldlog._web.threads import Threads
 from foldlog.eventstore import EventStoreError, Store
 
-_POLL_S: Final = 0.02
+_POLL_S: Final = 0.01
 _WAIT_S: Final = 0.25
 """A follower reads again after this time even if the store has not changed, because on PostgreSQL
 an event becomes visible only when all earlier transactions have ended.
@@ -42,13 +42,14 @@ class StoreChanges:
         self.threads = Threads()
         self._changed = Event()
         self._followers = 0
+        self._followed = Event()
+        """Set while somebody waits for a change."""
 
     async def run(self) -> None:
         before: int | None = None
         while True:
+            await self._followed.wait()
             await sleep(_POLL_S)
-            if not self._followers:
-                continue
             try:
                 now = await self.threads.run(self._store.database.data_version)
             except EventStoreError:
@@ -61,11 +62,14 @@ class StoreChanges:
     async def wait(self, seconds: float = _WAIT_S) -> None:
         """Return when the store has changed, or after some seconds, at most 0.25."""
         self._followers += 1
+        self._followed.set()
         try:
             with move_on_after(min(seconds, _WAIT_S)):
                 await self._changed.wait()
         finally:
             self._followers -= 1
+            if not self._followers:
+                self._followed = Event()
 
 
 async def stream(
