@@ -54,7 +54,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.inside import Generation
+from foldlog.eventstore.log.finding import Generation
 from foldlog.projections import View, Views
 from foldlog.projections.effects import begun_among
 

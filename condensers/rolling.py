@@ -39,7 +39,7 @@ from foldlog.condensers.selection import (
     stands_for_forgotten,
 )
 from foldlog.eventstore import NOT_RECORDED, CondensationAction
-from foldlog.eventstore.inside import count
+from foldlog.eventstore.errors import count
 from foldlog.projections import View
 
 

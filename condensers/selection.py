@@ -21,7 +21,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.eventstore.inside import count
+from foldlog.eventstore.errors import count
 from foldlog.projections import View, contains, says_something
 from foldlog.projections.effects import in_doubt
 from foldlog.projections.left_behind import left_behind_by_ids

@@ -48,8 +48,10 @@ from foldlog._history.once import append_once
 from foldlog._history.recall import RecallTool
 from foldlog._history.threads import SharingPool, ThreadPool
 from foldlog.eventstore import ANY_VERSION, Action, Event, Recorded, Store, StoreRefused
-from foldlog.eventstore.inside import Appending, Outcome, prepare_append
 from foldlog.eventstore.log import appending
+from foldlog.eventstore.log.appending import Appending
+from foldlog.eventstore.recorders.types import Outcome
+from foldlog.eventstore.store import prepare_append
 from foldlog.projections import View
 
 if TYPE_CHECKING:

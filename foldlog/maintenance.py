@@ -50,11 +50,8 @@ from foldlog.eventstore import (
     open_store,
     recent_conversations,
 )
-from foldlog.eventstore.inside import (
-    as_url,
-    check_reason,
-    time_before,
-)
+from foldlog.eventstore.arguments import check_reason
+from foldlog.eventstore.log.row import time_before
 from foldlog.eventstore.maintenance import (
     archive,
     backup,
@@ -66,6 +63,7 @@ from foldlog.eventstore.maintenance import (
     verify,
 )
 from foldlog.eventstore.maintenance.unfinished import PURGE_PATIENCE_S
+from foldlog.eventstore.recorders.urls import as_url
 
 __all__ = [
     "Archived",

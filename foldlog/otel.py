@@ -29,7 +29,7 @@ from foldlog._formats.places import is_declined
 from foldlog.eventstore import Event, Recorded, Store, VersionConflict
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
-from foldlog.eventstore.inside import install_command
+from foldlog.eventstore.errors import install_command
 
 try:
     from opentelemetry import metrics, trace

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foldlog.eventstore import ReadTransaction, Store
-from foldlog.eventstore.inside import Record
+from foldlog.eventstore.recorders.types import Record
 from foldlog.projections.stored.loading import fold_whole
 from foldlog.projections.stored.revision_codec import CODE, PROJECTION
 

@@ -28,7 +28,7 @@ from foldlog.eventstore import (
     ReadTransaction,
     Store,
 )
-from foldlog.eventstore.inside import has_content
+from foldlog.eventstore.log.redacted import has_content
 
 MARK: Final = "foldlog.effect"
 """The name of the annotation that marks the start of a tool. The observation and a late outcome

@@ -19,7 +19,7 @@ from foldlog.eventstore import (
     Retraction,
     summary_of,
 )
-from foldlog.eventstore.inside import is_structural, names_source_ids
+from foldlog.eventstore.events import is_structural, names_source_ids
 from foldlog.projections.fold import summary_event
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept, target

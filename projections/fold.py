@@ -36,7 +36,8 @@ from foldlog.eventstore import (
     UnknownEventType,
     summary_id,
 )
-from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, count, names_source_ids
+from foldlog.eventstore.errors import count
+from foldlog.eventstore.events import MAY_BE_STRUCTURAL, names_source_ids
 from foldlog.projections.intervals import Intervals
 from foldlog.projections.items import NO_ITEMS, Items
 from foldlog.projections.left_behind import left_behind_after

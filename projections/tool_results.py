@@ -20,7 +20,8 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.inside import Generation, NothingRedacted
+from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.finding import Generation
 from foldlog.projections.view import View
 from foldlog.projections.views import Views
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, CondensationSummary, Event
-from foldlog.eventstore.inside import names_source_ids
+from foldlog.eventstore.events import names_source_ids
 from foldlog.projections.intervals import Intervals, contains, normalize
 
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import Any, TypeVar, overload
 
 from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event
-from foldlog.eventstore.inside import check_whole, count
+from foldlog.eventstore.arguments import check_whole
+from foldlog.eventstore.errors import count
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.fold import ViewState, fold
 from foldlog.projections.items import Items

@@ -32,8 +32,9 @@ from foldlog.eventstore import (
     UnknownEventType,
     summary_of,
 )
-from foldlog.eventstore.inside import Conversation, Record, WriteTransaction
 from foldlog.eventstore.log.row import events_of
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.types import Conversation, Record
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
 from foldlog.projections.explain import Difference, Why, explain_difference, explain_event

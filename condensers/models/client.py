@@ -50,7 +50,7 @@ from foldlog.condensers.models.replies import (
 )
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import Usage
-from foldlog.eventstore.inside import install_command
+from foldlog.eventstore.errors import install_command
 from foldlog.projections import Dialect, View
 
 _NOT_CALLED = {"metrics": {"attempts": 0}}

@@ -18,7 +18,7 @@ from foldlog.condensers.models.estimate import estimate, event_size
 from foldlog.condensers.models.failures import failure_of, problem_of
 from foldlog.condensers.prompts import Prompt
 from foldlog.eventstore import CondensationSummary, Event
-from foldlog.eventstore.inside import count
+from foldlog.eventstore.errors import count
 
 T = TypeVar("T")
 

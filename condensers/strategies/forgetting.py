@@ -30,7 +30,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.eventstore.inside import count
+from foldlog.eventstore.errors import count
 from foldlog.projections import View
 
 

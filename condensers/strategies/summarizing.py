@@ -33,7 +33,7 @@ from foldlog.condensers.selection import (
 )
 from foldlog.condensers.strategies.savings import saves
 from foldlog.eventstore import CondensationSummary, summary_id
-from foldlog.eventstore.inside import count
+from foldlog.eventstore.errors import count
 from foldlog.projections import View, begins_reply
 
 

@@ -29,7 +29,8 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.inside import NothingRedacted, newest_documents, newest_value
+from foldlog.eventstore.documents.values import newest_documents, newest_value
+from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN

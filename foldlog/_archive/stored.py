@@ -21,7 +21,7 @@ from foldlog.eventstore import (
     Retraction,
     Store,
 )
-from foldlog.eventstore.inside import Moment, query_all
+from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.reading import about, blocks_of, source_of

@@ -10,10 +10,10 @@ from typing import Final
 from foldlog._archive.projecting import make_events
 from foldlog._formats.calls import Recent
 from foldlog.eventstore import ConversationNotFound, Store
-from foldlog.eventstore.inside import Conversation
 from foldlog.eventstore.maintenance.copy import CopyOptions, copy_conversation
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
+from foldlog.eventstore.recorders.types import Conversation
 
 _CONVERSATIONS_MAX: Final = 4
 

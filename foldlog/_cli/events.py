@@ -26,7 +26,7 @@ from foldlog.eventstore import (
     Origin,
     events,
 )
-from foldlog.eventstore.inside import describe_value
+from foldlog.eventstore.codec_json import describe_value
 
 STYLES = {
     "system": "dim",

@@ -73,7 +73,7 @@ def store_in_use() -> str:
 
 
 def prices_hint() -> str:
-    from foldlog.eventstore.inside import install_command
+    from foldlog.eventstore.errors import install_command
 
     has_table = find_spec("litellm") or find_spec("genai_prices")
     table = "" if has_table else f", or install a table of prices: {install_command('prices')}"
@@ -82,7 +82,7 @@ def prices_hint() -> str:
 
 def store_name(db: str) -> str:
     """Return the name of a store for messages, without its password."""
-    from foldlog.eventstore.inside import without_password
+    from foldlog.eventstore.recorders.urls import without_password
 
     return without_password(db)
 

@@ -24,7 +24,7 @@ from foldlog._figures.tables import Where
 from foldlog._history.lease import to_resume
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationRow, Store
-from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
+from foldlog.eventstore.times import EventTime, in_utc, parse_event_time
 
 if TYPE_CHECKING:
     from datetime import datetime

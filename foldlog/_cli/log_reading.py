@@ -16,7 +16,8 @@ from foldlog._figures.overview import counted_in, is_about_it
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._words.times import time_of_event
 from foldlog.eventstore import CorruptEvent, DocumentChanges, Event, Logged, Store
-from foldlog.eventstore.inside import EventTime, is_structural
+from foldlog.eventstore.events import is_structural
+from foldlog.eventstore.times import EventTime
 
 _POLL_S = 0.2
 KINDS_BY_DEFAULT = frozenset(KINDS) - {"documents"}

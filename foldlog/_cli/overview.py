@@ -21,7 +21,7 @@ from foldlog._cli.stores import ShortIds, open_existing
 from foldlog._words.gist import count
 from foldlog._words.times import time_words
 from foldlog.eventstore import Store
-from foldlog.eventstore.inside import as_url, parse_url
+from foldlog.eventstore.recorders.urls import as_url, parse_url
 
 _NEW = 20
 """The overview counts the figures of at most this number of new conversations."""

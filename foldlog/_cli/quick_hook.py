@@ -50,7 +50,7 @@ def answer(options: Sequence[str]) -> None:
         from foldlog._archive import makes_events
         from foldlog._programs.hook import FIRED, answer_hook
         from foldlog.eventstore import open_store
-        from foldlog.eventstore.inside import as_url
+        from foldlog.eventstore.recorders.urls import as_url
 
         payload = json.load(sys.stdin)
         make_folder_of(db)

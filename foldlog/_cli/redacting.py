@@ -18,7 +18,7 @@ from foldlog._privacy.matching import Holds, holding
 from foldlog._privacy.redacting import Chosen, Problem, Redacting
 from foldlog._words.gist import count
 from foldlog.eventstore import CannotRedact, ConversationRow, Store
-from foldlog.eventstore.inside import check_reason
+from foldlog.eventstore.arguments import check_reason
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 

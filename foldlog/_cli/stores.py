@@ -30,9 +30,10 @@ from foldlog.eventstore import (
     StoreRefused,
     open_store,
 )
-from foldlog.eventstore.inside import Conversation, as_url, newest_value, parse_url
+from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.log.database import start_after
-from foldlog.eventstore.recorders.urls import absolute_hint
+from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.recorders.urls import absolute_hint, as_url, parse_url
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
 _SEARCHED = 20_000

@@ -15,7 +15,7 @@ from foldlog._answers.verification import (
     ViewsDocument,
 )
 from foldlog.eventstore import EventStoreError, Store
-from foldlog.eventstore.inside import from_microseconds
+from foldlog.eventstore.log.row import from_microseconds
 from foldlog.maintenance import Verdict
 from foldlog.projections import Views, audit
 

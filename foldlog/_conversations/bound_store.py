@@ -7,10 +7,11 @@ from __future__ import annotations
 from copy import copy
 
 from foldlog.eventstore import ConversationNotFound, Store
-from foldlog.eventstore.inside import Conversation, Generation
 from foldlog.eventstore.log.database import Database, LastConversation
+from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.types import Conversation
 
 
 class BoundDatabase(Database):

@@ -23,11 +23,11 @@ from foldlog.eventstore import (
     KeyUnavailable,
     Store,
 )
-from foldlog.eventstore.inside import Record, WriteTransaction
 from foldlog.eventstore.log.finding import find_begun
 from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import utf8
+from foldlog.eventstore.recorders.types import Record, utf8
 
 _TOGETHER = 200
 """The maximum number of conversations in one transaction."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from foldlog._figures.overview import near_the_ends
 from foldlog._figures.tables import FigureTables, Where, text_of
 from foldlog.eventstore import ConversationRow, Store
-from foldlog.eventstore.inside import EventTime, event_microseconds
+from foldlog.eventstore.times import EventTime, event_microseconds
 
 _ALL = 2**31
 

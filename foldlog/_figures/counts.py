@@ -19,7 +19,8 @@ from foldlog._formats.usage import is_call
 from foldlog._words.times import read_with_format, time_of_event
 from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
-from foldlog.eventstore.inside import EventTime, in_utc, is_structural
+from foldlog.eventstore.events import is_structural
+from foldlog.eventstore.times import EventTime, in_utc
 from foldlog.projections import begins_reply, words_of
 
 NO_NAME = "(not named)"

@@ -25,7 +25,7 @@ from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.summed_calls import Calls
 from foldlog.eventstore import DocumentChanges, Event, Store
-from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, is_structural
+from foldlog.eventstore.events import MAY_BE_STRUCTURAL, is_structural
 from foldlog.eventstore.sources.blocks import Block, each_hash
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources

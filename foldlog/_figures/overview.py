@@ -33,7 +33,8 @@ from foldlog.eventstore import (
     Retraction,
     Store,
 )
-from foldlog.eventstore.inside import is_structural, newest_value
+from foldlog.eventstore.documents.values import newest_value
+from foldlog.eventstore.events import is_structural
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.recorders.base import Reader

@@ -15,7 +15,7 @@ import msgspec
 
 from foldlog.condensers.models.limits import litellms_table, names_of
 from foldlog.eventstore import InvalidArgument
-from foldlog.eventstore.inside import check_path
+from foldlog.eventstore.arguments import check_path
 
 
 class Price(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from foldlog._formats.summed_calls import DIGITS, Calls, Curve, add_up, calls_in
 from foldlog._formats.usage import ModelCall, calls_beside, calls_of_event
 from foldlog._words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction
-from foldlog.eventstore.inside import newest_value
+from foldlog.eventstore.documents.values import newest_value
 
 D = TypeVar("D", bound=Document)
 

@@ -20,8 +20,8 @@ from foldlog._answers.figures import (
 from foldlog._figures.counts import Counts
 from foldlog._figures.spending import spent, sum_up
 from foldlog._figures.writing import FIRST_IS_LOCAL, LAST_IS_LOCAL
-from foldlog.eventstore.inside import EventTime
 from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.times import EventTime
 
 _CONDENSED = "condensations "
 TOTALS = (

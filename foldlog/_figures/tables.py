@@ -30,11 +30,11 @@ from foldlog._figures.writing import (
 )
 from foldlog._formats.summed_calls import USAGE, Calls
 from foldlog.eventstore import InvalidArgument, KeyUnavailable
-from foldlog.eventstore.inside import EventTime, event_microseconds, parse_event_time
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Columns, Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, as_text, utf8
+from foldlog.eventstore.times import EventTime, event_microseconds, parse_event_time
 
 if TYPE_CHECKING:
     from foldlog._figures.counting import Figures

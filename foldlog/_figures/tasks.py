@@ -14,7 +14,7 @@ from foldlog._figures.prices import Prices
 from foldlog._figures.spending import spent_by
 from foldlog._figures.tables import FigureTables, StoredFigures
 from foldlog._formats.summed_calls import Calls, add_up
-from foldlog.eventstore.inside import EventTime, in_utc
+from foldlog.eventstore.times import EventTime, in_utc
 
 _AT_THE_END = EventTime(datetime.max)  # errors without a time come after all others
 

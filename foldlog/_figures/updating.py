@@ -32,9 +32,9 @@ from foldlog.eventstore import (
     KeyUnavailable,
     Store,
 )
-from foldlog.eventstore.inside import Record, WriteTransaction
+from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Conversation, utf8
+from foldlog.eventstore.recorders.types import Conversation, Record, utf8
 
 if TYPE_CHECKING:
     from foldlog._figures.counting import Figures

@@ -20,10 +20,10 @@ from foldlog._figures.counts import Counts
 from foldlog._figures.overview import parent_in
 from foldlog._formats.record import INCOMPLETE
 from foldlog._formats.summed_calls import USAGE, Calls
-from foldlog.eventstore.inside import EventTime, event_microseconds
 from foldlog.eventstore.log.keys import DataKey, KeyRing
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.times import EventTime, event_microseconds
 
 if TYPE_CHECKING:
     from foldlog._figures.counting import Figures

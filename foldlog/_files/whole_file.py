@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from foldlog._files.open_files import SQLITE, parts_of
 from foldlog.eventstore import InvalidOption
-from foldlog.eventstore.inside import check_path
+from foldlog.eventstore.arguments import check_path
 from foldlog.eventstore.recorders.sqlite.replacing import made_beside, sync
 
 _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal", "-queue")

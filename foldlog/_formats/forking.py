@@ -21,7 +21,10 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.inside import NothingRedacted, count, is_structural, newest_value
+from foldlog.eventstore.documents.values import newest_value
+from foldlog.eventstore.errors import count
+from foldlog.eventstore.events import is_structural
+from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.projections import Views
 from foldlog.projections.units import WaitingCalls
 

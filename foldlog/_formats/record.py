@@ -13,7 +13,7 @@ import msgspec
 
 from foldlog._base.usage import cost_of, count_of, usage_of
 from foldlog.eventstore import Content, EventStoreError, Origin
-from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
+from foldlog.eventstore.times import EventTime, in_utc, parse_event_time
 
 Fields = dict[str, Any]
 """The fields of a JSON object, such as a record or a part of a message, or of an event."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from foldlog._formats.format import Format, UnusableFormat
 from foldlog.eventstore import EventStoreError, InvalidArgument
-from foldlog.eventstore.inside import check_text
+from foldlog.eventstore.arguments import check_text
 
 GROUP = "foldlog.formats"
 AUTO = "auto"

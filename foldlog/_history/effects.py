@@ -37,14 +37,10 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.arguments import NUMBER_MAX
-from foldlog.eventstore.inside import (
-    Generation,
-    NothingRedacted,
-    from_microseconds,
-    has_content,
-)
-from foldlog.eventstore.log.finding import pages
-from foldlog.eventstore.log.row import dense_events
+from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.finding import Generation, pages
+from foldlog.eventstore.log.redacted import has_content
+from foldlog.eventstore.log.row import dense_events, from_microseconds
 from foldlog.projections import Effect, EffectState, arguments_of, as_json
 from foldlog.projections.effects import (
     APPROVAL,

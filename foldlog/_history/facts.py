@@ -12,7 +12,7 @@ from foldlog._reports.search import SearchTerms, events_with
 from foldlog._words.gist import count
 from foldlog._words.texts import text_of
 from foldlog.eventstore import CondensationAction, Event, Retraction, Store, summary_of
-from foldlog.eventstore.inside import is_structural
+from foldlog.eventstore.events import is_structural
 from foldlog.projections import Views, contains, intervals_kept, summary_event
 from foldlog.projections.explain import forgets_of
 

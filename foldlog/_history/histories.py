@@ -30,8 +30,8 @@ from foldlog.eventstore import (
     open_store,
     recent_conversations,
 )
-from foldlog.eventstore.arguments import check_map
-from foldlog.eventstore.inside import Generation, check_text
+from foldlog.eventstore.arguments import check_map, check_text
+from foldlog.eventstore.log.finding import Generation
 from foldlog.projections import Views
 
 if TYPE_CHECKING:

@@ -42,14 +42,11 @@ from foldlog.eventstore import (
     UnknownEvent,
     VersionConflict,
 )
-from foldlog.eventstore.arguments import check_map, check_text
-from foldlog.eventstore.inside import (
-    Generation,
-    NothingRedacted,
-    check_whole,
-    has_content,
-    time_before,
-)
+from foldlog.eventstore.arguments import check_map, check_text, check_whole
+from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.finding import Generation
+from foldlog.eventstore.log.redacted import has_content
+from foldlog.eventstore.log.row import time_before
 from foldlog.projections import (
     Difference,
     NoSuchEvent,

@@ -34,17 +34,13 @@ from foldlog.eventstore import (
     Store,
     StoreRefused,
 )
-from foldlog.eventstore.inside import (
-    Generation,
-    Record,
-    check_unicode,
-    from_microseconds,
-)
+from foldlog.eventstore.arguments import check_unicode
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.finding import PAGE, find_named, tombstones_before
+from foldlog.eventstore.log.finding import PAGE, Generation, find_named, tombstones_before
+from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import utf8
+from foldlog.eventstore.recorders.types import Record, utf8
 
 if TYPE_CHECKING:
     from foldlog.projections import Views

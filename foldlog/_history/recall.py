@@ -23,7 +23,9 @@ from foldlog.eventstore import (
     Store,
     SystemMessage,
 )
-from foldlog.eventstore.inside import check_whole, has_content, is_structural
+from foldlog.eventstore.arguments import check_whole
+from foldlog.eventstore.events import is_structural
+from foldlog.eventstore.log.redacted import has_content
 from foldlog.projections import Dialect, Views, contains, intervals_kept
 from foldlog.projections.messages.turns import check_dialect
 

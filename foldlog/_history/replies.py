@@ -49,7 +49,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.eventstore.inside import describe_value as to_text
+from foldlog.eventstore.codec_json import describe_value as to_text
 from foldlog.projections import View
 
 

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
 from foldlog.eventstore import StoreRefused
-from foldlog.eventstore.inside import Outcome
+from foldlog.eventstore.recorders.types import Outcome
 
 T = TypeVar("T")
 _Work: TypeAlias = Callable[[], T]

@@ -46,7 +46,7 @@ from foldlog.eventstore import (
     Store,
     summary_id,
 )
-from foldlog.eventstore.inside import event_microseconds
+from foldlog.eventstore.times import event_microseconds
 from foldlog.projections import Lifetime, LifetimesFold, Span
 from foldlog.projections.effects import is_approval
 from foldlog.projections.retractions import target

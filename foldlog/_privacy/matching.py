@@ -34,13 +34,9 @@ from foldlog.eventstore import (
     SystemMessage,
     VersionConflict,
 )
-from foldlog.eventstore.inside import (
-    NothingRedacted,
-    can_be_redacted,
-    has_content,
-    newest_documents,
-    newest_values,
-)
+from foldlog.eventstore.documents.values import newest_documents, newest_values
+from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.redacted import can_be_redacted, has_content
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f\ufffd]+")
 _NOT_SEARCHED = ("id", "timestamp", "redacted")

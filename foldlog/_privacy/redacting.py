@@ -65,14 +65,10 @@ from foldlog.eventstore import (
     Store,
     summary_of,
 )
-from foldlog.eventstore.inside import (
-    can_be_redacted,
-    check_reason,
-    check_text,
-    has_content,
-    newest_documents,
-)
+from foldlog.eventstore.arguments import check_reason, check_text
+from foldlog.eventstore.documents.values import newest_documents
 from foldlog.eventstore.log.finding import Moment, query_all
+from foldlog.eventstore.log.redacted import can_be_redacted, has_content
 from foldlog.eventstore.maintenance import redact
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.eventstore.recorders.types import Conversation

@@ -16,7 +16,7 @@ from typing import Any
 from foldlog._base.values import texts_in
 from foldlog._reports.search import candidates_in
 from foldlog.eventstore import ConversationErased, Event, EventStoreError, InvalidOption, Store
-from foldlog.eventstore.inside import install_command
+from foldlog.eventstore.errors import install_command
 
 _MAY_HOLD = re.compile(
     rb"(?:akia|asia|abia|acca)[0-9a-z]{16}|gh[pousr]_\w{36}"

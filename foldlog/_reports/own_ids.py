@@ -19,7 +19,7 @@ from foldlog.eventstore import (
     Origin,
     Store,
 )
-from foldlog.eventstore.inside import names_source_ids
+from foldlog.eventstore.events import names_source_ids
 from foldlog.projections.v0_dialect import entomb, is_buried
 
 

@@ -44,7 +44,7 @@ from foldlog.condensers.strategies.digest import digest_of
 from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.digest.layout import text_of
 from foldlog.eventstore import CondensationAction, Event, summary_id, summary_of
-from foldlog.eventstore.inside import names_source_ids
+from foldlog.eventstore.events import names_source_ids
 from foldlog.projections import Folded, View, begins_reply, contains, intervals_kept
 
 _Number = TypeVar("_Number", int, float)

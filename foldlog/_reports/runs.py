@@ -42,7 +42,7 @@ from foldlog._reports.passages import count_lines_apart, find_passages
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store, SystemMessage
-from foldlog.eventstore.inside import describe_value
+from foldlog.eventstore.codec_json import describe_value
 from foldlog.projections import (
     View,
     Views,

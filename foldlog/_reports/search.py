@@ -31,7 +31,8 @@ from foldlog.eventstore import (
     Store,
     StoreDamaged,
 )
-from foldlog.eventstore.inside import check_text, check_time, check_whole, has_content
+from foldlog.eventstore.arguments import check_text, check_time, check_whole
+from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Row

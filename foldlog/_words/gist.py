@@ -12,7 +12,8 @@ from foldlog._base.values import parse
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import UNLIMITED as UNLIMITED, printable
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, events, summary_of
-from foldlog.eventstore.inside import count as count, describe_value
+from foldlog.eventstore.codec_json import describe_value
+from foldlog.eventstore.errors import count as count
 from foldlog.projections import normalize, words_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from foldlog.eventstore import Event, EventStoreError
-from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
+from foldlog.eventstore.times import EventTime, in_utc, parse_event_time
 
 if TYPE_CHECKING:
     from foldlog._formats.format import Format

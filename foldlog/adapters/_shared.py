@@ -43,14 +43,10 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.eventstore.arguments import check_map
-from foldlog.eventstore.inside import (
-    Moment,
-    NothingRedacted,
-    beginning_with,
-    newest_documents,
-    newest_value,
-    parse_event_time,
-)
+from foldlog.eventstore.documents.values import newest_documents, newest_value
+from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.finding import Moment, beginning_with
+from foldlog.eventstore.times import parse_event_time
 from foldlog.formats import Encoder
 from foldlog.projections import View
 from foldlog.projections.effects import APPROVAL

@@ -60,7 +60,7 @@ from foldlog.eventstore import (
     VersionConflict,
     summary_id,
 )
-from foldlog.eventstore.inside import NothingRedacted
+from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.projections import View, well_formed
 from foldlog.runtimes import Fields, change_of_prompt, place_of, usage_meta
 

@@ -68,7 +68,7 @@ from foldlog.eventstore import (
     VersionConflict,
     summary_id,
 )
-from foldlog.eventstore.inside import Appending, NothingRedacted
+from foldlog.eventstore.log.appending import Appending, NothingRedacted
 from foldlog.projections import View, contains
 from foldlog.runtimes import Fields, companion, dicts_in, parse, within
 

@@ -38,7 +38,7 @@ from foldlog.adapters._shared import (
     unquote_id,
 )
 from foldlog.eventstore import ConversationErased, Event, VersionConflict
-from foldlog.eventstore.inside import NothingRedacted
+from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.projections import View
 from foldlog.runtimes import Fields, Recent, change_of_prompt, json_of, staying
 

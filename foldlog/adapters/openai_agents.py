@@ -61,7 +61,7 @@ from foldlog.eventstore import (
     Retraction,
     VersionConflict,
 )
-from foldlog.eventstore.inside import NothingRedacted
+from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.projections import well_formed
 from foldlog.runtimes import (
     COMPACTED_BY_PROVIDER,

@@ -66,7 +66,7 @@ from foldlog.eventstore import (
     Message,
     Observation,
 )
-from foldlog.eventstore.inside import count
+from foldlog.eventstore.errors import count
 from foldlog.formats import decode
 from foldlog.projections import View
 from foldlog.runtimes import REDACTED, Fields, blocks_of, json_text, values_in

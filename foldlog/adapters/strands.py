@@ -41,7 +41,7 @@ from foldlog.adapters._shared import (
     to_plain,
 )
 from foldlog.eventstore import ConversationErased, Event, Redaction, VersionConflict
-from foldlog.eventstore.inside import NothingRedacted
+from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.runtimes import (
     REDACTED,
     Fields,

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from foldlog.eventstore import summary_of
-from foldlog.eventstore.inside import count
+from foldlog.eventstore.errors import count
 from foldlog.projections.errors import NoSuchEvent
 
 __all__ = ["Departure", "Lifetime", "Lifetimes", "Moment", "Span", "Standing"]

@@ -21,7 +21,7 @@ from foldlog.eventstore import (
     Observation,
     Retraction,
 )
-from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, is_structural
+from foldlog.eventstore.events import MAY_BE_STRUCTURAL, is_structural
 from foldlog.projections.fold import EMPTY, ViewState, resume
 from foldlog.projections.lifetimes import Departure, Lifetime, Lifetimes, Span, Standing
 from foldlog.projections.retractions import target

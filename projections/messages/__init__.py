@@ -37,7 +37,7 @@ from typing import Any
 import msgspec
 
 from foldlog.eventstore import Event
-from foldlog.eventstore.inside import describe_value
+from foldlog.eventstore.codec_json import describe_value
 from foldlog.projections.messages import anthropic, chat, responses
 from foldlog.projections.messages.content import says_something
 from foldlog.projections.messages.growing import BEGINNING, MessageList, Rendered, Rendering

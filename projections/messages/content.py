@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from foldlog.eventstore import Action, Annotation, Content, Event
-from foldlog.eventstore.inside import describe_value
+from foldlog.eventstore.codec_json import describe_value
 
 Part = dict[str, Any]
 

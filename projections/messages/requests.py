@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from foldlog.eventstore import InvalidArgument
-from foldlog.eventstore.inside import describe_value
+from foldlog.eventstore.codec_json import describe_value
 from foldlog.projections.messages.turns import Dialect
 
 RENDERING = 1

@@ -16,7 +16,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.eventstore.inside import describe_value
+from foldlog.eventstore.codec_json import describe_value
 from foldlog.projections.messages.content import (
     Part,
     as_json,

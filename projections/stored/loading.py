@@ -8,7 +8,8 @@ from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 
 from foldlog.eventstore import Event, ReadTransaction, Retraction
-from foldlog.eventstore.inside import Record, is_structural
+from foldlog.eventstore.events import is_structural
+from foldlog.eventstore.recorders.types import Record
 from foldlog.projections.intervals import normalize
 from foldlog.projections.retractions import target
 from foldlog.projections.stored.revision import (

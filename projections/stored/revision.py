@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, Retraction, summary_of
-from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, Record, is_structural
+from foldlog.eventstore.events import MAY_BE_STRUCTURAL, is_structural
+from foldlog.eventstore.recorders.types import Record
 from foldlog.projections.fold import EMPTY, ViewState, add_shown, resume, summary_event
 from foldlog.projections.intervals import Intervals
 from foldlog.projections.items import NO_ITEMS, Items

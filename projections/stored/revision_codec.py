@@ -28,7 +28,8 @@ from operator import sub
 
 import msgspec
 
-from foldlog.eventstore.inside import VIEWS, Record
+from foldlog.eventstore.events import VIEWS
+from foldlog.eventstore.recorders.types import Record
 
 PROJECTION = VIEWS
 CODE = 4

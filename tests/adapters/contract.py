@@ -37,7 +37,7 @@ from foldlog.eventstore import (
     Message,
     Observation,
 )
-from foldlog.eventstore.inside import can_be_redacted
+from foldlog.eventstore.log.redacted import can_be_redacted
 from tests.adapters.killed import check_killed_in_a_tool
 from tests.adapters.model_server import Refused
 from tests.sound import assert_sound

@@ -30,7 +30,7 @@ from foldlog.eventstore import (
     ConversationNotFound,
     open_store,
 )
-from foldlog.eventstore.inside import Generation
+from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import View, Views

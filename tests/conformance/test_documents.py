@@ -22,7 +22,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.documents.values import CHAIN_MAX, newest_value
-from foldlog.eventstore.inside import Generation
+from foldlog.eventstore.log.finding import Generation
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.between import before_next_call

@@ -30,7 +30,6 @@ from foldlog.eventstore import (
     StoreUnavailable,
     open_store,
 )
-from foldlog.eventstore.inside import Record
 from foldlog.eventstore.integrations.eventsourcing import (
     ConversationEvent,
     ConversationMapper,
@@ -38,6 +37,7 @@ from foldlog.eventstore.integrations.eventsourcing import (
     TrackingView,
     errors_of_the_library,
 )
+from foldlog.eventstore.recorders.types import Record
 from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound

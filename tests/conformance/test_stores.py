@@ -26,8 +26,9 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.codec import KINDS
-from foldlog.eventstore.inside import Record, query_all
+from foldlog.eventstore.log.finding import query_all
 from foldlog.eventstore.log.importing import staged_keys
+from foldlog.eventstore.recorders.types import Record
 from tests.at_once import at_once
 from tests.golden.rows import rows
 from tests.reading import reading

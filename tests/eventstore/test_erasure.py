@@ -15,12 +15,11 @@ from foldlog.eventstore import (
     StoreUnavailable,
     open_store,
 )
-from foldlog.eventstore.inside import Record
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.sqlite import maintenance
-from foldlog.eventstore.recorders.types import as_rows
+from foldlog.eventstore.recorders.types import Record, as_rows
 from tests.between import Killed
 from tests.crash.bytes_left import bytes_left
 from tests.privacy import erased

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.eventstore import ANY_VERSION, InvalidEvent, open_store
-from foldlog.eventstore.inside import event_microseconds, event_time, parse_event_time
 from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.times import event_microseconds, event_time, parse_event_time
 from tests.said import said
 
 FAR = {

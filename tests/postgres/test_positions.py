@@ -18,10 +18,9 @@ from foldlog.eventstore import (
     StoreUnavailable,
     open_store,
 )
-from foldlog.eventstore.inside import Record
 from foldlog.eventstore.recorders.postgres import positions
 from foldlog.eventstore.recorders.postgres.positions import Positions
-from foldlog.eventstore.recorders.types import Conversation, RecalledKey, row_of
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, row_of
 from tests.at_once import at_once
 from tests.said import said, say
 from tests.waiting import in_thread, until

@@ -17,7 +17,7 @@ from foldlog._history.histories import Histories
 from foldlog._history.history import History
 from foldlog.condensers import Condensation
 from foldlog.eventstore import ANY_VERSION, Action, Annotation, Event, Store, UnknownEvent
-from foldlog.eventstore.inside import is_structural
+from foldlog.eventstore.events import is_structural
 
 SAMPLE = Path(__file__).parents[2] / "sample" / "tidewatch.jsonl"
 _CONDENSER = {"type": "digest", "max_size": 80}

@@ -9,7 +9,7 @@ from importlib import import_module
 from foldlog._cli.options import program_db_option, redact_secrets_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
-from foldlog.eventstore.inside import install_command
+from foldlog.eventstore.errors import install_command
 
 
 @redact_secrets_option

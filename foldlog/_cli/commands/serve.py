@@ -21,7 +21,7 @@ from foldlog._cli.serving import (
     writing_service,
 )
 from foldlog._cli.stores import open_existing, open_or_create
-from foldlog.eventstore.inside import install_command
+from foldlog.eventstore.errors import install_command
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 

@@ -21,7 +21,8 @@ from foldlog._cli.stores import open_or_create
 from foldlog._privacy.secrets import secret_finder
 from foldlog._programs.programs import PROGRAMS
 from foldlog._programs.setup import read_record, settings_with, settings_without, write
-from foldlog.eventstore.inside import install_command, without_password
+from foldlog.eventstore.errors import install_command
+from foldlog.eventstore.recorders.urls import without_password
 
 
 @argument(

@@ -26,7 +26,7 @@ from foldlog.eventstore import (
     Store,
     summary_of,
 )
-from foldlog.eventstore.inside import describe_value
+from foldlog.eventstore.codec_json import describe_value
 from foldlog.projections import summary_event
 
 SETTINGS = EVENT_SETTINGS

@@ -17,7 +17,7 @@ from foldlog._cli.agent_model import counted_words
 from foldlog._cli.tables import Column, print_rows
 from foldlog._words.dropped import dropped_words
 from foldlog._words.gist import cost_words, count
-from foldlog.eventstore.inside import install_command
+from foldlog.eventstore.errors import install_command
 
 if TYPE_CHECKING:
     from foldlog.condensers import LLM

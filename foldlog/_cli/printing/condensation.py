@@ -30,7 +30,7 @@ from foldlog.eventstore import (
     CondensationSummary,
     summary_id,
 )
-from foldlog.eventstore.inside import install_command
+from foldlog.eventstore.errors import install_command
 from foldlog.projections import View, normalize
 
 Sizes = tuple[int | None, int | None]

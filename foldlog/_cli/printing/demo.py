@@ -18,7 +18,8 @@ from foldlog._words.gist import gist
 from foldlog._words.reasons import because, requests_before
 from foldlog.condensers import ESTIMATE, NoOpCondenser
 from foldlog.eventstore import Observation
-from foldlog.eventstore.inside import is_structural, without_password
+from foldlog.eventstore.events import is_structural
+from foldlog.eventstore.recorders.urls import without_password
 
 IMPORTED = "tidewatch"
 

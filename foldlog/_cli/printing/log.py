@@ -11,7 +11,7 @@ from foldlog._conversations.labels import label
 from foldlog._words.gist import gist
 from foldlog._words.times import duration_words
 from foldlog.eventstore import Border, Logged
-from foldlog.eventstore.inside import is_structural
+from foldlog.eventstore.events import is_structural
 
 _UNCOUNTED = "(not counted) "
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from foldlog._cli import terminal
 from foldlog._cli.verifying import Checks
 from foldlog._words.gist import count
-from foldlog.eventstore.inside import from_microseconds
+from foldlog.eventstore.log.row import from_microseconds
 from foldlog.maintenance import Verdict
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.record import Fields, dict_or_empty, text_or_empty, within
 from foldlog.eventstore import Content
-from foldlog.eventstore.inside import Forgotten
+from foldlog.eventstore.events import Forgotten
 
 _USER_RAN = "User executed the command:\n"
 _USER_READ = "User requested to read file: "

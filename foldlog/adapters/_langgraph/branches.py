@@ -26,14 +26,9 @@ from foldlog.eventstore import (
     ReadTransaction,
     VersionConflict,
 )
-from foldlog.eventstore.inside import (
-    Conversation,
-    Moment,
-    RecalledKey,
-    newest_value,
-    newest_values,
-    query_all,
-)
+from foldlog.eventstore.documents.values import newest_value, newest_values
+from foldlog.eventstore.log.finding import Moment, query_all
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey
 from foldlog.runtimes import REDACTED, Fields, Recent
 
 CHECKPOINT = "checkpoint"

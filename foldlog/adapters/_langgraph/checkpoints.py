@@ -46,7 +46,8 @@ from foldlog.eventstore import (
     IdempotencyConflict,
     VersionConflict,
 )
-from foldlog.eventstore.inside import Moment, NothingRedacted, query_all
+from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.formats import Encoder
 from foldlog.runtimes import (
     Fields,

@@ -33,7 +33,8 @@ from foldlog._archive.recording import HistoryRecorder
 from foldlog.adapters.google_adk import FoldlogSessionService
 from foldlog.condensers import Condensation
 from foldlog.eventstore import CondensationAction, Documents
-from foldlog.eventstore.inside import Appending, can_be_redacted
+from foldlog.eventstore.log.appending import Appending
+from foldlog.eventstore.log.redacted import can_be_redacted
 from foldlog.formats import decode
 from foldlog.projections import View
 from tests.adapters.contract import (

@@ -19,7 +19,7 @@ from foldlog.eventstore import (
     StoreUnavailable,
     open_store,
 )
-from foldlog.eventstore.inside import has_content
+from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey

@@ -15,7 +15,7 @@ from foldlog._cli.options import force_option, json_option, name_store, new_file
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, iter_rows, open_existing, open_or_create, resolve
 from foldlog._words.gist import count
-from foldlog.eventstore.inside import without_password
+from foldlog.eventstore.recorders.urls import without_password
 from foldlog.maintenance import Maintenance, Moved, UnequalConversation
 
 

@@ -24,7 +24,7 @@ from foldlog._cli.stores import open_existing, require_id
 from foldlog._figures.shown import trees_of
 from foldlog._privacy.erasing import and_children, conversations_with
 from foldlog.eventstore import ConversationRow, Store
-from foldlog.eventstore.inside import check_reason
+from foldlog.eventstore.arguments import check_reason
 
 
 @reason_option()

@@ -18,7 +18,7 @@ from foldlog._cli.selection import dry_run_option, moment_of_option, pairs, wher
 from foldlog._cli.stores import open_existing
 from foldlog._figures.shown import trees_of
 from foldlog._privacy.erasing import conversations_with, old_tasks
-from foldlog.eventstore.inside import check_reason
+from foldlog.eventstore.arguments import check_reason
 
 
 @older_than_option(required=True)

@@ -23,7 +23,8 @@ from foldlog.eventstore import (
     open_store,
     restore_store,
 )
-from foldlog.eventstore.inside import as_url, has_content
+from foldlog.eventstore.log.redacted import has_content
+from foldlog.eventstore.recorders.urls import as_url
 from foldlog.maintenance import files_to_note, holds_plain_events
 
 
