@@ -19,7 +19,6 @@ does not delete the stored records of Views, because they contain ids and no tex
     arguments.py     check the arguments of callers
     times.py         convert times of callers, sources and other programs
     errors.py        the errors of the store
-    inside.py        the names for programs that extend foldlog
 """
 
 if __name__ != "foldlog.eventstore":  # two imports would make each class twice
