@@ -33,6 +33,7 @@ from typing import (
 
 from foldlog import condensers
 from foldlog._base.usage import cost_of, count_of
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import Report as Report, is_standing, reports_of, with_reports
 from foldlog.condensers.selection import without_kept
@@ -174,11 +175,11 @@ class Summarizer(Protocol):
 
     def complete(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Sequence[JsonMap],
         *,
-        tools: Sequence[Mapping[str, Any]] = (),
+        tools: Sequence[JsonMap] = (),
         tool_choice: str | None = None,
-        response_schema: Mapping[str, Any] | None = None,
+        response_schema: JsonMap | None = None,
     ) -> Reply:
         """Return the model's answer to ``messages`` in OpenAI's chat format. The model's
         configuration sets how often a failed call is retried.
@@ -275,7 +276,7 @@ class _Batches(threading.local):
     """
 
     def __init__(self) -> None:
-        self.by_condenser: dict[int, dict[str, Any]] = {}
+        self.by_condenser: dict[int, JsonObject] = {}
 
 
 _batches = _Batches()

@@ -13,9 +13,9 @@ EventStoreError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from foldlog._base.values import JsonMap
 from foldlog.eventstore import EventStoreError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class NoCondensationAvailable(CondenserError):
     may_go_on = False
     condenser = ""
 
-    def __init__(self, message: str, reports: tuple[Mapping[str, Any], ...] = ()) -> None:
+    def __init__(self, message: str, reports: tuple[JsonMap, ...] = ()) -> None:
         super().__init__(message)
         self.reports = reports
 
@@ -77,15 +77,15 @@ class ModelCallFailed(CondenserError):
     partial: Reply | None = None
 
     def __init__(
-        self, model: str, failure: Failure, problem: str, details: Mapping[str, Any] | None = None
+        self, model: str, failure: Failure, problem: str, details: JsonMap | None = None
     ) -> None:
         super().__init__(f"model {model!r} gave no usable answer ({failure}): {problem}")
         self.model = model
         self.failure = failure
         self.problem = problem
         call = {"model": model, "failure": failure, "problem": problem}
-        self.report: Mapping[str, Any] = {**call, "metrics": {}, **(details or {})}
-        self.reports: tuple[Mapping[str, Any], ...] = (self.report,)
+        self.report: JsonMap = {**call, "metrics": {}, **(details or {})}
+        self.reports: tuple[JsonMap, ...] = (self.report,)
 
 
 class TokensUnknown(CondenserError):

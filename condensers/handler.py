@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace as with_field
 from functools import lru_cache, partial
@@ -24,6 +24,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._base.telemetry import has_receiver, measure, span, tell
+from foldlog._base.values import JsonMap
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
@@ -412,7 +413,7 @@ _LOOKED_BACK = 100
 """How many of the newest events are searched for the agent's last turn."""
 
 
-def _newest(view: View) -> Mapping[str, Any]:
+def _newest(view: View) -> JsonMap:
     return view.condensations[-1].metadata if view.condensations else {}
 
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from foldlog._base.telemetry import tell
 from foldlog._base.usage import OF_A_CONDENSER
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction, Event, Store
 
 CONDENSER_METADATA_KEY = OF_A_CONDENSER
@@ -157,7 +158,7 @@ class Usage:
             total.add(report["metrics"])
         return total
 
-    def add(self, metrics: Mapping[str, Any]) -> None:
+    def add(self, metrics: JsonMap) -> None:
         """Add the metrics of a model call, in the format of a report."""
         cost = metrics.get("cost", 0.0)
         self.attempts += metrics.get("attempts", 1)
@@ -168,7 +169,7 @@ class Usage:
         else:
             self.cost = self.cost + cost
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> JsonObject:
         """Return the sums in the format of a report."""
         return {
             "usage": dict(self.usage),

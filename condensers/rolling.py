@@ -13,10 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Set
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from msgspec.structs import replace
 
+from foldlog._base.values import JsonObject
 from foldlog.condensers.base import (
     AgentModel,
     Condensation,
@@ -240,7 +241,7 @@ class RollingCondenser(Condenser, ABC):
         reasons: Set[Reason],
         max_size: int | None,
         outcome: str = "condensed",
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         metadata = {
             "condenser": self.type,
             "outcome": outcome,

@@ -9,9 +9,9 @@ condensation forgets the events between head and tail.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Iterable, Sequence, Set
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.eventstore import (
     Action,
@@ -222,14 +222,14 @@ def count_logged(events: Iterable[Event]) -> int:
 
 def forget(
     events: Sequence[Event],
-    metadata: Mapping[str, Any],
+    metadata: JsonMap,
     *,
     summary: str | None = None,
     offset: int | None = None,
 ) -> CondensationAction:
     # A range of ids would include events that stay, if the ids are not consecutive.
     ids = sorted(event.id for event in events)
-    reference: dict[str, Any] = {"forgotten_event_ids": tuple(ids)}
+    reference: JsonObject = {"forgotten_event_ids": tuple(ids)}
     if len(ids) > 1 and ids[0] >= 0 and ids[-1] - ids[0] == len(ids) - 1:
         reference = {"forgotten_events_start_id": ids[0], "forgotten_events_end_id": ids[-1]}
     return CondensationAction(

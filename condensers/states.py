@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from foldlog._base.values import JsonObject
 from foldlog.condensers.reports import (
     CONDENSER_METADATA_KEY,
     RULES_COUNT_FOR,
@@ -28,7 +29,7 @@ class HistoryState(Protocol):
     """
 
     history: Any
-    extra_data: dict[str, Any]
+    extra_data: JsonObject
 
 
 class StoredHistory(Protocol):

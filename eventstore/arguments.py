@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from datetime import datetime
 from reprlib import repr as short
-from typing import Any, Final
+from typing import Final
 
+from foldlog._base.values import JsonMap
 from foldlog.eventstore.errors import InvalidArgument, InvalidOption
 from foldlog.eventstore.times import EventTime, event_microseconds
 
@@ -71,7 +72,7 @@ def check_time(name: str, value: object) -> EventTime:
     return EventTime(value)
 
 
-def check_map(name: str, value: object) -> Mapping[str, Any]:
+def check_map(name: str, value: object) -> JsonMap:
     if not isinstance(value, Mapping):
         raise InvalidArgument(f"{name} must be a dict of values by name, not {short(value)}")
     return value

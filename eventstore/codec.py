@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, NoReturn, get_args
 import msgspec
 from msgspec.structs import asdict, astuple, force_setattr, replace
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore.codec_json import (
     BEGINS_EXACT,
     Undecodable,
@@ -243,7 +244,7 @@ def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
     return not_json(values, finite=finite)
 
 
-def _values(event: KnownEvent) -> dict[str, Any]:
+def _values(event: KnownEvent) -> JsonObject:
     # The decoder checks the types of the remaining fields.
     values = {name: getattr(event, name) for name in event.__struct_fields__ if name not in _TYPED}
     if isinstance(event.origin, Origin):
@@ -301,7 +302,7 @@ def _slow_body(event: KnownEvent) -> bytes:
     """Return the body of an event that the fast encoder cannot encode, such as an event with bytes,
     lone surrogates or extra fields.
     """
-    fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=plain)
+    fields: JsonObject = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=plain)
     extra = fields.pop("extra", {})
     for name in extra:
         if name in event.__struct_encode_fields__ or name == "kind":
@@ -363,7 +364,7 @@ def _check_depth(event: KnownEvent, body: bytes) -> None:
         raise RecursionError
 
 
-def _parse(body: bytes) -> dict[str, Any]:
+def _parse(body: bytes) -> JsonObject:
     listed, text = without_list(body)
     try:
         value = _any.decode(text)
@@ -371,7 +372,7 @@ def _parse(body: bytes) -> dict[str, Any]:
         raise Undecodable(f"the body is not JSON ({error})") from error
     if not isinstance(value, dict):
         raise Undecodable(f"the body is a JSON {type(value).__name__}, not an object")
-    fields: dict[str, Any] = exact_of(value, text) if text.startswith(BEGINS_EXACT) else value
+    fields: JsonObject = exact_of(value, text) if text.startswith(BEGINS_EXACT) else value
     put_back(fields, listed, body)
     return fields
 

@@ -16,12 +16,14 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Iterable, Sequence, Set as AbstractSet
 from datetime import date, time
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import msgspec
+
+from foldlog._base.values import JsonMap, JsonObject
 
 EXACT = "$exact"
 BEGINS_EXACT = b'{"$exact":'
@@ -40,7 +42,7 @@ class Undecodable(ValueError):
 # -- the exact form
 
 
-def text_of(fields: dict[str, Any]) -> bytes:
+def text_of(fields: JsonObject) -> bytes:
     """Return ``fields`` as the body of an event. No field may contain bytes. If JSON in UTF-8
     cannot hold a field, the body begins with the field ``$exact``, which contains all fields as
     ASCII JSON in base64. The rest of the body contains an approximation that any tool can read.
@@ -74,9 +76,9 @@ def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
     return value
 
 
-def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
+def exact_of(fields: JsonObject, text: bytes) -> JsonObject:
     try:
-        exact: dict[str, Any] = json.loads(base64.b64decode(fields[EXACT], validate=True))
+        exact: JsonObject = json.loads(base64.b64decode(fields[EXACT], validate=True))
         written = text_of(exact)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Undecodable(f"the field $exact cannot be read ({error})") from error
@@ -158,7 +160,7 @@ def with_list(text: bytes, attached: Sequence[tuple[list[str | int], bytes]]) ->
     return Body.of(b"%b%b,%b" % (BEGINS_WITH_LIST, names, text[1:]), attachments.values())
 
 
-def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
+def without_list(body: bytes) -> tuple[list[JsonMap], bytes]:
     if not body.startswith(BEGINS_WITH_LIST):
         return [], body
     try:
@@ -182,7 +184,7 @@ def listed_in(body: bytes) -> set[bytes]:
     return {bytes.fromhex(entry["sha256"]) for entry in without_list(body)[0]}
 
 
-def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: bytes) -> None:
+def put_back(fields: JsonObject, listed: Iterable[JsonMap], body: bytes) -> None:
     plain = {attachment.name: attachment.body for attachment in attachments_of(body)}
     for entry in listed:
         value = plain.get(bytes.fromhex(entry["sha256"]))
@@ -204,7 +206,7 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
 # -- values that JSON would change
 
 
-def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
+def not_json(fields: JsonMap, *, finite: bool = False) -> str | None:
     """Return a message about the first value that JSON cannot hold, or None if JSON can hold all
     values. The message names the path and the type of the value, and advises what to write instead.
     JSON can hold None, texts, numbers, booleans, bytes, lists, tuples, and maps with texts as keys.

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get
 
 import msgspec
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore.errors import InvalidEvent
 
 ATTRIBUTES = "attributes"
@@ -145,9 +146,9 @@ class _Common(
     timestamp: datetime | None = None
     cause: int | None = None
     origin: Origin | None = None
-    meta: dict[str, Any] = {}
+    meta: JsonObject = {}
     stays_with_next: bool = False
-    extra: dict[str, Any] = {}
+    extra: JsonObject = {}
     redacted: Redacted | None = None
 
 
@@ -178,7 +179,7 @@ class Message(_Common, frozen=True, kw_only=True, tag="message"):
     content: Content
     source: Source
     shown: bool = True
-    thinking: tuple[dict[str, Any], ...] = ()
+    thinking: tuple[JsonObject, ...] = ()
 
 
 class Action(_Common, frozen=True, kw_only=True, tag="action"):
@@ -194,11 +195,11 @@ class Action(_Common, frozen=True, kw_only=True, tag="action"):
     """
 
     tool: str
-    arguments: dict[str, Any] | str | None = None
+    arguments: JsonObject | str | None = None
     call_id: str | None = None
     response_id: str | None = None
     thought: Content = ""
-    thinking: tuple[dict[str, Any], ...] = ()
+    thinking: tuple[JsonObject, ...] = ()
     source: Source = "agent"
     shown: bool = True
 
@@ -217,7 +218,7 @@ class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
     tool: str = ""
     call_id: str | None = None
     is_error: bool = False
-    extras: dict[str, Any] = {}
+    extras: JsonObject = {}
     source: Source = "environment"
     shown: bool = True
 
@@ -247,7 +248,7 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
     form.
     """
 
-    changed: dict[str, dict[str, Any]]
+    changed: dict[str, JsonObject]
     others: dict[str, int] = {}
     source: Source = "environment"
     shown: bool = False
@@ -374,7 +375,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
     forgotten_events_end_id: int | None = None
     summary: str | None = None
     summary_offset: int | None = None
-    metadata: dict[str, Any] = {}
+    metadata: JsonObject = {}
     source: Source = "agent"
     shown: bool = False
 

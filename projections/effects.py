@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, get_args
 
 from msgspec import Struct
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -73,7 +74,7 @@ class CallTrace(Struct):
     call: Action
     marks: list[Annotation] = []
     observation: Observation | None = None
-    late: list[dict[str, Any]] = []
+    late: list[JsonObject] = []
     approvals: list[Annotation] = []
     is_told: bool = False
     """True if the model was told only that the call may have run."""
@@ -160,7 +161,7 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
     return traces
 
 
-def effect_fields(fields: dict[str, Any]) -> dict[str, Any]:
+def effect_fields(fields: JsonObject) -> JsonObject:
     effect = fields.get(MARK)
     return effect if isinstance(effect, dict) else {}
 
@@ -218,7 +219,7 @@ def in_doubt(events: Sequence[Event]) -> Iterator[int]:
                 yield event.cause
 
 
-def _call_of_intent(event_id: int, intent: dict[str, Any]) -> Action:
+def _call_of_intent(event_id: int, intent: JsonObject) -> Action:
     call_id = intent.get("call_id")
     arguments = intent.get("arguments")
     return Action(

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore import (
     NOT_RECORDED,
     CondensationAction,
@@ -50,7 +51,7 @@ class PastLog(Protocol):
     """The past of a View: the events of its log, and earlier states for retractions."""
 
     @property
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> JsonObject:
         """A cache of values that readers derived from a ``PastLog``. Each reader chooses the keys
         of its values. A later View of the conversation may share the cache. A redaction empties the
         cache, so readers must be able to derive all values again.
@@ -194,7 +195,7 @@ class _Retained(Struct, frozen=True):
     before: PastLog | None
     version: int
     batch: Sequence[Event]
-    memory: dict[str, Any] = {}
+    memory: JsonObject = {}
     """The cache is not shared with ``before``, because two Views may continue the same View with
     different events.
     """

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -42,7 +43,7 @@ def append_tool_result(
     content: Content,
     *,
     is_error: bool = False,
-    extras: dict[str, Any] | None = None,
+    extras: JsonObject | None = None,
     idempotency_key: str | None = None,
     generation: Generation | None = None,
     unredacted: NothingRedacted | None = None,

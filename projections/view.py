@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import count
@@ -224,7 +225,7 @@ class View:
             renderings[dialect] = cached
         return value
 
-    def to_messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
+    def to_messages(self, dialect: Dialect | None = None) -> list[JsonObject]:
         """Return the messages to send to a model, made from the events that a model's server
         accepts.
 
@@ -244,7 +245,7 @@ class View:
         self,
         dialect: Dialect | None = None,
         *,
-        tools: Sequence[Mapping[str, Any]] = (),
+        tools: Sequence[JsonMap] = (),
         **parameters: Any,
     ) -> ModelRequest:
         """Return the request to send to a model: ``messages`` as in ``to_messages``, ``system`` for

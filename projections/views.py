@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from msgspec import Struct
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore import (
     NOT_RECORDED,
     CondensationAction,
@@ -336,7 +336,7 @@ class _PastViews(Struct, frozen=True):
     views: Views
     conversation: str
     redactions: int
-    memory: dict[str, Any] = {}
+    memory: JsonObject = {}
 
     def at(self, version: int) -> Folded:
         view = self.views.at(self.conversation, version)

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import AliasChoices, Field, ValidationInfo, create_model, field_validator
 
+from foldlog._base.values import JsonObject
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.config.registry import (
     CondenserConfig,
@@ -69,7 +70,7 @@ class _ModelParameters(CondenserConfig):
             condenser, llm_config=llm.config if isinstance(llm, LLM) else None, **values
         )
 
-    def arguments(self, path: str) -> dict[str, Any]:
+    def arguments(self, path: str) -> JsonObject:
         arguments = super().arguments(path)
         del arguments["llm_config"]
         try:
@@ -89,7 +90,7 @@ class _OfParts(CondenserConfig):
             condenser, condensers=tuple(part.config for part in condenser.condensers), **values
         )
 
-    def arguments(self, path: str) -> dict[str, Any]:
+    def arguments(self, path: str) -> JsonObject:
         parts = enumerate(self.condensers)
         return {
             "condensers": [

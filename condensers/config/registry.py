@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.llm_config import Models
@@ -79,7 +80,7 @@ class CondenserConfig(StrictTable):
         except ValidationError as error:
             raise configuration_error(error, condenser.type) from error
 
-    def arguments(self, path: str) -> dict[str, Any]:
+    def arguments(self, path: str) -> JsonObject:
         """Return the arguments of the condenser's constructor. Error messages begin with ``path``,
         the place of this configuration in its file.
         """
@@ -129,9 +130,7 @@ def list_strategies() -> list[type[BaseModel]]:
     return sorted(CONDENSER_REGISTRY, key=names_of)
 
 
-def condenser_from_config(
-    config: Mapping[str, Any] | BaseModel, *, path: str = "condenser"
-) -> Condenser:
+def condenser_from_config(config: JsonMap | BaseModel, *, path: str = "condenser") -> Condenser:
     """Return the condenser that a table describes, such as ``{"type": "llm", "llm_config":
     {"model": …}, "max_size": 100}``.
 
@@ -183,7 +182,7 @@ def _validate(value: Any, models: object) -> BaseModel:
     return _type_of(value).model_validate(fields, context=models)
 
 
-def _type_of(table: Mapping[str, Any]) -> type[BaseModel]:
+def _type_of(table: JsonMap) -> type[BaseModel]:
     if "type" in table and "kind" in table:
         raise wrong_table(
             [(("kind",), "means the same as 'type', and the table has both; leave one of them out")]

@@ -30,6 +30,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from foldlog._base.values import JsonObject
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.config.registry import condenser_from_config, parse_config
 from foldlog.condensers.errors import InvalidCondenser
@@ -105,7 +106,7 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
 
 def condenser_config_from_toml_section(
     data: _Table, llm_configs: Mapping[str, LLMConfig | _Table] | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return ``{"condenser": …}`` with the configuration of a section ``[condenser]``. A section
     without a ``type`` describes the condenser ``noop``. ``llm_configs`` are the models that the
     section may name. Raises the errors of ``parse_config``.

@@ -5,8 +5,9 @@ may also request a condensation by calling a tool.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
+from foldlog._base.values import JsonObject
 from foldlog.condensers.base import AgentModel, Condenser, Step, Summarizer, setting
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S, within_s
@@ -66,7 +67,7 @@ class AskingCondenser(RollingCondenser):
         return replace(self, llm=agent_llm)
 
 
-def request_condensation_tool() -> dict[str, Any]:
+def request_condensation_tool() -> JsonObject:
     """Return a tool, in OpenAI's format, with which a model can request a condensation. The tool
     has no parameters. If the model passes arguments, ignore them.
 

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from foldlog._base.telemetry import span
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.base import Reply
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from foldlog.condensers.models.counting import (
@@ -143,11 +144,11 @@ class LLM(TokenCounter):
 
     def complete(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Sequence[JsonMap],
         *,
-        tools: Sequence[Mapping[str, Any]] = (),
+        tools: Sequence[JsonMap] = (),
         tool_choice: str | None = None,
-        response_schema: Mapping[str, Any] | None = None,
+        response_schema: JsonMap | None = None,
     ) -> Reply:
         """Ask this model, and then its fallbacks, for a usable reply to ``messages``. A truncated,
         filtered or empty reply is not usable. The model retries a failed call.
@@ -186,7 +187,7 @@ class LLM(TokenCounter):
             failure.partial = first_failure.partial
             raise failure from first_failure.__cause__
 
-    def _reply(self, request: Mapping[str, Any], spent: Usage) -> Reply:
+    def _reply(self, request: JsonMap, spent: Usage) -> Reply:
         retry = 0
         while True:
             try:
@@ -202,7 +203,7 @@ class LLM(TokenCounter):
                 spent.add(report_on(reply)["metrics"])
                 return reply
 
-    def _attempt(self, request: Mapping[str, Any]) -> Reply:
+    def _attempt(self, request: JsonMap) -> Reply:
         completion = _litellm().completion
         config = self.config
         self._refuse_too_long_prompt(request)
@@ -233,7 +234,7 @@ class LLM(TokenCounter):
             raise ModelCallFailed(self.model, failure, problem, {"metrics": metrics}) from cause
         return check_reply(reply)
 
-    def _refuse_too_long_prompt(self, request: Mapping[str, Any]) -> None:
+    def _refuse_too_long_prompt(self, request: JsonMap) -> None:
         # Without this check, some servers would silently read only a part of a prompt that is too
         # long.
         limit = self.max_input_tokens
@@ -250,7 +251,7 @@ class LLM(TokenCounter):
             problem = f"the prompt has {tokens} tokens, and the model accepts at most {limit}"
             raise ModelCallFailed(self.model, "context_window", problem, _NOT_CALLED)
 
-    def _arguments(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    def _arguments(self, request: JsonMap, limit_s: float) -> JsonObject:
         config = self.config
         return {
             "model": config.model,
@@ -327,7 +328,7 @@ class LLM(TokenCounter):
     def _encoding(self) -> str | None:
         return encoding_of(self._counted_as)
 
-    def _counted(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
+    def _counted(self, messages: Sequence[JsonMap], tools: Sequence[Any]) -> int:
         """Return litellm's count of the tokens. Raises ``TokensUnknown`` if litellm cannot count
         them. Cost: litellm is imported only if tiktoken alone cannot count them.
         """
@@ -363,18 +364,18 @@ def _known_limit(model: str, limit: str) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
-def _entry(model: str) -> Mapping[str, Any] | None:
+def _entry(model: str) -> JsonMap | None:
     known = lookup(model)
     return None if known is None else known[1]
 
 
-def _model_info(model: str) -> Mapping[str, Any] | None:
+def _model_info(model: str) -> JsonMap | None:
     entry = _entry(model)
     if entry is not None:
         return entry or None
     litellm = _litellm()
     try:
-        info: Mapping[str, Any] = litellm.get_model_info(model)
+        info: JsonMap = litellm.get_model_info(model)
     # For an unknown model, litellm may raise any error, even a plain ``Exception``.
     except Exception:  # noqa: BLE001
         return None
@@ -402,7 +403,7 @@ def _countable(schema: Any) -> Any:
     return schema
 
 
-def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
+def _shows_remote_images(messages: Sequence[JsonMap]) -> bool:
     # Litellm would download such an image to measure it.
     contents = (message.get("content") for message in messages)
     parts = (part for content in contents if isinstance(content, list | tuple) for part in content)

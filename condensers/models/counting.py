@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from foldlog._base.values import JsonMap
 from foldlog.condensers.errors import TokensUnknown
 from foldlog.condensers.models.limits import litellms_entry
 
@@ -114,7 +115,7 @@ def _encoder(encoding: str) -> Callable[[str], int]:
     return count
 
 
-def count_prompt(encoding: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
+def count_prompt(encoding: str, messages: Sequence[JsonMap], tools: Sequence[Any]) -> int:
     """Return litellm's count of a prompt. Raises ``TokensUnknown`` if the prompt contains more than
     text. Raises other errors if a message or a tool is malformed.
     """
@@ -124,7 +125,7 @@ def count_prompt(encoding: str, messages: Sequence[Mapping[str, Any]], tools: Se
     )
 
 
-def count_at_most(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
+def count_at_most(messages: Sequence[JsonMap], tools: Sequence[Any]) -> int:
     """Return a number that no tokenizer's count of a prompt exceeds. Cost: a pass over the texts,
     without a tokenizer. Raises ``TokensUnknown`` if the prompt contains more than text.
     """
@@ -141,7 +142,7 @@ def _bytes_at_most(text: str) -> int:
     return ascii_count + (len(text) - ascii_count) * _BYTES_A_SIGN
 
 
-def _count_message(message: Mapping[str, Any], count: Callable[[str], int]) -> int:
+def _count_message(message: JsonMap, count: Callable[[str], int]) -> int:
     tokens = _OF_A_MESSAGE
     for key, value in message.items():
         if isinstance(value, str):
@@ -164,7 +165,7 @@ def _text_of(part: Any) -> str:
 
 
 def _count_frame(
-    messages: Sequence[Mapping[str, Any]], tools: Sequence[Any], count: Callable[[str], int]
+    messages: Sequence[JsonMap], tools: Sequence[Any], count: Callable[[str], int]
 ) -> int:
     if not tools:
         return _OF_A_REPLY
@@ -176,7 +177,7 @@ def _count_frame(
     return tokens
 
 
-def _declaration(tool: Mapping[str, Any]) -> str:
+def _declaration(tool: JsonMap) -> str:
     """Return a tool as litellm counts it: as the declaration of a function in TypeScript."""
     function = tool.get("function")
     if not isinstance(function, Mapping) or not function.get("name"):
@@ -191,7 +192,7 @@ def _declaration(tool: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def _fields(schema: Mapping[str, Any], indent: str) -> Iterator[str]:
+def _fields(schema: JsonMap, indent: str) -> Iterator[str]:
     required = schema.get("required") or ()
     for name, field in (schema.get("properties") or {}).items():
         if field.get("description"):
@@ -200,7 +201,7 @@ def _fields(schema: Mapping[str, Any], indent: str) -> Iterator[str]:
         yield f"{indent}{name}{optional}: {_type(field, indent)},"
 
 
-def _type(field: Mapping[str, Any], indent: str) -> str:
+def _type(field: JsonMap, indent: str) -> str:
     match field.get("type"):
         case "string" | "integer" | "number" if "enum" in field:
             return " | ".join(f'"{value}"' for value in field["enum"])

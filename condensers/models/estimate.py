@@ -11,9 +11,10 @@ error may be larger.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from foldlog._base.values import JsonMap
 from foldlog.condensers.base import AgentModel
 from foldlog.condensers.errors import InvalidCondenser, TokensUnknown
 from foldlog.condensers.models.tokens import TokenCounter
@@ -74,7 +75,7 @@ def _of_content(content: Any, count: Callable[[str], int]) -> int:
     return sum(_of_part(part, count) for part in content or ())
 
 
-def _of_part(part: Mapping[str, Any], count: Callable[[str], int]) -> int:
+def _of_part(part: JsonMap, count: Callable[[str], int]) -> int:
     if isinstance(text := part.get("text"), str):
         return count(text)
     # Servers count the pages of a file and the pictures on its pages.
@@ -87,14 +88,14 @@ def _of_part(part: Mapping[str, Any], count: Callable[[str], int]) -> int:
     return count(as_json(part))
 
 
-def of_message(message: Mapping[str, Any], count: Callable[[str], int] = estimate) -> int:
+def of_message(message: JsonMap, count: Callable[[str], int] = estimate) -> int:
     tokens = OF_A_MESSAGE + _of_content(message.get("content"), count)
     for call in message.get("tool_calls") or ():
         tokens += OF_A_CALL + count(as_json(call["function"]))
     return tokens + sum(of_thinking(block, count) for block in message.get("thinking_blocks") or ())
 
 
-def of_thinking(block: Mapping[str, Any], count: Callable[[str], int] = estimate) -> int:
+def of_thinking(block: JsonMap, count: Callable[[str], int] = estimate) -> int:
     encrypted = [block[name] for name in _ENCRYPTED if isinstance(block.get(name), str)]
     plain = {name: value for name, value in block.items() if name not in _ENCRYPTED}
     return count(as_json(plain)) + sum(map(len, encrypted)) // _ENCRYPTED_LETTERS_A_TOKEN
@@ -104,7 +105,7 @@ def of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimate) -> in
     return sum(OF_A_CALL + count(as_json(tool)) for tool in tools)
 
 
-def _count(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
+def _count(messages: Sequence[JsonMap], tools: Sequence[Any]) -> int:
     # ``TokenCounter`` requires that the count of several messages is the sum of their counts and a
     # constant.
     return _OF_A_PROMPT + sum(map(of_message, messages)) + of_tools(tools)

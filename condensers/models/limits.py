@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
+from foldlog._base.values import JsonMap
 from foldlog.projections import begins_reply
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def litellms_table() -> Mapping[str, msgspec.Raw]:
     return {}
 
 
-def litellms_entry(name: str) -> Mapping[str, Any]:
+def litellms_entry(name: str) -> JsonMap:
     """Return the entry of litellm's table with exactly this name. An unknown name has an empty
     entry.
     """
@@ -59,7 +60,7 @@ providers, litellm asks a server.
 """
 
 
-def lookup(model: str) -> tuple[str, Mapping[str, Any]] | None:
+def lookup(model: str) -> tuple[str, JsonMap] | None:
     """Return the name of a model without its provider, and its entry in litellm's table. A model on
     a server of your own has an empty entry. Returns None if only litellm itself can say which model
     it is.

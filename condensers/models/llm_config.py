@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from foldlog._base.telemetry import tell
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S
 from foldlog.condensers.tables import StrictTable, configuration_error, name_of_kind
@@ -206,7 +207,7 @@ class LLMConfig(StrictTable):
             " requires the model's thinking; by default derived from the model's name"
         ),
     )
-    extra: dict[str, Any] = Field(
+    extra: JsonObject = Field(
         default_factory=dict,
         repr=False,
         description=(
@@ -225,8 +226,8 @@ class LLMConfig(StrictTable):
             key for key in WITHOUT_EFFECT & table.keys() if table[key] is not None
         ):
             tell("foldlog.model.keys_ignored", model=table.get("model"), keys=", ".join(ignored))
-        ours: dict[str, Any] = {}
-        extra: dict[str, Any] = {}
+        ours: JsonObject = {}
+        extra: JsonObject = {}
         for key, value in table.items():
             if key == "api_key" and isinstance(value, str) and value.strip("*") == "" != value:
                 raise ValueError(
@@ -253,7 +254,7 @@ class LLMConfig(StrictTable):
 
     @field_validator("extra")
     @classmethod
-    def _is_not_ours(cls, extra: dict[str, Any]) -> dict[str, Any]:
+    def _is_not_ours(cls, extra: JsonObject) -> JsonObject:
         if ours := sorted(SET_BY_FOLDLOG & extra.keys()):
             raise ValueError(
                 f"foldlog itself sets {', '.join(ours)} in each call; use the keys of the model's"
@@ -292,10 +293,10 @@ class Models:
     ``fallbacks`` may contain the names of tables ``[llm.NAME]``.
     """
 
-    tables: Mapping[str, Mapping[str, Any]]
+    tables: Mapping[str, JsonMap]
 
     @classmethod
-    def of(cls, section: Mapping[str, Any]) -> Models:
+    def of(cls, section: JsonMap) -> Models:
         # A table ``[llm.NAME]`` inherits the keys that it does not set, except ``fallbacks``. A
         # table with its own API key inherits no API key.
         fields = {*LLMConfig.model_fields, *MAPS, *PASSED_ON, *WITHOUT_EFFECT}
@@ -325,7 +326,7 @@ class Models:
         except ValidationError as error:
             raise configuration_error(error, "llm" if name == "llm" else f"llm.{name}") from error
 
-    def table(self, name: Any) -> Mapping[str, Any]:
+    def table(self, name: Any) -> JsonMap:
         listed = (
             ", ".join(map(repr, self.tables)) or "none, because only a TOML file has tables [llm]"
         )

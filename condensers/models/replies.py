@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from foldlog._base.usage import usage_of
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.base import Reply, Report, Summarizer, ToolCall
 from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed
 from foldlog.condensers.models.estimate import estimate, event_size
@@ -26,7 +27,7 @@ _LENGTH_MAX = 1_000_000
 """The largest number of characters of a reply. A longer reply could be too large for an event."""
 
 
-def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
+def ask(llm: Summarizer | None, messages: Sequence[JsonMap], **how: Any) -> Reply:
     """Return the model's reply. Raises ``ModelCallFailed`` if the call fails, or if the reply is
     not usable: see ``check_reply``. Raises ``InvalidCondenser`` if ``llm`` is None.
     """
@@ -131,7 +132,7 @@ def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> Model
     return ModelCallFailed(reply.model, failure, problem, report_on(reply))
 
 
-def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
+def made_by(reply: Reply, prompt: Prompt) -> JsonObject:
     return {
         "model": reply.model,
         "response_id": reply.response_id,
@@ -163,12 +164,12 @@ def report_on(reply: Reply) -> Report:
 
 
 def request_for(
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]],
+    messages: Sequence[JsonMap],
+    tools: Sequence[JsonMap],
     tool_choice: str | None,
-    response_schema: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
+    response_schema: JsonMap | None,
+) -> JsonObject:
+    request: JsonObject = {"messages": [dict(message) for message in messages]}
     if tools:
         request["tools"] = list(tools)
         # Without this setting, litellm requires the package mcp for any call with tools.

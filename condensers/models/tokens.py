@@ -15,6 +15,7 @@ from itertools import accumulate, compress, count
 from operator import is_not
 from typing import Any, NamedTuple
 
+from foldlog._base.values import JsonMap
 from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, says_something
 
@@ -45,13 +46,13 @@ class TokenCounter:
     counts. ``tests/condensers/test_tokens.py`` checks that litellm counts in this way.
     """
 
-    def __init__(self, count: Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]) -> None:
+    def __init__(self, count: Callable[[Sequence[JsonMap], Sequence[Any]], int]) -> None:
         self._count = count
         self._lock = threading.Lock()
         self._counts: dict[Hashable, int] = {}
         self._last: dict[tuple[int, Dialect], _Counted] = {}
 
-    def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
+    def count_tokens(self, messages: Sequence[JsonMap], tools: Sequence[Any] = ()) -> int:
         """Return the number of tokens of a prompt. Cost: the method counts only messages that it
         has not counted before.
 
@@ -68,7 +69,7 @@ class TokenCounter:
         """
         return None
 
-    def _count_messages(self, *messages: Mapping[str, Any]) -> int:
+    def _count_messages(self, *messages: JsonMap) -> int:
         return self._once(
             tuple(map(_key, messages)),
             lambda: self._count(messages, ()) - self._count_no_messages(),
@@ -148,7 +149,7 @@ class TokenCounter:
         return sums
 
 
-def _key(message: Mapping[str, Any]) -> Hashable:
+def _key(message: JsonMap) -> Hashable:
     # A text is used as a key without a copy. Views share the text, and Python caches its hash.
     values = [
         value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()

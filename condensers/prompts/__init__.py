@@ -14,7 +14,9 @@ import hashlib
 import string
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from foldlog._base.values import JsonObject
 
 _PARTED = "\n===\n"
 
@@ -26,7 +28,7 @@ class Prompt(NamedTuple):
     text: str
     sha256: str
 
-    def messages(self, **values: str) -> list[dict[str, Any]]:
+    def messages(self, **values: str) -> list[JsonObject]:
         """Return a system message and, if the prompt file has two parts, a user message. Raises
         ``KeyError`` if the value of a ``$name`` is missing.
         """

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from foldlog._base.values import parse
+from foldlog._base.values import JsonMap, parse
 from foldlog.eventstore import Action, CondensationSummary, Event, events
 from foldlog.projections import as_json, words_of
 
@@ -84,7 +84,7 @@ def clip_line(line: str, length_max: int) -> str:
     return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
 
 
-def arguments_of(call: Action) -> Mapping[str, Any]:
+def arguments_of(call: Action) -> JsonMap:
     # A text that is not JSON becomes an argument with the name ``arguments``.
     arguments = parse(call.arguments)
     if isinstance(arguments, dict):

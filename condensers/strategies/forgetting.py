@@ -5,15 +5,15 @@ See docs/internals/decisions/0052-who-may-forget-a-summary.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from msgspec import Struct
 from msgspec.json import schema_components
 from msgspec.structs import replace
 
+from foldlog._base.values import JsonMap
 from foldlog.condensers.base import AgentModel, Condensation, Report, setting
 from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.agents_model import AskingCondenser
@@ -127,7 +127,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         return self._keeping(view, (), {})
 
     def _keeping(
-        self, view: View, ids: Sequence[int], metadata: Mapping[str, Any], *reports: Report
+        self, view: View, ids: Sequence[int], metadata: JsonMap, *reports: Report
     ) -> Condensation:
         # The events to keep are counted without regard to units, and then extended to whole units.
         choosable = self._choosable(view)

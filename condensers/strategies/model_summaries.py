@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.base import (
     AgentModel,
     Condensation,
@@ -128,11 +129,11 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         )
         return Request(prompt, messages, self._options())
 
-    def _options(self) -> Mapping[str, Any]:
+    def _options(self) -> JsonMap:
         """Return further arguments of ``Summarizer.complete`` for a prompt with events."""
         return {}
 
-    def _ask(self, request: Request, *further: Mapping[str, Any]) -> Reply:
+    def _ask(self, request: Request, *further: JsonMap) -> Reply:
         """Return the model's reply to the request and to ``further`` messages. Raises the errors of
         ``ask``. Also raises ``ModelCallFailed`` if the model calls a tool of the agent.
         """
@@ -320,7 +321,7 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         return Summary(text, metadata, written.reports)
 
 
-def _with_costs(metadata: Mapping[str, Any], reports: Sequence[Report]) -> dict[str, Any]:
+def _with_costs(metadata: JsonMap, reports: Sequence[Report]) -> JsonObject:
     # The metadata of a summary of one call has the cost of this call already.
     if len(reports) < 2:
         return {**metadata}
@@ -378,7 +379,7 @@ class StructuredSummaryCondenser(ModelSummaryCondenser):
     next_prompt_file = "next_structured"
     needs = "function_calling"
 
-    def _options(self) -> Mapping[str, Any]:
+    def _options(self) -> JsonMap:
         return {"tools": (state_summary_tool(),), "tool_choice": TOOL_NAME}
 
     def _text(self, reply: Reply) -> str:

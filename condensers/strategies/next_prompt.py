@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.base import Summarizer
 from foldlog.condensers.models.caches import cache_rule
 from foldlog.condensers.models.tokens import offered_tools
@@ -28,7 +29,7 @@ class Request(NamedTuple):
 
     prompt: Prompt
     messages: Messages
-    options: Mapping[str, Any]
+    options: JsonMap
     continues: bool = False
 
 
@@ -53,7 +54,7 @@ def next_prompt(
     messages += View.from_events((Message(id=0, source="user", content=wish),)).to_messages(
         wish_dialect
     )
-    options: dict[str, Any] = {}
+    options: JsonObject = {}
     if tools := _tools(view, dialect):
         options["tools"] = tools
         if llm is not None and cache_rule(llm.model).tool_choice_is_apart:

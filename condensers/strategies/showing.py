@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 
 from msgspec.structs import replace
 
+from foldlog._base.values import JsonObject
 from foldlog.condensers.base import AgentModel, Condenser, Step, setting
 from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.condensers.selection import ends, events_to_forget
@@ -51,7 +52,7 @@ class RecentEventsCondenser(Condenser):
         positions = ends(view, self.keep_first, max(0, self.max_events - self.keep_first))
         positions |= {index for index, event in enumerate(view.events) if event.id in doubts}
         hidden = {event.id for event in events_to_forget(view, positions, summaries=True)}
-        report: dict[str, Any] = {
+        report: JsonObject = {
             "condenser": self.type,
             "rule": asdict(self),
             "hidden": len(hidden),

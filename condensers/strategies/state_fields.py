@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import NODEFAULT, defstruct
 from msgspec.structs import asdict
 
+from foldlog._base.values import JsonObject
 from foldlog.condensers.base import Reply
 from foldlog.condensers.models.replies import read_json, useless
 
@@ -75,7 +75,7 @@ def close_json(arguments: str) -> str:
     return f'{fields}"}}'
 
 
-def state_summary_tool() -> dict[str, Any]:
+def state_summary_tool() -> JsonObject:
     return {
         "type": "function",
         "function": {

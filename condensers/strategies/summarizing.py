@@ -10,10 +10,11 @@ condensation that forgets too few events, saves no tokens, or has no usable summ
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from foldlog._base.values import JsonMap
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
 from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.caches import CacheRule, cache_rule
@@ -44,7 +45,7 @@ class Summary:
     """
 
     text: str
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: JsonMap = field(default_factory=dict)
     reports: tuple[Report, ...] = ()
     shorter: Callable[[str], str | None] = lambda text: None
 

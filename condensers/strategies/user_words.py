@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
+
+from foldlog._base.values import JsonMap
 
 _CONTEXT = (
     r"(?:bash|command|local-command|ide|agent|environment|system|task|additional|open)[-_][\w-]+"
@@ -176,7 +177,7 @@ def unwrap(text: str) -> tuple[str, int | None]:
     return "\n".join(filter(None, outputs)), code if type(code) is int else None
 
 
-def exit_code_in(output: Mapping[str, Any]) -> Any:
+def exit_code_in(output: JsonMap) -> Any:
     metadata = output.get("metadata")
     return output.get(
         "exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None

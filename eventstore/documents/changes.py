@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.eventstore.arguments import check_map, check_text
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.codec_json import whole_pairs
@@ -83,7 +84,7 @@ class Documents:
             conversation, lambda read: newest_value(read, name, version, default)
         )
 
-    def all(self, conversation: str, *, version: int | None = None) -> dict[str, Any]:
+    def all(self, conversation: str, *, version: int | None = None) -> JsonObject:
         """Return all documents, sorted by name. Raises the errors of ``get``. Cost: one call of
         ``get`` for each document.
         """
@@ -93,7 +94,7 @@ class Documents:
         self,
         conversation: str,
         events: Event | Iterable[Event],
-        changed: Mapping[str, Any],
+        changed: JsonMap,
         *,
         expected_version: int | Literal[AnyVersion.ANY_VERSION] = ANY_VERSION,
         idempotency_key: str | None = None,
@@ -174,7 +175,7 @@ class Documents:
     def prepare(
         self,
         conversation: str,
-        changed: Mapping[str, Any],
+        changed: JsonMap,
         expected_version: int,
         generation: Generation,
         guard: NothingRedacted | None = None,
@@ -200,7 +201,7 @@ class Documents:
         conversation: str,
         at: int,
         new_id: str,
-        changed: Mapping[str, Any],
+        changed: JsonMap,
         guard: NothingRedacted | None = None,
     ) -> None:
         """Fork a conversation and append new values of documents to the fork, in one transaction.
@@ -237,7 +238,7 @@ class Documents:
     def _change(
         self,
         conversation: str,
-        values: Mapping[str, Any],
+        values: JsonMap,
         generation: Generation,
         key: str | None,
         at: int | None,
@@ -300,7 +301,7 @@ class LastValues(NamedTuple):
     values: Mapping[str, DocumentValue]
 
 
-def _change_since(last: LastValues, values: Mapping[str, Any]) -> _Change | None:
+def _change_since(last: LastValues, values: JsonMap) -> _Change | None:
     # None means that no value changes, or that ``last`` lacks a value for the comparison.
     if any(name in last.ids and name not in last.values for name in values):
         return None
@@ -312,7 +313,7 @@ def _change_since(last: LastValues, values: Mapping[str, Any]) -> _Change | None
 
 
 def _values_after(
-    change: _Change, values: Mapping[str, Any], generation: Generation, event_id: int
+    change: _Change, values: JsonMap, generation: Generation, event_id: int
 ) -> LastValues:
     assert change.event is not None
     assert generation.key is not None
@@ -331,8 +332,8 @@ def _values_after(
     return LastValues(generation.key, redactions, ids, newest)
 
 
-def _check_values(changed: Mapping[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _check_values(changed: JsonMap) -> JsonObject:
+    values: JsonObject = {}
     for key, value in check_map("documents", changed).items():
         name = _checked_name(key)
         values[name] = value if value is DELETED else _stored_copy(name, value)
@@ -340,7 +341,7 @@ def _check_values(changed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find_repeat(
-    reading: ReadTransaction, recalled: RecalledKey, key: str, values: Mapping[str, Any]
+    reading: ReadTransaction, recalled: RecalledKey, key: str, values: JsonMap
 ) -> DocumentChanges | None:
     # If a document was redacted, only its name can be compared.
     stop = recalled.first_id + recalled.events
@@ -359,12 +360,12 @@ def _find_repeat(
     return replace(last, id=NOT_RECORDED, timestamp=None, redacted=None, changed=changed)
 
 
-def _as_change(value: Any) -> dict[str, Any]:
+def _as_change(value: Any) -> JsonObject:
     return {"deleted": True} if value is DELETED else {"value": value}
 
 
 def _change_to_values(
-    ids: Mapping[str, int], stored: Mapping[str, DocumentValue], values: Mapping[str, Any]
+    ids: Mapping[str, int], stored: Mapping[str, DocumentValue], values: JsonMap
 ) -> DocumentChanges | None:
     changes = ((name, _change_of(name, stored.get(name), value)) for name, value in values.items())
     changed = {name: change for name, change in changes if change is not None}
@@ -374,7 +375,7 @@ def _change_to_values(
     return DocumentChanges(changed=changed, others=others)
 
 
-def _change_of(name: str, before: DocumentValue | None, value: Any) -> dict[str, Any] | None:
+def _change_of(name: str, before: DocumentValue | None, value: Any) -> JsonObject | None:
     change = difference(DELETED if before is None else before.value, value)
     if change is None:
         return None

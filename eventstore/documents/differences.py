@@ -19,6 +19,8 @@ from typing import Any
 
 import msgspec
 
+from foldlog._base.values import JsonObject
+
 Difference = dict[str, Any]
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -37,8 +39,8 @@ def difference(before: Any, after: Any) -> Difference | None:
     return {"=": after}
 
 
-def _of_objects(before: dict[str, Any], after: dict[str, Any]) -> Difference:
-    changed: dict[str, Any] = {}
+def _of_objects(before: JsonObject, after: JsonObject) -> Difference:
+    changed: JsonObject = {}
     inside: dict[str, Difference] = {}
     for key, value in after.items():
         if key not in before:

@@ -17,8 +17,9 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from foldlog._base.values import JsonMap
 from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable, StoreDamaged
@@ -58,7 +59,7 @@ class RecentConversation(NamedTuple):
     version: int
     created_at: datetime
     updated_at: datetime
-    attributes: Mapping[str, Any] | None
+    attributes: JsonMap | None
 
 
 class RecentConversations(NamedTuple):
@@ -74,7 +75,7 @@ class RecentConversations(NamedTuple):
 
 def recent_conversations(
     database: Database,
-    attributes: Mapping[str, Any],
+    attributes: JsonMap,
     *,
     limit: int,
     after: tuple[int, int] | None,
@@ -151,7 +152,7 @@ class _Newest(NamedTuple):
 
     conversation: Conversation
     version: int
-    attributes: Mapping[str, Any] | Record | None
+    attributes: JsonMap | Record | None
     are_listed: bool = False
 
 
@@ -294,9 +295,7 @@ def _recent(database: Database, reader: Reader, listing: ListedConversation) -> 
     )
 
 
-def _attributes(
-    database: Database, reader: Reader, listing: ListedConversation
-) -> Mapping[str, Any] | None:
+def _attributes(database: Database, reader: Reader, listing: ListedConversation) -> JsonMap | None:
     attributes = listing.attributes
     if not isinstance(attributes, Record) and not listing.is_record_missing:
         return attributes if attributes or listing.version == _NEEDS_KEY else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.documents.differences import Difference, apply_change
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, count
@@ -50,7 +51,7 @@ def newest_value(
     return read_value(reading, name, ids[name]).value if name in ids else default
 
 
-def newest_values(reading: ReadTransaction, version: int | None = None) -> dict[str, Any]:
+def newest_values(reading: ReadTransaction, version: int | None = None) -> JsonObject:
     ids = newest_documents(reading, version)
     return {name: read_value(reading, name, ids[name]).value for name in sorted(ids)}
 

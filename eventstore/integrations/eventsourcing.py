@@ -47,6 +47,7 @@ from eventsourcing.persistence import (
 )
 from eventsourcing.utils import Environment, EnvType, resolve_topic
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore import codec
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Undecodable
@@ -434,7 +435,7 @@ def _topic(row: Row) -> str:
     return f"{row.kind}/{row.schema}" if row.schema else row.kind
 
 
-def _fields(conversation: str, row: Row, position: int | None = None) -> dict[str, Any]:
+def _fields(conversation: str, row: Row, position: int | None = None) -> JsonObject:
     sound(conversation, row, position)
     return {
         "originator_id": conversation,

@@ -16,12 +16,13 @@ Any other text becomes ``[redacted]``.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from foldlog._base.telemetry import OF_APPENDS, SHOWN
 from foldlog._base.usage import COST, OF_A_CONDENSER, USAGE_MAPS, USAGE_NAMES, USAGE_TEXTS
+from foldlog._base.values import JsonObject
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,
@@ -78,9 +79,9 @@ def without_content(event: Event, redacted: Redacted) -> Event:
     return replace(event, **remaining, redacted=redacted, **_fields_without_content(event))
 
 
-def _usage_in(values: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
+def _usage_in(values: JsonObject, *, within: bool = False) -> JsonObject:
     """Return the fields that describe model calls: usage, and the View before each call."""
-    usage: dict[str, Any] = {}
+    usage: JsonObject = {}
     for name, value in values.items():
         match value:
             case dict() if name in USAGE_MAPS:
@@ -94,7 +95,7 @@ def _usage_in(values: dict[str, Any], *, within: bool = False) -> dict[str, Any]
     return usage
 
 
-def _fields_without_content(event: Event) -> dict[str, Any]:
+def _fields_without_content(event: Event) -> JsonObject:
     match event:
         case SystemMessage():
             return {"content": TEXT, "tools": ()}

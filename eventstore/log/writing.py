@@ -9,13 +9,14 @@ interpret records. The store relies on one rule only: records of Views contain n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, Final, Protocol
 
 import msgspec
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Body, whole_pairs
@@ -343,7 +344,7 @@ _to_json = msgspec.json.Encoder(order="sorted").encode
 _from_json = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) -> None:
+def list_again(writing: WriteTransaction, attributes: JsonMap | None) -> None:
     pairs = pairs_of(attributes or {})
     records = [Record(writing.version, _CODE, _encode(attributes))] if attributes else ()
     writing.put_records(ATTRIBUTES, records, replace_all=True)
@@ -351,14 +352,14 @@ def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) 
     writing.list_as(writing.version, dict.fromkeys([EVERY, *digests]))
 
 
-def decode_attributes(body: bytes) -> dict[str, Any]:
+def decode_attributes(body: bytes) -> JsonObject:
     try:
         return _from_json(body)
     except msgspec.DecodeError:  # an escaped lone surrogate
         return json.loads(body)  # type: ignore[no-any-return]
 
 
-def pairs_of(attributes: Mapping[str, Any]) -> list[bytes]:
+def pairs_of(attributes: JsonMap) -> list[bytes]:
     pairs = []
     for name, value in check_map("attributes", attributes).items():
         if not isinstance(name, str):

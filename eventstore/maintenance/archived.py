@@ -42,11 +42,12 @@ from functools import cache, partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
 from foldlog.eventstore.errors import (
     InvalidArgument,
@@ -272,7 +273,7 @@ def _first_process() -> int:
 def _store(url: str) -> ObjectStore:
     from obstore.store import from_url
 
-    options: dict[str, Any] = {}
+    options: JsonObject = {}
     if url.startswith("file:"):
         options["mkdir"] = True
     elif not url.startswith("memory:"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
 from operator import itemgetter
@@ -13,6 +13,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from foldlog._base.values import JsonMap
 from foldlog.eventstore.arguments import NUMBER_MAX, YEAR_10000
 from foldlog.eventstore.errors import InvalidArgument, StoreDamaged
 
@@ -543,7 +544,7 @@ class ListedConversation(NamedTuple):
     is_encrypted: bool
     at: int
     version: int
-    attributes: Record | Mapping[str, Any] | None
+    attributes: Record | JsonMap | None
     is_record_missing: bool = False
 
 

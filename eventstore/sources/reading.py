@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.tables import Source, Sources, query_sources
@@ -56,5 +57,5 @@ def _by_pages(
         start = blocks[-1].stop
 
 
-def about(source: Source) -> dict[str, Any]:
+def about(source: Source) -> JsonObject:
     return dict(msgspec.json.decode(source.about)) if source.about else {}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from foldlog._answers.document import Document, OfVersion
 from foldlog._answers.views import DroppedDocument
+from foldlog._base.values import JsonObject
 
 
 class CallDocument(Document, frozen=True):
@@ -56,7 +55,7 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     condenser: str | None = None
     events_max: int | None = None
     tokens_max: int | None = None
-    parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+    parameters: JsonObject = msgspec.field(default_factory=dict)
     turns: int
     condensations: int
     declined: int

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from foldlog._answers.document import Document, OfVersion
 from foldlog._answers.figures import ModelDocument, SpentDocument, TaskDocument
+from foldlog._base.values import JsonObject
 
 if TYPE_CHECKING:
     from foldlog.eventstore import ConversationRow
@@ -50,7 +51,7 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     unconfirmed: tuple[str, ...] = ()
     parent: str | None = None
     parent_version: int | None = None
-    attributes: dict[str, Any] | UnsetType | None = UNSET
+    attributes: JsonObject | UnsetType | None = UNSET
     title: str | UnsetType | None = UNSET
     format: str | UnsetType | None = UNSET
     events: int | UnsetType | None = UNSET

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import UNSET, UnsetType
 
 from foldlog._answers.document import Document, OfConversation, OfVersion
+from foldlog._base.values import JsonObject
 
 
 class FoundDocument(Document, frozen=True, kw_only=True):
@@ -54,13 +53,13 @@ class HitsDocument(Document, frozen=True, kw_only=True):
 class AttributesDocument(OfConversation, frozen=True, kw_only=True):
     """The output of ``foldlog attributes``."""
 
-    attributes: dict[str, Any]
+    attributes: JsonObject
 
 
 class DocumentsDocument(OfVersion, frozen=True, kw_only=True):
     """The output of ``foldlog show --documents``."""
 
-    documents: dict[str, Any]
+    documents: JsonObject
 
 
 class AppendedDocument(OfVersion, frozen=True, kw_only=True):
@@ -104,7 +103,7 @@ class EventsDocument(OfConversation, frozen=True, kw_only=True):
     """
 
     start: int
-    events: tuple[dict[str, Any], ...]
+    events: tuple[JsonObject, ...]
 
 
 class BorderDocument(Document, frozen=True, kw_only=True):
@@ -119,7 +118,7 @@ class ShownDocument(OfConversation, frozen=True, kw_only=True):
     ``/api/event`` leaves out the source record.
     """
 
-    event: dict[str, Any]
+    event: JsonObject
 
 
 class LogDocument(OfVersion, frozen=True, kw_only=True):
@@ -128,7 +127,7 @@ class LogDocument(OfVersion, frozen=True, kw_only=True):
     """
 
     borders: tuple[BorderDocument, ...] | UnsetType = UNSET
-    events: tuple[dict[str, Any], ...]
+    events: tuple[JsonObject, ...]
     findings: tuple[str, ...] = ()
 
 

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from foldlog._answers.document import Document, OfConversation
 from foldlog._answers.events import BorderDocument
 from foldlog._answers.figures import ModelDocument, SavingsDocument
+from foldlog._base.values import JsonObject
 
 
 class RefusedDocument(Document, frozen=True, kw_only=True):
@@ -106,7 +107,7 @@ class MaskDocument(Document, frozen=True, kw_only=True):
 
     at: int
     by: Any
-    rule: dict[str, Any]
+    rule: JsonObject
 
 
 class LivedDocument(Document, frozen=True, kw_only=True):
@@ -127,7 +128,7 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
 
     conversation: str
     title: str | None
-    attributes: dict[str, Any]
+    attributes: JsonObject
     format: str | None
     version: int
     events_counted: int | None

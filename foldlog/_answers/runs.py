@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import UNSET, UnsetType
 
 from foldlog._answers.document import Document, OfConversation, OfVersion
 from foldlog._answers.figures import SpentDocument, TaskDocument
+from foldlog._base.values import JsonObject
 
 
 class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
@@ -19,8 +18,8 @@ class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
     other_version: int
     common_past: int
     first_divergent_event: int | None
-    event: dict[str, Any] | None
-    other_event: dict[str, Any] | None
+    event: JsonObject | None
+    other_event: JsonObject | None
     runs: tuple[RunDocument, RunDocument]
 
 

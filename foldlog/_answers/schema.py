@@ -1,11 +1,11 @@
 """The JSON Schema of all answers."""
 
 from importlib import import_module
-from typing import Any
 
 import msgspec
 
 from foldlog._answers.document import Document
+from foldlog._base.values import JsonObject
 
 _MODULES = (
     "comparison",
@@ -34,7 +34,7 @@ def documents() -> dict[str, type[Document]]:
     }
 
 
-def schema() -> dict[str, Any]:
+def schema() -> JsonObject:
     """Return the JSON Schema of all documents. Each document has the name of its class."""
     _, components = msgspec.json.schema_components(
         documents().values(), ref_template="#/$defs/{name}"

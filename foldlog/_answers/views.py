@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from foldlog._answers.document import Document, OfConversation, OfVersion
 from foldlog._answers.events import UnreadEventDocument
+from foldlog._base.values import JsonObject
 
 
 class SummaryDocument(Document, frozen=True, kw_only=True):
@@ -173,7 +174,7 @@ class CondensedDocument(OfConversation, frozen=True, kw_only=True):
     summary: SummaryDocument | UnsetType | None = UNSET
     events: SizesDocument | UnsetType = UNSET
     tokens: SizesDocument | UnsetType | None = UNSET
-    metadata: dict[str, Any] | UnsetType = UNSET
+    metadata: JsonObject | UnsetType = UNSET
 
 
 class ViewDocument(OfVersion, frozen=True, kw_only=True):
@@ -190,4 +191,4 @@ class ViewDocument(OfVersion, frozen=True, kw_only=True):
     sent_events: int | None
     sent_summaries: int | None
     summaries: tuple[SummaryDocument, ...]
-    events: tuple[dict[str, Any], ...]
+    events: tuple[JsonObject, ...]

@@ -8,12 +8,13 @@ later reply of the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
@@ -89,9 +90,7 @@ def compacting(store: Store, conversation: str) -> Compacting | None:
     return Compacting(note.at, note.shown - note.since) if note.at else None
 
 
-def still_compacting(
-    facts: Mapping[str, Any], skeleton: Skeleton | DecodedRecords
-) -> dict[str, Any]:
+def still_compacting(facts: JsonMap, skeleton: Skeleton | DecodedRecords) -> JsonObject:
     # If a compaction or a reply is among the new records, the time in the note is empty.
     note = _note_in(facts)
     if _KEY not in facts or isinstance(skeleton, DecodedRecords):
@@ -108,7 +107,7 @@ def _is_over(note: _Note, now: _Note) -> bool:
     return now.compactions > note.compactions or now.replies > note.replies
 
 
-def _note_in(facts: Mapping[str, Any]) -> _Note:
+def _note_in(facts: JsonMap) -> _Note:
     return msgspec.convert(facts.get(_KEY, {}), _Note)
 
 

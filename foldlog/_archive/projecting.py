@@ -7,12 +7,13 @@ events, so the ids never change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from foldlog._base.telemetry import tell
 from foldlog._base.usage import IMPORTED
+from foldlog._base.values import JsonMap
 from foldlog._formats.decoded import decoder_of, events_of, values_of
 from foldlog._formats.files.frames import REDACTED, TITLE
 from foldlog._formats.forking import incomplete
@@ -118,8 +119,8 @@ def decode_records(
 def change_of_documents(
     store: Store,
     conversation: str,
-    documents: Mapping[str, Any],
-    attributes: Mapping[str, Any] | None = None,
+    documents: JsonMap,
+    attributes: JsonMap | None = None,
 ) -> tuple[DocumentChanges | None, NothingRedacted]:
     """Return the event that sets documents and attributes, or None if the conversation already has
     them. Also return a guard, which the caller passes to the append. The event repeats the present
@@ -128,7 +129,7 @@ def change_of_documents(
     """
     database = store.database
 
-    def read(reader: Reader) -> tuple[Mapping[str, int], Mapping[str, Any], NothingRedacted]:
+    def read(reader: Reader) -> tuple[Mapping[str, int], JsonMap, NothingRedacted]:
         conversation_row = database.find(reader, conversation, pending=True)
         if conversation_row is None:
             raise ConversationNotFound(conversation)

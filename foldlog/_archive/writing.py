@@ -19,6 +19,7 @@ from foldlog._archive.compacting import still_compacting
 from foldlog._archive.projecting import SECRET, SECRET_BYTES, change_of_documents, make_events
 from foldlog._archive.reading import reading_of, state_of
 from foldlog._base.usage import IMPORTED
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._figures.of_sources import count_block, figures_in
 from foldlog._figures.overview import PARENT
 from foldlog._figures.writing import put_figures
@@ -335,7 +336,7 @@ class SourceWriter:
         redacted_numbers = [
             number for number in self._redacted_numbers if source.records <= number < records
         ]
-        fields: dict[str, Any] = {
+        fields: JsonObject = {
             "paths": self._paths(source),
             "prefix": self.options.prefix,
             "usage": _merge_usage(about(source).get("usage", ()), self.found_history.usage),
@@ -418,7 +419,7 @@ class SourceWriter:
 
     def _texts_beside(
         self, sources: Sources, source: Source, *, is_whole: bool = True
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         # The title and the texts between records may repeat a redacted record.
         fields = dict[str, Any]()
         title = self.found_history.title
@@ -567,7 +568,7 @@ class SourceWriter:
         )
 
 
-def _encode(fields: Mapping[str, Any]) -> bytes:
+def _encode(fields: JsonMap) -> bytes:
     try:
         return msgspec.json.encode(fields)
     except UnicodeEncodeError:  # a title has half a surrogate pair

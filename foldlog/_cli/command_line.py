@@ -4,22 +4,24 @@ help text, and a number that is not valid gets a message of our own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from foldlog._base.values import JsonMap
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-SETTINGS: Mapping[str, Any] = {
+SETTINGS: JsonMap = {
     "help_option_names": ["--help", "-h"],
     "max_content_width": 100,
     "show_default": True,
 }
 COMPLETE = "_FOLDLOG_COMPLETE"
 """The variable by which a shell asks to complete a word."""
-EVENT_SETTINGS: Mapping[str, Any] = {"ignore_unknown_options": True}
+EVENT_SETTINGS: JsonMap = {"ignore_unknown_options": True}
 """Accepts an argument that begins with a minus, such as the id of a summary."""
 
 

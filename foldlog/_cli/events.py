@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._base.values import parse
+from foldlog._base.values import JsonObject, parse
 from foldlog._cli import terminal
 from foldlog._conversations.labels import label
 from foldlog._conversations.unreadable import DAMAGED
@@ -205,7 +205,7 @@ def _content(name: str, content: Content) -> Iterator[_Part]:
             yield str(part.get("type", "part")), _json(part)
 
 
-def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
+def _arguments(arguments: JsonObject | str | None) -> Iterator[_Part]:
     """Yield the arguments of a call as one JSON text, and then each argument with line breaks as a
     text of its own.
     """

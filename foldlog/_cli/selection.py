@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
+from foldlog._base.values import JsonObject
 from foldlog._cli.command_line import complete_from
 from foldlog._cli.outcome import Refused
 from foldlog._conversations.labels import KINDS, WIDER, kind_words, label
@@ -105,11 +106,11 @@ def moment_of_option(option: str, text: str | None) -> datetime | None:
         ) from error
 
 
-def pairs(texts: Sequence[str], hint: str = "") -> dict[str, Any]:
+def pairs(texts: Sequence[str], hint: str = "") -> JsonObject:
     """Parse texts ``NAME=VALUE`` into attributes. The value of ``NAME=`` is None. Raises
     ``Refused`` for any other text, with ``hint`` at the end of the message.
     """
-    attributes: dict[str, Any] = {}
+    attributes: JsonObject = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:

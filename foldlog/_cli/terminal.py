@@ -20,6 +20,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from foldlog._base.values import JsonMap
 from foldlog._cli.hints import complete_commands
 from foldlog._cli.outcome import Refused
 from foldlog._words.safe_text import (
@@ -427,7 +428,7 @@ def emit(document: Struct) -> None:
 
 
 def emit_list(
-    document: Document, tail: Callable[[], Mapping[str, Any]] = dict, *, exact: bool = False
+    document: Document, tail: Callable[[], JsonMap] = dict, *, exact: bool = False
 ) -> None:
     """Write the JSON document of a command with one ``streamed`` field. The items of this field are
     written while they are read.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import msgspec
 
@@ -14,6 +13,7 @@ from foldlog._answers.verification import (
     VerdictDocument,
     ViewsDocument,
 )
+from foldlog._base.values import JsonObject
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.maintenance import Verdict
@@ -90,7 +90,7 @@ class Checks:
             )
         return ViewsDocument.of(report, findings=tuple(map(RevisionDocument.of, report.findings)))
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         return {
             "checked": CheckedDocument.of(self),
             "unchecked": self.unchecked,

@@ -16,6 +16,7 @@ from typing import Any, Self
 from msgspec import convert, to_builtins
 from msgspec.json import Decoder
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore import (
     ConversationErased,
     ConversationRow,
@@ -60,7 +61,7 @@ class KeptBeside:
 
     def load(
         self, rows: Sequence[ConversationRow], kind: Any = Any, *, of_any_version: bool = False
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Return the up-to-date cached values of conversations, by id.
 
         With ``of_any_version``, also return values of earlier versions.

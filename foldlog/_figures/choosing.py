@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from datetime import datetime
-from typing import Any
 
+from foldlog._base.values import JsonObject
 from foldlog._figures.tables import STATES, Where
 from foldlog._words.times import moment_of
 from foldlog.eventstore import InvalidArgument
@@ -34,7 +34,7 @@ def chosen_by(
     the conversations that contain the words. ``noted`` returns the ids of the conversations with a
     note. Raises ``InvalidArgument`` if a filter has an unknown value.
     """
-    chosen: dict[str, Any] = {"companions": False, "attributes": {}}
+    chosen: JsonObject = {"companions": False, "attributes": {}}
     for key, quoted, plain in _FACET.findall(line):
         _choose(chosen, key, quoted or plain)
     words = _FACET.sub(" ", line).strip()
@@ -46,7 +46,7 @@ def chosen_by(
     return Where(**chosen)
 
 
-def _choose(chosen: dict[str, Any], key: str, value: str) -> None:
+def _choose(chosen: JsonObject, key: str, value: str) -> None:
     match key:
         case "attribute":
             name, equals, named = value.partition("=")

@@ -5,13 +5,14 @@ When all events are made, the conversation is counted from its events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
 from foldlog._answers.figures import CondensationsDocument, SavingsDocument, ToolDocument
 from foldlog._base.usage import IMPORTED
+from foldlog._base.values import JsonMap
 from foldlog._figures.counting import Figures, figures_of
 from foldlog._figures.counts import Counts
 from foldlog._figures.overview import PARENT, TITLE_MAX, Overview, parent_in
@@ -86,7 +87,7 @@ def figures_in(
     skeleton: Skeleton | DecodedRecords,
     format: Format,
     records: int,
-    about_source: Mapping[str, Any],
+    about_source: JsonMap,
 ) -> Figures:
     figures: Figures
     if isinstance(skeleton, DecodedRecords):
@@ -154,7 +155,7 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
     )
 
 
-def of_events(events: Sequence[Event], about_source: Mapping[str, Any]) -> Figures:
+def of_events(events: Sequence[Event], about_source: JsonMap) -> Figures:
     if about_source.get("usage"):
         change = {IMPORTED: {"value": about_source["usage"]}}
         events = [*events, DocumentChanges(id=len(events), changed=change)]

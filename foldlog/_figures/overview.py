@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from foldlog._base.usage import IMPORTED
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._formats.record import UNREAD
 from foldlog._formats.replacing import is_replacing, standing_in
 from foldlog._formats.usage import is_copy
@@ -80,7 +81,7 @@ class Overview(NamedTuple):
     ``needs_key``      whether figures are missing because the key is missing
     """
 
-    attributes: Mapping[str, Any] | None = None
+    attributes: JsonMap | None = None
     title: str | None = None
     format: str | None = None
     events: int | None = None
@@ -157,7 +158,7 @@ def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> O
     count = version - sum(map(copies_before, changes))
     if any(map(is_replacing, changes)):
         count = sum(map(counts_event, reading.events(0, version)))
-    begun_by: dict[str, Any] = {}
+    begun_by: JsonObject = {}
     title: str | None = None
     format: str | None = None
     last_event_at: str | None = None
@@ -188,7 +189,7 @@ def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> O
     )
 
 
-def parent_in(attributes: Mapping[str, Any]) -> str:
+def parent_in(attributes: JsonMap) -> str:
     """Return the conversation that began a sub-agent with these attributes, or an empty text."""
     parent = attributes.get(PARENT)
     return parent if isinstance(parent, str) else ""
@@ -217,7 +218,7 @@ def around_damage(store: Store, row: ConversationRow) -> Overview:
         return Overview(events=row.version, problem=str(error))
 
 
-def _title_in(values: Mapping[str, Any]) -> str | None:
+def _title_in(values: JsonMap) -> str | None:
     title = values.get("title")
     return title if isinstance(title, str) and title.strip() else None
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
+from foldlog._base.values import JsonMap
 from foldlog._conversations.companions import companion_of
 from foldlog._formats.files.frames import TITLE, WHERE
 from foldlog._formats.format import Format
@@ -29,9 +29,7 @@ class _About(msgspec.Struct):
 _decode = msgspec.json.Decoder(_About).decode
 
 
-def where_written(
-    format: Format, about_source: Mapping[str, Any], title: str | None
-) -> dict[str, str]:
+def where_written(format: Format, about_source: JsonMap, title: str | None) -> dict[str, str]:
     where = about_source.get(WHERE) or {}
     if where and title:
         where = {**where, "title": title}

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.models.limits import litellms_table, names_of
 from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.arguments import check_path
@@ -176,7 +177,7 @@ def _prices_in(path: Path) -> dict[str, Price]:
     return prices
 
 
-def _price(entry: Mapping[str, Any]) -> Price:
+def _price(entry: JsonMap) -> Price:
     steps = list[_Step]()
     for field, value in entry.items():
         matched = _USED.fullmatch(field)
@@ -194,7 +195,7 @@ def _price(entry: Mapping[str, Any]) -> Price:
 
 def _of_steps(steps: Iterable[_Step]) -> Price:
     # A field keeps its value for longer prompts until a ``_Step`` changes it.
-    fields_above: dict[float, dict[str, Any]] = {0: {}}
+    fields_above: dict[float, JsonObject] = {0: {}}
     for above, name, value in sorted(steps, key=lambda step: step[0]):
         fields_below = fields_above[max(fields_above)]
         fields_above.setdefault(above, {**fields_below})[name] = value

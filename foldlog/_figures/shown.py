@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from foldlog._answers.conversations import ConversationDocument
 from foldlog._answers.figures import ModelDocument, TaskDocument
+from foldlog._base.values import JsonObject
 from foldlog._conversations.unreadable import sound
 from foldlog._figures.context import ContextLimit, ContextUse, limit_of_models
 from foldlog._figures.prices import Prices
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 def document_of(
     row: ConversationRow, figures: StoredFigures, prices: Prices, task: Task | None = None
 ) -> ConversationDocument:
-    fields: dict[str, Any] = {
+    fields: JsonObject = {
         **figures.overview._asdict(),
         "errors": None,
         "condensations": None,

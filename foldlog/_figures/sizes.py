@@ -4,11 +4,12 @@ tokenizer of a model or with an estimate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers import TokensUnknown
 from foldlog.condensers.models.estimate import (
     OF_A_CALL,
@@ -29,9 +30,7 @@ class CountsTokens(Protocol):
     @property
     def model(self) -> str: ...
 
-    def count_tokens(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()
-    ) -> int: ...
+    def count_tokens(self, messages: Sequence[JsonMap], tools: Sequence[Any] = ()) -> int: ...
 
 
 class CountedTokens:
@@ -110,7 +109,7 @@ def tools_of(event: Event) -> Sequence[Any]:
     return event.tools if isinstance(event, SystemMessage) else ()
 
 
-def messages_of(event: Event) -> list[dict[str, Any]]:
+def messages_of(event: Event) -> list[JsonObject]:
     # Only a call together with its result is rendered. So a call gets an empty result here, and a
     # result gets an empty call. The message of the added event is not returned.
     events: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []

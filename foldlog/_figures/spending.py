@@ -14,6 +14,7 @@ from msgspec.structs import astuple, replace
 from foldlog._answers.document import Document
 from foldlog._answers.figures import ModelDocument, SpentDocument
 from foldlog._base.usage import IMPORTED
+from foldlog._base.values import JsonObject
 from foldlog._figures.prices import Prices
 from foldlog._formats.summed_calls import DIGITS, Calls, Curve, add_up, calls_in, hash_of_reply
 from foldlog._formats.usage import ModelCall, calls_beside, calls_of_event
@@ -149,7 +150,7 @@ def price_calls(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, s
                 estimated = call_count
         uncached = {name: tokens for name, tokens in usage.items() if "cache" not in name}
         is_cached = any(usage[name] for name in usage.keys() - uncached.keys())
-        figures: dict[str, Any] = {
+        figures: JsonObject = {
             "cost_without_cache": prices.cost(model, uncached, above) if is_cached else None,
             "condenser_calls": call_count * by_condenser,
             "costs_estimated": estimated,

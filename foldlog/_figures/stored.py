@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._answers.figures import SavingsDocument, SpentDocument
+from foldlog._base.values import JsonObject
 from foldlog._figures.overview import Overview, near_the_ends, read_ends
 from foldlog._figures.prices import Prices
 from foldlog._figures.spending import price_calls, spent
@@ -399,7 +400,7 @@ class FiguresOfStore:
 
     def reasons(self, where: Where = _EVERYTHING) -> dict[str, SavingsDocument]:
         whats = json.dumps([f"reason {field}" for field in SAVED])
-        fields_by_reason: dict[str, dict[str, Any]] = {}
+        fields_by_reason: dict[str, JsonObject] = {}
         for what, name, number in self._names_of(self._tables.ask("figure_totals", where, whats)):
             fields = fields_by_reason.setdefault(name, {})
             field = what.removeprefix("reason ")

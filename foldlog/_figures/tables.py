@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._figures.orders import SORTS as SORTS
 from foldlog._figures.overview import Overview
 from foldlog._figures.trees import Trees
@@ -338,7 +339,7 @@ class FigureTables:
             )
         return figures
 
-    def _texts(self, key: int, encoding: int, sealed: bytes) -> dict[str, Any]:
+    def _texts(self, key: int, encoding: int, sealed: bytes) -> JsonObject:
         if encoding & SEALED:
             conversation = self.database.recorder.query(
                 lambda reader: self.database.find_key(reader, key)
@@ -352,12 +353,12 @@ class FigureTables:
                     " missing; open the store with its keys"
                 )
             sealed = data_key.decrypt(sealed, place_of_texts(key))
-        texts: dict[str, Any] = json.loads(sealed)
+        texts: JsonObject = json.loads(sealed)
         return texts
 
 
 def _figures_of_row(
-    key: int, conversation: str, columns: FigureColumns, texts: Mapping[str, Any]
+    key: int, conversation: str, columns: FigureColumns, texts: JsonMap
 ) -> StoredFigures:
     problem = texts.get("problem")
     first_at = _time(columns.first_at, is_local=columns.local_times & FIRST_IS_LOCAL > 0)

@@ -15,6 +15,7 @@ from msgspec import to_builtins
 from msgspec.structs import astuple
 
 from foldlog._answers.figures import CondensationsDocument
+from foldlog._base.values import JsonObject
 from foldlog._conversations.companions import companion_of
 from foldlog._figures.counts import Counts
 from foldlog._figures.overview import parent_in
@@ -148,7 +149,7 @@ class _Names:
         self._of_digests[digest] = name
         return digest
 
-    def with_texts(self, figures: Figures) -> dict[str, Any]:
+    def with_texts(self, figures: Figures) -> JsonObject:
         overview = figures.overview
         texts = {
             "title": overview.title,

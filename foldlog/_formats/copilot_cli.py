@@ -31,10 +31,11 @@ compaction began, and a truncation removes the oldest messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from foldlog._base.usage import usage_of
+from foldlog._base.values import JsonMap
 from foldlog._formats.blocks import shown_blocks, thinking_of
 from foldlog._formats.event_fields import data_url, file_at, text_part
 from foldlog._formats.format import Format, first_named
@@ -276,7 +277,7 @@ def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
     """
     replies: list[Event] = []
     for event in events:
-        metrics: Mapping[str, Any] = {}
+        metrics: JsonMap = {}
         if isinstance(event, Annotation) and event.name == "session.shutdown":
             metrics = dict_or_empty(event.data, "modelMetrics")
         if not metrics:

@@ -5,10 +5,10 @@ have.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from foldlog._base.usage import IMPORTED
+from foldlog._base.values import JsonMap
 from foldlog._conversations.labels import label
 from foldlog._formats.event_fields import parts_in
 from foldlog._formats.format import Format
@@ -41,7 +41,7 @@ class ExportNotes:
         """Count an event for which the export has no record. ``hidden`` is true if no model saw the
         event.
         """
-        changed: Mapping[str, Any] = event.changed if isinstance(event, DocumentChanges) else {}
+        changed: JsonMap = event.changed if isinstance(event, DocumentChanges) else {}
         if IMPORTED in changed:
             self._lost["total of tokens and cost"] = 1
         elif UNREAD not in changed and not is_declined(event):
@@ -110,7 +110,7 @@ def _nouns_of_event(event: Event) -> Iterator[str]:
         yield from (f"field of a chat {name}" for _ in dict_or_empty(event.meta.get(name)))
 
 
-def _nouns_of_part(event: Event, part: Mapping[str, Any]) -> Iterator[str]:
+def _nouns_of_part(event: Event, part: JsonMap) -> Iterator[str]:
     if part.keys() != {"type", "text"}:
         if isinstance(event, Observation) and event.is_error:
             yield "part of a failed result"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby, takewhile
-from typing import Any
 
+from foldlog._base.values import JsonMap
 from foldlog._formats.places import place_of
 from foldlog._formats.record import FINDINGS_MAX, INCOMPLETE, UNREAD, Fields
 from foldlog.eventstore import (
@@ -55,7 +55,7 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
             return store.conversation(new)
 
 
-def mark_unread(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> Fields:
+def mark_unread(attributes: JsonMap, unread: Sequence[Sequence[int]]) -> Fields:
     """Return the documents that say that a history lacks the records ``unread``. ``attributes`` are
     the other attributes of the history.
     """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from foldlog._base.values import JsonMap
 from foldlog._formats.record import Fields, RecordReader, SourceTime, read_time, within
 from foldlog._formats.usage import IN_REPLIES, RecordedUsage
 from foldlog.eventstore import Event, EventStoreError
@@ -266,7 +267,7 @@ class Format:
     conversation: Callable[[Iterable[Any]], str | None] = lambda records: None
     dialect: Dialect | None = None
     expected: str = "a record"
-    beside: Callable[[Mapping[str, Any], Sequence[Any]], Beside] = lambda fields, records: ((), ())
+    beside: Callable[[JsonMap, Sequence[Any]], Beside] = lambda fields, records: ((), ())
     files: FileReader | None = None
     looks_like: str = ""
     own: Callable[[Any], bool] = lambda record: False
@@ -278,7 +279,7 @@ class Format:
     kept_in: tuple[str, ...] = ()
     time: Callable[[Any], SourceTime] | None = lambda record: read_time(within(record, "timestamp"))
     recorded_usage: RecordedUsage = IN_REPLIES
-    where: Callable[[Any], Mapping[str, Any]] = lambda record: {}
+    where: Callable[[Any], JsonMap] = lambda record: {}
     begun_by: Callable[[Path], str] = lambda path: ""
     marks_errors: bool = True
     says_again: bool = False

@@ -26,11 +26,12 @@ handle the further fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
+from foldlog._base.values import JsonMap
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.event_fields import call_id_of, role_of
 from foldlog._formats.format import Beside, Format
@@ -144,7 +145,7 @@ def _calls_or_answers(record: Any) -> bool:
     return has_calls or record["role"] in ("tool", "function")
 
 
-def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
+def beside(fields: JsonMap, records: Sequence[Any]) -> Beside:
     """Read the object that holds the messages, for ``Format.beside``: a logged call with its
     ``response``, or a run of SWE-agent with its ``info``. Return the model's answer, and the usage
     of the call or the run.

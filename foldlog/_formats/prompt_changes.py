@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore import CondensationAction, Retraction
 
 Cause = Literal["compaction", "return", "system prompt"]
@@ -25,7 +26,7 @@ def change_of_prompt(
     because: Cause | None = None,
     *,
     condensed_at: int = -1,
-    metadata: dict[str, Any] | None = None,
+    metadata: JsonObject | None = None,
 ) -> CondensationAction | Retraction | None:
     """Return the event that changes the View from ``before`` to ``after``, or None if the View does
     not change.
@@ -51,7 +52,7 @@ def change_of_prompt(
         because != "compaction" and summary is None and _is_end(forgotten_ids, before, condensed_at)
     ):
         return Retraction(version=forgotten_ids[0], reason=str(fields.get("reason", "")))
-    summary_fields: dict[str, Any] = (
+    summary_fields: JsonObject = (
         {} if summary is None else {"summary": summary, "summary_offset": place}
     )
     return CondensationAction(forgotten_event_ids=forgotten_ids, metadata=fields, **summary_fields)

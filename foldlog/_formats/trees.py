@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from foldlog._base.values import JsonMap
 from foldlog._formats.files.documents import document_in, document_of, elements, text_of
 from foldlog._formats.files.readers import JsonLines, Placed, on_lines
 from foldlog._formats.format import LOOK_AT, Contained, FileReader
@@ -64,7 +65,7 @@ class Exports(FileReader):
     parent: str
     title: str
     newest: str
-    about: Mapping[str, Any]
+    about: JsonMap
 
     @abstractmethod
     def has(self, value: Any) -> bool:

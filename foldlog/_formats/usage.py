@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
 from foldlog._base.usage import COPIED, OF_NO_MODEL, cost_of, count_of, usage_of
+from foldlog._base.values import JsonMap
 from foldlog._formats.event_fields import id_of_source
 from foldlog._formats.record import Fields, dict_or_empty, dicts_in, text_or_none, time_in
 from foldlog.condensers import model_of, reports_of
@@ -126,9 +127,7 @@ def model_reports(event: Event) -> list[Fields]:
     ]
 
 
-def _call(
-    at: datetime | None, model: object, fields: Mapping[str, Any], calls: int = 1
-) -> ModelCall:
+def _call(at: datetime | None, model: object, fields: JsonMap, calls: int = 1) -> ModelCall:
     usage = fields.get("usage")
     tokens = usage_of(usage if isinstance(usage, dict) else fields)
     return ModelCall(at, model_named({"model": model}), tokens, cost_of(fields.get("cost")), calls)
@@ -163,7 +162,7 @@ def _difference(total: ModelCall, earlier: ModelCall) -> ModelCall:
     return total._replace(usage=usage, cost=cost, calls=max(1, total.calls - earlier.calls))
 
 
-def _call_of_source(fields: Mapping[str, Any]) -> ModelCall:
+def _call_of_source(fields: JsonMap) -> ModelCall:
     calls = count_of(fields.get("calls")) or 1
     call = _call(time_in(fields.get("at")), fields.get("model"), fields, calls)
     reply = text_or_none(fields, "reply")
@@ -224,7 +223,7 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
         )
 
 
-def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
+def at_total(call: ModelCall, total: JsonMap) -> ModelCall:
     """Return ``call`` with a reply id that is made from its time and ``total``. The call gets the
     same id in every copy of the log.
     """
@@ -281,5 +280,5 @@ def tokens_of(counts: Any) -> int:
     return usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
 
 
-def model_named(fields: Mapping[str, Any]) -> str:
+def model_named(fields: JsonMap) -> str:
     return text_or_none(fields, "model") or UNNAMED

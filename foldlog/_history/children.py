@@ -7,12 +7,13 @@ first: a sub-agent never exists without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from foldlog._base.values import JsonMap
 from foldlog._figures.overview import PARENT, PARENT_CALL, parent_in
 from foldlog._history.effects import closing, in_doubt_words
 from foldlog.eventstore import (
@@ -32,7 +33,7 @@ SUB_AGENT = "sub_agent"
 
 
 def begin_child(
-    parent: History, call: Action, conversation: str | None, attributes: Mapping[str, Any]
+    parent: History, call: Action, conversation: str | None, attributes: JsonMap
 ) -> History:
     histories = parent._histories
     child = histories[conversation or f"{parent.id}/agent-{call.id}"]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._history.lease import LeaseTaken, token_of
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -159,7 +160,7 @@ class BegunElsewhere:
 
     next: Literal["run", "check", "done"]
     key: str
-    arguments: Mapping[str, Any]
+    arguments: JsonMap
     recorded: Recorded | None = None
 
 
@@ -197,7 +198,7 @@ def begin_elsewhere(
         return BegunElsewhere("run", attempt.key, arguments_for(call))
 
 
-def arguments_for(call: Action) -> Mapping[str, Any]:
+def arguments_for(call: Action) -> JsonMap:
     return call.arguments if isinstance(call.arguments, Mapping) else {}
 
 
@@ -290,7 +291,7 @@ class Attempt:
         self._has_forks = rule.check is not None and bool(
             history._store.forks_sharing(history.id, call.id)
         )
-        self.arguments: dict[str, Any] = {}
+        self.arguments: JsonObject = {}
 
     def _read_trace(self) -> None:
         _, self._unredacted = self._history._version_and_guard()
@@ -411,7 +412,7 @@ class Attempt:
             return self._observe(*_doubt(self.key, problem))
         return self.end(f"{problem} (key {self.key})", is_error=True)
 
-    def _bind_arguments(self) -> dict[str, Any]:
+    def _bind_arguments(self) -> JsonObject:
         if isinstance(self.call.arguments, str):
             # The model's mistake, not the caller's.
             raise ValueError("the arguments are not a JSON object")  # noqa: TRY004
@@ -422,12 +423,12 @@ class Attempt:
         inspect.signature(self._tool).bind(**arguments)
         return arguments
 
-    def _observe(self, content: str, fields: dict[str, Any]) -> Recorded:
+    def _observe(self, content: str, fields: JsonObject) -> Recorded:
         extras = {MARK: {"key": self.key, **fields}}
         return self._history.append_tool_result(self.call, content, is_error=True, extras=extras)
 
 
-def approval_of(history: History, trace: CallTrace) -> dict[str, Any]:
+def approval_of(history: History, trace: CallTrace) -> JsonObject:
     """Return who approved a call and why. Raises ``NotApproved`` if the last decision does not
     allow the call now.
     """
@@ -449,7 +450,7 @@ def approval_of(history: History, trace: CallTrace) -> dict[str, Any]:
 
 
 def record_approval(
-    history: History, call: Action, data: Mapping[str, Any], idempotency_key: str | None
+    history: History, call: Action, data: JsonMap, idempotency_key: str | None
 ) -> Recorded:
     is_open = any(call.id == open_call.id for open_call in history.open_calls())
     if not is_open and not (idempotency_key and history.recorded(idempotency_key)):
@@ -465,8 +466,8 @@ def record_outcome(
     key: str,
     content: Any,
     is_error: bool,
-    fields: Mapping[str, Any] | None = None,
-    extras: Mapping[str, Any] | None = None,
+    fields: JsonMap | None = None,
+    extras: JsonMap | None = None,
     unredacted: NothingRedacted | None = None,
     idempotency_key: str | None = None,
 ) -> Recorded:
@@ -507,7 +508,7 @@ def _append_late(
     key: str,
     content: Any,
     is_error: bool,
-    extras: dict[str, Any],
+    extras: JsonObject,
     unredacted: NothingRedacted | None,
     idempotency_key: str | None,
 ) -> Recorded:
@@ -548,7 +549,7 @@ def record_overtaken(
     call_id: str | Action,
     content: Any,
     is_error: bool,
-    extras: Mapping[str, Any] | None,
+    extras: JsonMap | None,
     idempotency_key: str | None,
 ) -> None:
     block = history._lease_block
@@ -649,7 +650,7 @@ def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Obse
     tools_with_marks = {call_trace.call.tool for call_trace in traces.values() if call_trace.marks}
     observations = []
     for call in calls:
-        extras: dict[str, Any] = {}
+        extras: JsonObject = {}
         if traces[call.id].marks:
             content, extras = _doubt(keys[call.id], reason)
             extras = {MARK: {"key": keys[call.id], **extras}}
@@ -743,7 +744,7 @@ def _unfenced(history: History) -> Generation:
     return structs.replace(history._generation, fence=None)
 
 
-def _doubt(key: str, problem: str = "") -> tuple[str, dict[str, Any]]:
+def _doubt(key: str, problem: str = "") -> tuple[str, JsonObject]:
     text = f"unknown: this call may have run, key {key}: check before you repeat it"
     if problem:
         text += f" ({problem})"

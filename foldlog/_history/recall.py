@@ -12,7 +12,7 @@ from operator import itemgetter
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from foldlog._base.values import parse, texts_in
+from foldlog._base.values import JsonMap, JsonObject, parse, texts_in
 from foldlog._reports.search import SearchTerms, events_with
 from foldlog.eventstore import (
     Action,
@@ -49,7 +49,7 @@ _DESCRIPTION = (
     " (words to search for), ids (the numbers in brackets at the ends of lines of a summary), or"
     " path (a file that you read or changed)."
 )
-_PARAMETERS: dict[str, Any] = {
+_PARAMETERS: JsonObject = {
     "type": "object",
     "properties": {
         "query": {
@@ -99,7 +99,7 @@ class RecallTool:
         self._id = conversation
         self.max_tokens = check_whole("max_tokens", max_tokens, TOKENS_LEAST)
 
-    def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
+    def schema(self, dialect: Dialect = "openai") -> JsonObject:
         """Return the definition of the tool in the format of an API, such as OpenAI's. Raises
         ``ValueError`` for an unknown dialect.
         """
@@ -111,7 +111,7 @@ class RecallTool:
             return {"type": "function", **function}
         return {"type": "function", "function": function}
 
-    def __call__(self, call: Action | Mapping[str, Any] | str) -> str:
+    def __call__(self, call: Action | JsonMap | str) -> str:
         """Return the result of a call. ``call`` is the ``Action``, or only its arguments: a map, or
         the JSON text that the model wrote.
 

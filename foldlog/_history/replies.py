@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from foldlog._base.usage import cost_of, usage_of
-from foldlog._base.values import values_in
+from foldlog._base.values import JsonMap, values_in
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.calls import OpenCalls, is_of_reply
 from foldlog._formats.json_text import check_depth
@@ -166,7 +166,7 @@ def events_of_reply(
     conversation: str,
     reply: Any,
     cost: float | None = None,
-    meta: Mapping[str, Any] | None = None,
+    meta: JsonMap | None = None,
     timestamp: datetime | None = None,
 ) -> tuple[Event, ...]:
     """Return the events of a model's reply. Raises ``InvalidEvent`` for a message of the user or

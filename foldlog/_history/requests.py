@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._conversations.labels import label
 from foldlog._formats.record import dict_or_empty
 from foldlog.eventstore import Event, InvalidArgument
@@ -65,7 +66,7 @@ def sent_request(history: History, event_id: int) -> SentRequest:
     return SentRequest(first.id, request, False, tuple(_changes(view, recorded, present)))
 
 
-def beside_of(history: History, last_id: int) -> dict[str, Any]:
+def beside_of(history: History, last_id: int) -> JsonObject:
     """Return the tools and parameters of the request that a reply answered, if ``append_reply``
     recorded them. ``last_id`` is the last event of the reply.
     """
@@ -91,7 +92,7 @@ def _reply_of(history: History, event_id: int) -> list[Event]:
     return [*reversed([before[0], *takewhile(of_reply, before[1:])]), *after]
 
 
-def _changes(view: View, recorded: Mapping[str, Any], present: Mapping[str, Any]) -> Iterator[str]:
+def _changes(view: View, recorded: JsonMap, present: JsonMap) -> Iterator[str]:
     if recorded["rendering"] != RENDERING:
         yield f"rendered by foldlog's rules {recorded['rendering']}, and now by {RENDERING}"
     redacted = [event for event in view if event.redacted is not None]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import structs
 
+from foldlog._base.values import JsonMap
 from foldlog._history import effects
 from foldlog._history.started_calls import BoundConversation
 from foldlog.eventstore import (
@@ -48,9 +49,9 @@ class RuntimeCall:
     conversation: str
     call_id: str
     tool: str
-    arguments: Mapping[str, Any] | str
+    arguments: JsonMap | str
     pool: ThreadPool
-    attributes: Mapping[str, Any]
+    attributes: JsonMap
     """The attributes that the conversation gets if this call is its first event."""
 
     def begin(self, rule: effects.EffectRule, *, is_repeated: bool = False) -> tuple[str, Any]:

@@ -6,15 +6,16 @@ import io
 import tempfile
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from msgspec.structs import replace
 
 from foldlog._answers.events import NoteDocument
 from foldlog._answers.page import HistoryDocument
+from foldlog._base.values import JsonMap
 from foldlog._conversations.unreadable import iter_log
 from foldlog._figures.overview import around_damage
 from foldlog._figures.prices import Prices
@@ -106,7 +107,7 @@ def _write(
     file: IO[str],
     document: HistoryDocument,
     texts: IO[str],
-    beside: Mapping[str, Any],
+    beside: JsonMap,
 ) -> None:
     name = document.title or document.conversation
     style = assets.style()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from foldlog._base.values import replace_texts, values_in
+from foldlog._base.values import JsonObject, replace_texts, values_in
 from foldlog._conversations.unreadable import DAMAGED
 from foldlog._words.event_json import event_document
 from foldlog._words.texts import SIGNATURES
@@ -17,7 +15,7 @@ _LEFT_OUT = ("origin", "extra")
 _DATA_KEYS = SIGNATURES | {"data", "url", "image_url", "b64_json"}
 
 
-def text_document(event: Event) -> dict[str, Any]:
+def text_document(event: Event) -> JsonObject:
     """Return the JSON of an event that ``--json`` prints, without the source record. An image is
     replaced by its size.
     """
@@ -35,7 +33,7 @@ def text_document(event: Event) -> dict[str, Any]:
     return document
 
 
-def shown_document(entry: Logged | CorruptEvent) -> dict[str, Any]:
+def shown_document(entry: Logged | CorruptEvent) -> JsonObject:
     if isinstance(entry, CorruptEvent):
         return {"id": entry.event_id, "kind": DAMAGED, "problem": str(entry)}
     return text_document(entry.event)

@@ -14,9 +14,9 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import accumulate, chain
-from typing import Any
 
 from foldlog._archive.redacting import imported_at, source_files
+from foldlog._base.values import JsonMap
 from foldlog._conversations.companions import (
     companion_of,
     companions,
@@ -70,7 +70,7 @@ def finish_erasing(
 
 def conversations_with(
     store: Store,
-    attributes: Mapping[str, Any] | None = None,
+    attributes: JsonMap | None = None,
     before: datetime | None = None,
     *,
     and_shared: bool = False,
@@ -113,7 +113,7 @@ def _paths_of(ids: Iterable[str]) -> set[str]:
     return paths - {""}
 
 
-def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
+def ids_with(store: Store, attributes: JsonMap) -> set[str]:
     ids = set[str]()
     after = None
     while True:

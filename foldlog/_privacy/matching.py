@@ -21,7 +21,7 @@ from unicodedata import category, combining, normalize
 from msgspec.structs import asdict
 
 from foldlog._archive.stored import Records, beside_records
-from foldlog._base.values import named_in, values_in
+from foldlog._base.values import JsonObject, named_in, values_in
 from foldlog._formats.event_fields import REDACTED
 from foldlog.condensers.prompts.rendering import unescape
 from foldlog.eventstore import (
@@ -276,7 +276,7 @@ def keep_documents(
 
 def _read_documents(
     reading: ReadTransaction,
-) -> tuple[int, NothingRedacted, dict[str, Any], Mapping[str, int]]:
+) -> tuple[int, NothingRedacted, JsonObject, Mapping[str, int]]:
     return (
         reading.version,
         NothingRedacted.since(reading),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from foldlog._base.values import texts_in
+from foldlog._base.values import JsonObject, texts_in
 from foldlog._reports.search import candidates_in
 from foldlog.eventstore import ConversationErased, Event, EventStoreError, InvalidOption, Store
 from foldlog.eventstore.errors import install_command
@@ -148,7 +148,7 @@ def _rules() -> tuple[Any, ...]:
             f" {install_command('secrets')}"
         )
         raise InvalidOption(needed) from error
-    plugins: dict[str, Any] = get_mapping_from_secret_type_to_class()
+    plugins: JsonObject = get_mapping_from_secret_type_to_class()
     classes = {rule.__name__: rule for rule in plugins.values()}
     rules: list[Any] = [classes[name] for name in _RULES]
     return tuple(rule() for rule in rules)

@@ -5,12 +5,12 @@ ask foldlog.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from foldlog._archive.compacting import note_compaction
 from foldlog._archive.importing import Failed, Import
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._programs.programs import PROGRAMS
 from foldlog._words.gist import count
 from foldlog.eventstore import Store
@@ -25,10 +25,10 @@ _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)
 
 def answer_hook(
     store: Store,
-    payload: Mapping[str, Any],
+    payload: JsonMap,
     fired: Path | None = None,
     is_secret: Callable[[bytes], bool] | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Import the transcript that a hook names in its JSON, and return what the hook prints.
 
     After a compaction, the hook prints a text of at most 120 tokens for the model. A hook for any
@@ -84,7 +84,7 @@ def answer_hook(
     return {}
 
 
-def _transcripts(payload: Mapping[str, Any]) -> list[Path]:
+def _transcripts(payload: JsonMap) -> list[Path]:
     if payload.get("program") == "opencode":
         return [*PROGRAMS["opencode"].transcripts()]
     transcript = payload.get("transcript_path") or payload.get("transcriptPath")

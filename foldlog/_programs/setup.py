@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from stat import S_IMODE
 from typing import Any, NamedTuple
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._files.whole_file import whole_file
 from foldlog._programs.programs import Program, settings_at, settings_in, text_at
 
@@ -38,7 +39,7 @@ class Written(NamedTuple):
 
 
 def settings_with(
-    program: Program, command: Sequence[str], options: Sequence[str], record: Mapping[str, Any]
+    program: Program, command: Sequence[str], options: Sequence[str], record: JsonMap
 ) -> Iterator[Written]:
     """Yield the settings of a program with foldlog's hooks and server. The hooks and the server run
     ``command`` with ``options``.
@@ -67,7 +68,7 @@ def settings_with(
         yield Written(path, _text_of(path, settings), {"made": new_names, "values": values})
 
 
-def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
+def settings_without(program: Program, record: JsonMap) -> Iterator[Written]:
     """Yield the settings files of a program without foldlog's parts. Raises the errors of
     ``settings_with``.
     """
@@ -87,7 +88,7 @@ def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Wr
             yield Written(path, None if is_to_delete else _text_of(path, settings))
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> JsonObject:
     return dict(settings_in(folder / _RECORD, text_at(folder / _RECORD)))
 
 
@@ -125,7 +126,7 @@ def _remove(path: Path) -> None:
                 folder.rmdir()
 
 
-def _text_of(path: Path, settings: Mapping[str, Any]) -> str:
+def _text_of(path: Path, settings: JsonMap) -> str:
     if path.suffix == ".toml":
         import tomlkit
 
@@ -145,7 +146,7 @@ def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> 
     return re.sub(r'\[\s*"mcp"\s*\]', lambda matched: arguments, text)
 
 
-def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: Path) -> list[str]:
+def _insert(settings: MutableMapping[str, Any], ours: JsonMap, path: Path) -> list[str]:
     """Insert foldlog's values into the sections of settings. Return the names of the new sections
     and of the new values.
     """
@@ -170,7 +171,7 @@ def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: P
 
 
 def _remove_ours(
-    settings: MutableMapping[str, Any], ours: Mapping[str, Any], new_names: Sequence[str]
+    settings: MutableMapping[str, Any], ours: JsonMap, new_names: Sequence[str]
 ) -> bool:
     """Remove foldlog's values from settings, and return whether values were removed. An empty
     section that setup itself made is removed too.

@@ -7,7 +7,7 @@ queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from itertools import islice
@@ -18,6 +18,7 @@ import msgspec
 from sqlite_utils import Database
 
 from foldlog._answers.files import AddedDocument, DamagedDocument
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._conversations.labels import label
 from foldlog._conversations.unreadable import iter_log
 from foldlog._derived.tables import REFUSED_BY_SQLITE, Changes, Derived, add_each
@@ -100,8 +101,8 @@ def name_of(path: Path) -> str:
 
 class AuditRow(NamedTuple):
     recorded: Recorded
-    event: dict[str, Any]
-    condensation: dict[str, Any] | None
+    event: JsonObject
+    condensation: JsonObject | None
 
 
 class AuditTables(Derived[AuditRow]):
@@ -427,7 +428,7 @@ def _mark_taken_back(database: Database, conversation: str, first: int, last: in
         database.execute(marked, [storable(conversation), storable(conversation), first, last])
 
 
-def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[str, Any]:
+def _event_row(conversation: str, recorded_at: datetime, event: Event) -> JsonObject:
     stored = encode(event, ours=True)
     return {
         "conversation": storable(conversation),
@@ -451,7 +452,7 @@ def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[s
     }
 
 
-def _condensation_row(conversation: str, recorded_at: datetime, event: Any) -> dict[str, Any]:
+def _condensation_row(conversation: str, recorded_at: datetime, event: Any) -> JsonObject:
     intervals, summaries = event.forgotten
     metadata = event.metadata
     return {
@@ -485,7 +486,7 @@ def _number(value: Any) -> int | float | str | None:
     return _plain(value)
 
 
-def _insert_rows(database: Database, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def _insert_rows(database: Database, table: str, rows: Sequence[JsonMap]) -> None:
     """Insert rows that all have the columns of the first row. ``insert_all`` of sqlite-utils takes
     five times as long.
     """

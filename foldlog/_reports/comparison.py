@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from foldlog._answers.comparison import StrategyFiguresDocument
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._words.gist import cost_words, count
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _UNNEEDED = (
 )
 
 
-def describe_condenser(condenser: Condenser, model: AgentModel | None) -> dict[str, Any]:
+def describe_condenser(condenser: Condenser, model: AgentModel | None) -> JsonObject:
     from foldlog.condensers.models.estimate import counting
 
     events, tokens = (
@@ -59,7 +60,7 @@ def comparison(
     replays: Mapping[str, Replay],
     asks: Collection[int],
     price: Price,
-    condensers: Mapping[str, Mapping[str, Any]],
+    condensers: Mapping[str, JsonMap],
     rule: CacheRule,
 ) -> list[StrategyFiguresDocument]:
     """Return the figures of each replay. ``replays`` maps the name of a strategy to its replay.

@@ -14,11 +14,12 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from foldlog._answers.comparison import CallDocument, MissingDocument
+from foldlog._base.values import JsonObject
 from foldlog._figures.prices import Price
 from foldlog._figures.savings import is_made, recorded_cost
 from foldlog._formats.usage import begins_call
@@ -490,7 +491,7 @@ class _Past:
     redactions = 0
 
     def __init__(self) -> None:
-        self.memory: dict[str, Any] = {}
+        self.memory: JsonObject = {}
         self._log: list[Event] = []
 
     def then(self, view: View, event: Event) -> View:

@@ -28,7 +28,7 @@ from foldlog._answers.runs import (
     RunsDocument,
     StepDocument,
 )
-from foldlog._base.values import parse
+from foldlog._base.values import JsonObject, parse
 from foldlog._conversations.labels import label
 from foldlog._figures.overview import counted_in, is_request
 from foldlog._figures.prices import Prices
@@ -123,7 +123,7 @@ def _run(store: Store, name: str, prices: Prices) -> _Run:
     steps: list[_Step] = []
     steps_and_messages: list[_Step] = []
     system_prompt: SystemMessage | None = None
-    counts: dict[str, Any] = dict.fromkeys(("requests", "replies"), 0)
+    counts: JsonObject = dict.fromkeys(("requests", "replies"), 0)
     previous_reply: Event | None = None
     answer: LineDocument | None = None
     asked_at = 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec import structs
 
 from foldlog._base.telemetry import SHOWN
+from foldlog._base.values import JsonMap
 from foldlog._formats.record import dict_or_empty
 from foldlog._formats.usage import begins_call
 from foldlog._history.history import History
@@ -25,7 +25,7 @@ class RecordedCall:
     reply: tuple[Event, ...]
 
     @property
-    def request(self) -> Mapping[str, Any]:
+    def request(self) -> JsonMap:
         """The fingerprint of the request, or an empty map if it is not recorded."""
         return dict_or_empty(self.reply[0].meta.get(REQUEST))
 

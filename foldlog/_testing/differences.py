@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
 
-from foldlog._base.values import values_in
+from foldlog._base.values import JsonMap, values_in
 from foldlog._reports.passages import find_passages
 from foldlog._testing.prompts import AskedPrompt, flat_tool
 from foldlog.eventstore import EventStoreError
@@ -51,7 +51,7 @@ def _fits(recorded: Any, asked: Any) -> bool:
 
 
 def beside_differences(
-    recorded: Mapping[str, Any], asked: AskedPrompt, ignore: Collection[str]
+    recorded: JsonMap, asked: AskedPrompt, ignore: Collection[str]
 ) -> Iterator[str]:
     """Yield how the system prompt, the tools and the parameters differ, as far as the run has
     recorded them.
@@ -70,7 +70,7 @@ def beside_differences(
 
 
 def first_difference(
-    kind: str, recorded: Iterable[Mapping[str, Any]], asked: Iterable[Mapping[str, Any]]
+    kind: str, recorded: Iterable[JsonMap], asked: Iterable[JsonMap]
 ) -> str | None:
     """Return how the first message or tool that differs does so, or None."""
     for number, (ours, theirs) in enumerate(zip_longest(recorded, asked), 1):
@@ -98,11 +98,11 @@ def _changed_words(recorded: str, asked: str) -> str:
     return "".join(lines) + (f"\n    and {more} more places" if more else "")
 
 
-def _name(item: Mapping[str, Any]) -> str:
+def _name(item: JsonMap) -> str:
     return " ".join(str(item[name]) for name in _NAMES if item.get(name))
 
 
-def _words(item: Mapping[str, Any]) -> str:
+def _words(item: JsonMap) -> str:
     if "parameters" in item:
         return as_json(item)
     return " ".join(
@@ -112,6 +112,6 @@ def _words(item: Mapping[str, Any]) -> str:
     )
 
 
-def _described(item: Mapping[str, Any]) -> str:
+def _described(item: JsonMap) -> str:
     text = _words(item)
     return f"{_name(item)}: {text[:200]}{'…' if len(text) > 200 else ''}"

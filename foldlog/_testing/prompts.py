@@ -8,12 +8,12 @@ same, whatever form an SDK gives to its messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from foldlog._base.values import replace_texts, texts_in, values_in
+from foldlog._base.values import JsonMap, JsonObject, replace_texts, texts_in, values_in
 from foldlog._history.replies import from_openai
 from foldlog._testing.calls import join_replies
 from foldlog.projections import Dialect, View
@@ -36,11 +36,11 @@ class AskedPrompt:
     dialect: Dialect
     messages: Messages
     system: str
-    tools: Sequence[Mapping[str, Any]]
-    parameters: Mapping[str, Any]
+    tools: Sequence[JsonMap]
+    parameters: JsonMap
 
 
-def prompt_of(body: Mapping[str, Any], dialect: Dialect) -> AskedPrompt:
+def prompt_of(body: JsonMap, dialect: Dialect) -> AskedPrompt:
     """Read the body of a request. Raises ``InvalidArgument`` for messages of another form."""
     sent = body.get("input" if dialect == "responses" else "messages", ())
     if isinstance(sent, str):
@@ -108,7 +108,7 @@ class PromptReader:
         return _TIME.sub("<time>", text) if "times" in self._ignore else text
 
 
-def flat_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+def flat_tool(tool: JsonMap) -> JsonObject:
     """Return the schema of a tool in one form, whatever the API."""
     fields = {**tool, **(tool.get("function") or {})}
     return {

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, Self, TypeAlias, get_args
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._history.histories import open as open_histories
 from foldlog._history.history import History
 from foldlog._history.replies import events_of_reply
@@ -171,15 +172,15 @@ class RecordedRun:
         }
 
     def __call__(
-        self, messages: Sequence[Mapping[str, Any]], *, dialect: Dialect = "openai", **body: Any
-    ) -> dict[str, Any]:
+        self, messages: Sequence[JsonMap], *, dialect: Dialect = "openai", **body: Any
+    ) -> JsonObject:
         """Answer a request: the messages, and as keywords whatever the program sends beside them,
         such as ``tools`` and ``model``. Return the answer of the API that accepts ``dialect``.
         """
         name = "input" if dialect == "responses" else "messages"
         return self.answer({name: [*messages], **body}, dialect)
 
-    def answer(self, body: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    def answer(self, body: JsonMap, dialect: Dialect) -> JsonObject:
         """Answer the body of a request. Raises ``RunDiffers`` if it differs from the record."""
         __tracebackhide__ = True
         with self._lock:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from foldlog._base.telemetry import SHOWN
 from foldlog._base.usage import COPIED
-from foldlog._base.values import replace_texts, values_in
+from foldlog._base.values import JsonObject, replace_texts, values_in
 from foldlog._files.whole_file import whole_file
 from foldlog._history.history import History
 from foldlog._history.requests import REQUEST, beside_of
@@ -50,10 +50,10 @@ class Run(NamedTuple):
     """
 
     id: str
-    beside: dict[int, dict[str, Any]]
-    bodies: list[dict[str, Any]]
+    beside: dict[int, JsonObject]
+    bodies: list[JsonObject]
 
-    def beside_call(self, number: int) -> dict[str, Any]:
+    def beside_call(self, number: int) -> JsonObject:
         return {
             name: value
             for first, fields in sorted(self.beside.items())
@@ -67,7 +67,7 @@ class Run(NamedTuple):
             [decode(body["kind"], 1, msgspec.json.encode(body), -1) for body in self.bodies]
         )
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Iterator[JsonObject]:
         yield {_RUN: self.id, "version": _VERSION}
         for number, fields in sorted(self.beside.items()):
             yield {"call": number, **fields}
@@ -155,8 +155,8 @@ def read_run(path: Path) -> Run:
 
 def run_of(history: History) -> Run:
     """Return the run of a history. Cost: the function reads all events twice."""
-    beside: dict[int, dict[str, Any]] = {}
-    before: dict[str, Any] = {}
+    beside: dict[int, JsonObject] = {}
+    before: JsonObject = {}
     for call in recorded_calls(history):
         present = beside_of(history, call.reply[-1].id)
         if present != before:
@@ -165,7 +165,7 @@ def run_of(history: History) -> Run:
     return Run(history.id, beside, [*map(_body, history.events())])
 
 
-def _body(event: Event) -> dict[str, Any]:
+def _body(event: Event) -> JsonObject:
     if isinstance(event, Redaction | DocumentChanges):
         # Every event must keep its id, because condensations name ids.
         event = Annotation(name="left out", data=type(event).__name__)
@@ -178,7 +178,7 @@ def _body(event: Event) -> dict[str, Any]:
         builtin_types=(bytes,),
     )
     plain = msgspec.convert(_as_text(fields), type(event))
-    body: dict[str, Any] = json.loads(encode(plain).body)
+    body: JsonObject = json.loads(encode(plain).body)
     return body
 
 

@@ -9,9 +9,9 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 from foldlog._answers.figures import FleetDocument
+from foldlog._base.values import JsonObject
 from foldlog._files.written_files import is_a_copy
 from foldlog._words.reasons import WORDS
 from foldlog._words.safe_text import printable
@@ -138,7 +138,7 @@ def size_of(path: str) -> int:
     return os.path.getsize(path) if os.path.exists(path) else 0
 
 
-def _labels(labels: dict[str, Any]) -> str:
+def _labels(labels: JsonObject) -> str:
     if not labels:
         return ""
     quoted = (

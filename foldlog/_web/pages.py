@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from foldlog._answers.document import Document
 from foldlog._answers.events import (
@@ -20,7 +20,7 @@ from foldlog._answers.events import (
 from foldlog._answers.figures import ModelsDocument
 from foldlog._answers.page import HistoryDocument, ProgressDocument
 from foldlog._answers.views import NeededListDocument
-from foldlog._base.values import texts_in
+from foldlog._base.values import JsonObject, texts_in
 from foldlog._conversations.unreadable import iter_log
 from foldlog._derived.cached_values import KeptBeside
 from foldlog._figures.overview import around_damage
@@ -119,7 +119,7 @@ class Pages:
         """Return the requested events in full. If the events are long, return fewer events, but at
         least one event.
         """
-        documents: list[dict[str, Any]] = []
+        documents: list[JsonObject] = []
         size = 0
         stop = min(start + _EVENTS if stop is None else stop, start + _EVENTS_MAX)
         for entry in iter_log(self._store, conversation, start, stop):
@@ -260,7 +260,7 @@ _HIDDEN = frozenset(
 )
 
 
-def matches(document: dict[str, Any], words: list[str]) -> str | None:
+def matches(document: JsonObject, words: list[str]) -> str | None:
     """Return the text around the words if an event contains all words. Return None if the event
     lacks a word.
     """

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 
+from foldlog._base.values import JsonObject
 from foldlog._web.problems import Refusal
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ def signature_fields(function: Callable[..., Any]) -> list[Field]:
     ]
 
 
-def fields_of(struct: msgspec.Struct) -> dict[str, Any]:
+def fields_of(struct: msgspec.Struct) -> JsonObject:
     return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 

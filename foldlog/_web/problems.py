@@ -9,6 +9,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 
+from foldlog._base.values import JsonObject
 from foldlog._history.effects import NotApproved
 from foldlog._history.lease import LeaseTaken
 from foldlog.condensers import InvalidCondenser, NoCondensationAvailable
@@ -68,7 +69,7 @@ class Refusal(EventStoreError):
         self.status, self.detail, self.members = status, detail, members
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         return {
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
+from foldlog._base.values import JsonObject
 from foldlog._conversations.labels import label
 from foldlog.eventstore import Event, UnknownEvent
 
 
-def event_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
+def event_document(event: Event, recorded_at: datetime | None = None) -> JsonObject:
     """Return the stored event with its id and its ``timestamp`` (perhaps None). If ``recorded_at``
     is set, the result also has the field ``recorded_at``. If this version does not know the kind of
     the event, the stored fields are returned unchanged.
@@ -32,7 +32,7 @@ def event_document(event: Event, recorded_at: datetime | None = None) -> dict[st
     return {"id": event.id, **fields, **times}
 
 
-def shown_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
+def shown_document(event: Event, recorded_at: datetime | None = None) -> JsonObject:
     """Return ``event_document`` with the ``label`` of the event in lists and filters. The label of
     a failed observation is ``error``.
     """

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
-from foldlog._base.values import parse
+from foldlog._base.values import JsonObject, parse
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import UNLIMITED as UNLIMITED, printable
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, events, summary_of
@@ -80,7 +80,7 @@ def _approval(event: events.Annotation) -> str:
     return f"{fields.get('by') or 'somebody'} {verb} {call}{end}{reason}"
 
 
-def _document(name: str, change: dict[str, Any]) -> str:
+def _document(name: str, change: JsonObject) -> str:
     """Return the name of a changed document. If the document contains the attributes of the
     conversation, add their values in the form that ``foldlog attributes`` prints.
     """
@@ -159,7 +159,7 @@ def content(events: int, records: int) -> str:
     )
 
 
-def _arguments(arguments: dict[str, Any] | str | None) -> str:
+def _arguments(arguments: JsonObject | str | None) -> str:
     """Return the arguments of a call as one text. If the call has the argument ``command`` or
     ``cmd``, return only the command and the argument ``path``.
     """

@@ -5,8 +5,8 @@ this module.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from foldlog._base.values import JsonMap
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import CondensationAction, CondensationRequest, Store
 
@@ -76,7 +76,7 @@ def because(
     return printable(text, one_line=True)
 
 
-def _in_words(code: str, metadata: Mapping[str, Any]) -> str:
+def _in_words(code: str, metadata: JsonMap) -> str:
     before = metadata.get(f"{code}_before")
     most = metadata.get(f"{code}_max")
     if type(before) is int and type(most) is int:

@@ -29,6 +29,7 @@ from msgspec import field
 from pydantic_core import to_jsonable_python
 
 from foldlog import Histories, History, aio, open as open_histories
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.reports import reports_of
 from foldlog.eventstore import (
     Action,
@@ -80,7 +81,7 @@ Attributes = Mapping[str, Any] | None
 """The attributes of new conversations: see ``Histories.create``."""
 
 
-def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]) -> None:
+def begin(histories: Histories, conversation: str, attributes: JsonMap) -> None:
     """Begin a conversation with attributes, unless it already has events. An erased conversation
     with the same id is replaced.
     """
@@ -123,7 +124,7 @@ class _Adapter:
         if self._owned:
             await self.histories.close()
 
-    def _attributes_of(self, conversation: str) -> Mapping[str, Any]:
+    def _attributes_of(self, conversation: str) -> JsonMap:
         """Return the attributes with which a conversation begins. Adapters whose runtime has
         sub-agents add the ``parent`` of a sub-agent.
         """
@@ -205,7 +206,7 @@ def effect_of(
     conversation: str,
     call_id: str,
     tool: str,
-    arguments: Mapping[str, Any] | str,
+    arguments: JsonMap | str,
 ) -> Iterator[None]:
     """Set the current tool call, which ``foldlog.effect`` reads, while a ``with`` block runs."""
     before = begin_effect(adapter, conversation, call_id, tool, arguments)
@@ -220,7 +221,7 @@ def begin_effect(
     conversation: str,
     call_id: str,
     tool: str,
-    arguments: Mapping[str, Any] | str,
+    arguments: JsonMap | str,
 ) -> Token[RuntimeCall | None]:
     """Set the current tool call. When the tool has ended, pass the returned token to
     ``CURRENT.reset``.
@@ -239,7 +240,7 @@ class Approval(NamedTuple):
     """
 
     call_id: str | None
-    data: dict[str, Any]
+    data: JsonObject
 
     @classmethod
     def asked(cls, call_id: str | None, shown: Any, *, to: str | None = None) -> Self:
@@ -310,7 +311,7 @@ def unquote_id(part: str) -> str:
 
 
 def recent(
-    histories: Histories, attributes: Mapping[str, Any]
+    histories: Histories, attributes: JsonMap
 ) -> Iterator[RecentConversation | ConversationRow]:
     """Yield the conversations that have these attributes, the most recently active first. The
     conversations are read from the store in pages.
@@ -470,7 +471,7 @@ def records_of(
     yield from encoder.end()
 
 
-def newest_records(history: History, stop: int, format: str) -> Iterator[dict[str, Any]]:
+def newest_records(history: History, stop: int, format: str) -> Iterator[JsonObject]:
     """Yield the records of the events before ``stop``, the newest record first. Events of other
     formats are left out.
 

@@ -32,10 +32,10 @@ text describes the content instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore import Event
 from foldlog.eventstore.codec_json import describe_value
 from foldlog.projections.messages import anthropic, chat, responses
@@ -97,13 +97,13 @@ def rendering(dialect: Dialect, *, opening: bool = True) -> Rendering:
 
 def copy_messages(
     shared: Sequence[Rendered], events: Sequence[Event], dialect: Dialect
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Return copies of the messages in a rendering. The caller may change the copies.
 
     Only the copies get the marks for the server's prompt cache, because the marks move when a
     prompt grows. Cost: copying the messages.
     """
-    copies: list[dict[str, Any]] = msgspec.to_builtins(
+    copies: list[JsonObject] = msgspec.to_builtins(
         [message for message, _ in shared], enc_hook=describe_value
     )
     if dialect.startswith("anthropic"):
@@ -115,7 +115,7 @@ def copy_messages(
     return copies
 
 
-def with_positions(copies: Sequence[dict[str, Any]], shared: Sequence[Rendered]) -> list[Rendered]:
+def with_positions(copies: Sequence[JsonObject], shared: Sequence[Rendered]) -> list[Rendered]:
     """Return each copied message with the indices of the events from which it was made."""
     return [
         Rendered(message, positions) for message, (_, positions) in zip(copies, shared, strict=True)

@@ -10,6 +10,7 @@ import mimetypes
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from foldlog._base.values import JsonMap
 from foldlog.eventstore import Action, Annotation, Content, Event
 from foldlog.eventstore.codec_json import describe_value
 
@@ -76,7 +77,7 @@ def text_part(text: str) -> Part:
     return {"type": "text", "text": text}
 
 
-def name_part(part: Mapping[str, Any], why: str = "") -> Part:
+def name_part(part: JsonMap, why: str = "") -> Part:
     """Return a text part in place of a part that cannot be sent. The text part contains the texts
     of the replaced part, or a note that gives the reason ``why``.
     """
@@ -125,7 +126,7 @@ def with_texts(
     return changed
 
 
-def _bytes_field(part: Mapping[str, Any]) -> str | None:
+def _bytes_field(part: JsonMap) -> str | None:
     if "file_data" in part:
         return "file_data"
     return None if part.get("type") == "text" else "data"
@@ -241,7 +242,7 @@ def says_something(content: Content) -> bool:
     return bool(parts_of(content))
 
 
-def _image(part: Mapping[str, Any]) -> Part:
+def _image(part: JsonMap) -> Part:
     source = part.get("source")
     if isinstance(source, Mapping):
         part = {"image_url": {"url": _url_of(source) or source.get("url")}}
@@ -303,7 +304,7 @@ class File(NamedTuple):
         return text_part(f"[{label}: {kind} cannot be sent to this server; it takes {allowed}]")
 
 
-def _file(part: Mapping[str, Any]) -> list[Part]:
+def _file(part: JsonMap) -> list[Part]:
     # If the file consists of blocks, the blocks become parts.
     source = part.get("source")
     fields = part.get("file", part)
@@ -340,7 +341,7 @@ def _file(part: Mapping[str, Any]) -> list[Part]:
     return [{"type": "file", "file": file, **copy_part(others)}]
 
 
-def _url_of(fields: Mapping[str, Any]) -> str:
+def _url_of(fields: JsonMap) -> str:
     data = fields.get("file_data", fields.get("data"))
     media_type = fields.get("media_type")
     if "file_data" in fields:
@@ -363,7 +364,7 @@ def data_url(data: bytes, media_type: object = None) -> str:
     return f"data:{kind};base64,{_base64(data)}"
 
 
-def copy_part(part: Mapping[str, Any], levels: int = _LEVELS_MAX) -> Part:
+def copy_part(part: JsonMap, levels: int = _LEVELS_MAX) -> Part:
     """Return a copy that JSON can hold. Bytes in ``data`` become base64, as servers expect, and all
     other bytes become a note. A value that is nested deeper than ``levels`` becomes a note too,
     because Python limits the recursion.
@@ -405,7 +406,7 @@ def _media_type(data: bytes) -> str:
     )
 
 
-def image_url_of(part: Mapping[str, Any]) -> str | None:
+def image_url_of(part: JsonMap) -> str | None:
     if part.get("type") != "image_url":
         return None
     url: str = part["image_url"]["url"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.codec_json import describe_value
 from foldlog.projections.messages.turns import Dialect
@@ -43,13 +44,13 @@ class ModelRequest:
     ``rendering``   foldlog's rules by which the messages were written
     """
 
-    messages: list[dict[str, Any]]
+    messages: list[JsonObject]
     dialect: Dialect
     version: int
     messages_digest: str = field(repr=False)
     system: str = ""
-    tools: Sequence[Mapping[str, Any]] = ()
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    tools: Sequence[JsonMap] = ()
+    parameters: JsonMap = field(default_factory=dict)
     conversation: str = ""
     rendering: int = RENDERING
 
@@ -63,13 +64,13 @@ class ModelRequest:
                 )
 
     @property
-    def beside(self) -> dict[str, Any]:
+    def beside(self) -> JsonObject:
         """What the log does not have: the tools and the parameters, if there are any."""
         values = {"tools": [*self.tools], "parameters": dict(self.parameters)}
         return {name: value for name, value in values.items() if value}
 
     @property
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> JsonObject:
         """The JSON value that ``append_reply`` records with the reply, of about 150 bytes. If two
         fingerprints of one View are equal, the requests have the same bytes.
         """

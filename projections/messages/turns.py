@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
+from foldlog._base.values import JsonObject
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -152,9 +153,9 @@ def _start(shown: Sequence[Event], unseen: Sequence[bool], index: int) -> int | 
     return None if index and shown[index - 1].stays_with_next else index
 
 
-def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
-    items_by_index: dict[int, tuple[dict[str, Any], ...]] = {}
-    items: tuple[dict[str, Any], ...] = ()
+def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[JsonObject, ...]]:
+    items_by_index: dict[int, tuple[JsonObject, ...]] = {}
+    items: tuple[JsonObject, ...] = ()
     for index, event in enumerate(shown):
         if isinstance(event, Annotation) and event.name == "reasoning" and event.stays_with_next:
             origin_id = {"id": event.origin.id} if event.origin is not None else {}

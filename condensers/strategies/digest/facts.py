@@ -9,11 +9,11 @@ under any key, and the patch itself names its files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from foldlog._base.values import named_in, texts_in
+from foldlog._base.values import JsonMap, named_in, texts_in
 from foldlog.condensers.prompts.rendering import clip_line, readable
 from foldlog.condensers.strategies.digest.commands import (
     FileChange,
@@ -148,7 +148,7 @@ _RAN_MAX = 200
 _LINE_MAX = 90
 
 
-def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
+def deed_of(tool: str, arguments: JsonMap) -> Deed | None:
     # The digest lists messages and tasks in sections of their own.
     if (
         arguments.keys() <= {*_WORDS, *_ASIDES}
@@ -187,7 +187,7 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
     )
 
 
-def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, Any]) -> FileChange:
+def _edit(path: str, verbs: set[str], texts: list[str], arguments: JsonMap) -> FileChange:
     old = "\n".join(text for name, text in named_in(arguments) if name in _OLD_TEXTS)
     if verbs & {"write", "create"}:
         deed = "written"
@@ -273,7 +273,7 @@ def words_in_refusal(observation: Observation) -> str | None:
     return words_in_rejection(text) if observation.is_error else None
 
 
-def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
+def _exit_code(extras: JsonMap, text: str) -> int | None:
     code = exit_code_in(extras)
     if not isinstance(code, int):
         match = EXIT_CODE.search(text[:_HEADER_MAX]) or EXIT_CODE.search(text[-400:])
@@ -281,12 +281,12 @@ def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
     return None if code == _EXIT_UNKNOWN else code
 
 
-def words_in_call(arguments: Mapping[str, Any]) -> Iterator[str]:
+def words_in_call(arguments: JsonMap) -> Iterator[str]:
     if arguments and arguments.keys() <= {*_WORDS, *_ASIDES}:
         yield from (arguments[key] for key in _WORDS if isinstance(arguments.get(key), str))
 
 
-def task_list(arguments: Mapping[str, Any]) -> dict[str, str] | None:
+def task_list(arguments: JsonMap) -> dict[str, str] | None:
     tasks = next(
         (arguments[key] for key in _TASK_LISTS if isinstance(arguments.get(key), list)), None
     )
@@ -306,7 +306,7 @@ def task_made(text: str) -> str:
     return one_line(f"{match[1]}: {match[2]}") if match else ""
 
 
-def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
+def _first_text(arguments: JsonMap, keys: Iterable[str]) -> str:
     for key in keys:
         value = arguments.get(key)
         if isinstance(value, list) and all(isinstance(word, str) for word in value):

@@ -18,6 +18,7 @@ import psycopg
 from psycopg import conninfo
 
 from foldlog._base.telemetry import tell, waits
+from foldlog._base.values import JsonObject
 from foldlog.eventstore.errors import InvalidOption, StoreRefused, StoreUnavailable
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import FAILURES
@@ -475,7 +476,7 @@ os.register_at_fork(
 )
 
 
-def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
+def _parameters(dsn: str, *, writable: bool) -> JsonObject:
     try:
         parameters = conninfo.conninfo_to_dict(dsn)
     except (psycopg.ProgrammingError, UnicodeEncodeError) as error:
@@ -494,7 +495,7 @@ def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
     )
 
 
-def _name(parameters: dict[str, Any], schema: str) -> str:
+def _name(parameters: JsonObject, schema: str) -> str:
     host = parameters.get("host") or parameters.get("hostaddr") or "the local server"
     return (
         f"PostgreSQL on {host}, database {parameters.get('dbname', 'of the user')}, schema {schema}"

@@ -30,6 +30,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar, cast
 import psycopg
 from psycopg import conninfo
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog.eventstore.errors import (
     InvalidArgument,
     InvalidOption,
@@ -804,7 +805,7 @@ class _Named(BaseException):
     method. The arguments of this call show which server the work needs. No work catches ``_Named``.
     """
 
-    def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def __init__(self, method: str, arguments: tuple[Any, ...], options: JsonObject) -> None:
         super().__init__(method)
         self.method = method
         self.arguments = arguments
@@ -822,7 +823,7 @@ class _StandIn:
 
 
 def number_named(
-    stores: Stores, method: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
+    stores: Stores, method: str, arguments: tuple[Any, ...], options: JsonMap
 ) -> int | None:
     if method in ("ask", "write", "write_rows"):
         return stores.store_of(arguments[1])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
 import click
 
 from foldlog._answers.events import AppendedDocument
+from foldlog._base.values import JsonObject
 from foldlog._cli import terminal
 from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.options import conversation_argument, db_option, json_option
@@ -116,7 +116,7 @@ def _existing(store: Store, conversation: str) -> str:
         raise Refused(f"{error}; --new begins a conversation with this id") from error
 
 
-def _read_messages() -> list[dict[str, Any]]:
+def _read_messages() -> list[JsonObject]:
     if sys.stdin.isatty():
         raise Refused(
             "append reads messages from stdin, which is a terminal; add TEXT, or pipe "

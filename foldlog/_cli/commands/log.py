@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
-from typing import Any
 
 import click
 from msgspec import UNSET
 
 from foldlog._answers.document import stream
 from foldlog._answers.events import BorderDocument, LogDocument
+from foldlog._base.values import JsonObject
 from foldlog._cli import terminal
 from foldlog._cli.command_line import WholeNumber
 from foldlog._cli.log_reading import KINDS_BY_DEFAULT, LogReading
@@ -161,7 +161,7 @@ def run(
         terminal.warn(finding)
 
 
-def _added_fields(event: Event, reading: LogReading, waits: Mapping[int, float]) -> dict[str, Any]:
+def _added_fields(event: Event, reading: LogReading, waits: Mapping[int, float]) -> JsonObject:
     """Return the fields that an event's JSON document has in addition to the event's own fields."""
-    beside: dict[str, Any] = {"uncounted": True} if reading.is_uncounted(event) else {}
+    beside: JsonObject = {"uncounted": True} if reading.is_uncounted(event) else {}
     return beside | ({"waited_s": waits[event.id]} if event.id in waits else {})

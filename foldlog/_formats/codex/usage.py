@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from foldlog._base.usage import usage_of
+from foldlog._base.values import JsonMap
 from foldlog._formats.event_fields import id_of_source
 from foldlog._formats.record import Fields, dict_or_empty, within
 from foldlog._formats.usage import (
@@ -68,7 +68,7 @@ class Totals(Struct):
     tokens: float = -1
     falls: int = 0
 
-    def named(self, call: ModelCall, total: Mapping[str, Any], ancestor: str | None) -> ModelCall:
+    def named(self, call: ModelCall, total: JsonMap, ancestor: str | None) -> ModelCall:
         tokens = tokens_of(total)
         self.falls += tokens <= self.tokens
         self.tokens = tokens

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from foldlog._base.values import JsonMap
 from foldlog._formats.json_text import UnreadableJson, parse
 
 KEY = "frame"
@@ -66,11 +67,11 @@ def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
     return b"".join(chain.from_iterable(parts))
 
 
-def frame_in(fields: Mapping[str, Any]) -> Frame | None:
+def frame_in(fields: JsonMap) -> Frame | None:
     return msgspec.convert(fields[KEY], Frame) if KEY in fields else None
 
 
-def texts_beside(fields: Mapping[str, Any]) -> list[Any]:
+def texts_beside(fields: JsonMap) -> list[Any]:
     """Return the texts of a source that are not in its records: the title, the folder, and the text
     between the records. The text between the records is returned twice: as pieces of text, and
     parsed as JSON.

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from foldlog._base.values import JsonMap
 
 _CONVERSATION = ("conversation", "conversation_id", "session_id", "id")
 _NUMBERS = ("task_id", "question_id", "trial")
@@ -67,7 +67,7 @@ class Names:
         return self._stem
 
     def of(
-        self, container: Mapping[str, Any], *, number: str = "", conversation: str | None = None
+        self, container: JsonMap, *, number: str = "", conversation: str | None = None
     ) -> tuple[str, str]:
         """Return the name of one history, and its own name: the part of the name that does not
         depend on the path of the file. The own name is empty if the history has the name of the
@@ -84,7 +84,7 @@ class Names:
         name = self._unique(place + _clean(self._task_or_number(container, number)))
         return name, name.removeprefix(place)
 
-    def _task_or_number(self, container: Mapping[str, Any], number: str) -> str:
+    def _task_or_number(self, container: JsonMap, number: str) -> str:
         task = _task_in(container)
         if task is None:
             return f":{number}" if number else ""
@@ -95,7 +95,7 @@ class Names:
         return name if count == 1 else self._unique(f"{name}#{count}")
 
 
-def _conversation_in(container: Mapping[str, Any]) -> str | None:
+def _conversation_in(container: JsonMap) -> str | None:
     about = container.get("conversation")
     for named in (container, about if type(about) is dict else {}):
         for key in _CONVERSATION:
@@ -105,7 +105,7 @@ def _conversation_in(container: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _task_in(container: Mapping[str, Any]) -> str | None:
+def _task_in(container: JsonMap) -> str | None:
     # a task does not name a conversation, because other runs have the same task
     task = container.get("instance_id")
     if type(task) is str and task:

@@ -32,9 +32,10 @@ ids nor ``args``, so an observation answers the action before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from foldlog._base.values import JsonMap
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v0.reading import NAME, OpenHandsV0Decoder, members_of
 from foldlog._formats.openhands_v0.usage import calls_of_events
@@ -114,7 +115,7 @@ def _names_its_kind(member: Any) -> bool:
     return type(member.get("action")) is str or type(member.get("observation")) is str
 
 
-def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
+def _beside(fields: JsonMap, _: Sequence[Any]) -> Beside:
     metrics = dict_or_empty(fields.get("metrics", fields))
     tokens = metrics.get("accumulated_token_usage", metrics)
     cost = metrics.get("accumulated_cost") or None

@@ -28,9 +28,10 @@ adds the retractions itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from foldlog._base.values import JsonMap
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder, accepts
 from foldlog._formats.openhands_v1.usage import calls_of_events
@@ -54,7 +55,7 @@ def metrics_in(state: Any) -> dict[str, Fields]:
     return {use: each for use, each in uses.items() if type(each) is dict}
 
 
-def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
+def _beside(state: JsonMap, _: Sequence[Any]) -> Beside:
     usages: list[Fields] = []
     for use, each in metrics_in(state).items():
         tokens = each.get("accumulated_token_usage")

@@ -6,11 +6,11 @@ outcome. If the answer to a begin is lost, the worker sends the same ``Idempoten
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 from foldlog._answers.document import Document
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._history import effects
 from foldlog._web.parameters import Count
 from foldlog._web.problems import Refusal
@@ -25,13 +25,13 @@ from foldlog.projections import EffectState
 class OpenToolCalls(Document, frozen=True):
     """The actions that wait for their result, in order."""
 
-    calls: list[dict[str, Any]]
+    calls: list[JsonObject]
 
 
 class CallEffect(Document, frozen=True):
     """``key`` names the effect in all systems. ``outcome`` is null if the call has none."""
 
-    call: dict[str, Any]
+    call: JsonObject
     key: str
     state: EffectState
     attempts: int
@@ -49,7 +49,7 @@ class BegunEffect(Document, frozen=True):
 
     next: Literal["run", "check", "done"]
     key: str
-    arguments: Mapping[str, Any] = {}
+    arguments: JsonMap = {}
     recorded: RecordedEvent | None = None
 
 

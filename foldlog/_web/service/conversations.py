@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from foldlog._answers.document import Document
 from foldlog._answers.events import AttributesDocument, DocumentsDocument
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._web.parameters import Count, convert
 from foldlog._web.problems import Refusal
 from foldlog._web.service.events import AppendedEvents
@@ -31,14 +31,14 @@ class ConversationState(Document, frozen=True):
 
     id: str
     version: int
-    attributes: Mapping[str, Any]
+    attributes: JsonMap
     created_at: str | None = None
     updated_at: str | None = None
     lease: str | None = None
 
     @classmethod
     def of_row(
-        cls, row: RecentConversation | ConversationRow, attributes: Mapping[str, Any]
+        cls, row: RecentConversation | ConversationRow, attributes: JsonMap
     ) -> ConversationState:
         return cls(
             id=row.id,
@@ -72,7 +72,7 @@ def create_conversation(
     request: AdmittedRequest,
     *,
     id: str | None = None,
-    attributes: dict[str, Any] | None = None,
+    attributes: JsonObject | None = None,
     idempotency_key: str | None,
 ) -> ConversationState:
     """Begin a conversation with attributes.
@@ -174,9 +174,7 @@ def read_attributes(request: AdmittedRequest) -> AttributesDocument:
 
 
 @operation("PATCH", "/conversations/{conversation}/attributes")
-def change_attributes(
-    request: AdmittedRequest, *, attributes: dict[str, Any]
-) -> AttributesDocument:
+def change_attributes(request: AdmittedRequest, *, attributes: JsonObject) -> AttributesDocument:
     """Change attributes by name. Null removes an attribute, and other attributes stay."""
     history = request.history
     request.check_attributes({**history.attributes(), **attributes})
@@ -197,7 +195,7 @@ def read_documents(request: AdmittedRequest) -> DocumentsDocument:
 def change_documents(
     request: AdmittedRequest,
     *,
-    body: dict[str, Any],
+    body: JsonObject,
     expected_version: ExpectedVersion,
     idempotency_key: str | None,
 ) -> AppendedEvents:
@@ -231,7 +229,7 @@ def erase(
     return ErasedConversation.of(tombstone, events=tombstone.version)
 
 
-def _list_below(request: AdmittedRequest, start: str, where: Mapping[str, Any]) -> ConversationPage:
+def _list_below(request: AdmittedRequest, start: str, where: JsonMap) -> ConversationPage:
     listed = []
     for row in rows_below(request.histories, start):
         attributes = request.histories[row.id].attributes()

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from foldlog._answers.document import Document
+from foldlog._base.values import JsonObject
 from foldlog._history import effects
 from foldlog._history.history import History
 from foldlog._history.lease import LeaseTaken
@@ -57,7 +58,7 @@ class RecordedEvent(Document, frozen=True):
     conversation: str
     id: int
     recorded_at: str
-    event: dict[str, Any]
+    event: JsonObject
     position: str | None = None
 
     @classmethod
@@ -86,7 +87,7 @@ class RequestIdentity(Document, frozen=True):
     rendering: int
     messages: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 
-    def to_model(self, tools: Sequence[dict[str, Any]], parameters: dict[str, Any]) -> ModelRequest:
+    def to_model(self, tools: Sequence[JsonObject], parameters: JsonObject) -> ModelRequest:
         return ModelRequest(
             [],
             self.dialect,
@@ -115,7 +116,7 @@ class EventPage(Document, frozen=True):
     """At most 1,000 events. ``next`` is the start of the next page, or null at the end."""
 
     version: int
-    events: list[dict[str, Any]]
+    events: list[JsonObject]
     next: int | None
 
 
@@ -124,8 +125,8 @@ def append_events(
     request: AdmittedRequest,
     *,
     events: Sequence[AppendableEvent] = (),
-    messages: Sequence[dict[str, Any]] = (),
-    documents: dict[str, Any] | None = None,
+    messages: Sequence[JsonObject] = (),
+    documents: JsonObject | None = None,
     expected_version: ExpectedVersion,
     idempotency_key: str | None,
 ) -> AppendedEvents:
@@ -151,13 +152,13 @@ def append_events(
 def append_reply(
     request: AdmittedRequest,
     *,
-    reply: dict[str, Any],
+    reply: JsonObject,
     view_version: Count | None = None,
     model_request: RequestIdentity | None = None,
-    tools: Sequence[dict[str, Any]] = (),
-    parameters: dict[str, Any] | None = None,
+    tools: Sequence[JsonObject] = (),
+    parameters: JsonObject | None = None,
     cost: float | None = None,
-    meta: dict[str, Any] | None = None,
+    meta: JsonObject | None = None,
     expected_version: ExpectedVersion,
     idempotency_key: str | None,
 ) -> AppendedEvents:
@@ -191,7 +192,7 @@ def append_tool_result(
     call: str,
     content: Any,
     is_error: bool = False,
-    extras: dict[str, Any] | None = None,
+    extras: JsonObject | None = None,
     idempotency_key: str | None,
 ) -> AppendedEvents:
     """Append the result of an open tool call. ``call`` is the id that the model gave the call."""
@@ -332,7 +333,7 @@ def append_records(
     request: AdmittedRequest,
     *,
     format: str,
-    records: list[dict[str, Any]],
+    records: list[JsonObject],
     dedupe: Literal["origin"] | None = None,
     expected_version: ExpectedVersion,
     idempotency_key: str | None,

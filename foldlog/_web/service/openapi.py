@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._web.problems import MEDIA_TYPE
 from foldlog._web.service.operations import Operation
 from foldlog._web.service.request import LEASE
@@ -40,7 +41,7 @@ def document(operations: Sequence[Operation]) -> bytes:
     unique = [each for each in dict.fromkeys(types) if each is not None]
     schemas, components = msgspec.json.schema_components(unique, ref_template=_REF)
     schema_of = dict(zip(unique, schemas, strict=True))
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, JsonObject] = {}
     for each in operations:
         item = paths.setdefault(f"/v1{each.path}", {})
         item[each.method.lower()] = _describe(each, schema_of, components)
@@ -64,8 +65,8 @@ def document(operations: Sequence[Operation]) -> bytes:
 
 
 def _describe(
-    operation: Operation, schema_of: Mapping[Any, Any], components: Mapping[str, Any]
-) -> dict[str, Any]:
+    operation: Operation, schema_of: Mapping[Any, Any], components: JsonMap
+) -> JsonObject:
     fields = components[operation.parameters.__name__]
     required = fields.get("required", ())
     places = dict.fromkeys(operation.in_path, "path") | dict.fromkeys(operation.in_query, "query")
@@ -81,10 +82,10 @@ def _describe(
     ]
     if operation.method != "GET" and "conversation" in operation.in_path:
         parameters.append(_LEASE)
-    answer: dict[str, Any] = {"description": operation.summary.partition("\n")[0]}
+    answer: JsonObject = {"description": operation.summary.partition("\n")[0]}
     if operation.answer is not None:
         answer["content"] = {"application/json": {"schema": schema_of[operation.answer]}}
-    described: dict[str, Any] = {
+    described: JsonObject = {
         "operationId": operation.name,
         "summary": operation.summary.partition("\n")[0],
         "description": f"{operation.summary}\n\nScope: {operation.scope.name.lower()}.",

@@ -9,6 +9,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
+from foldlog._base.values import JsonMap, JsonObject
 from foldlog._history.histories import Histories
 from foldlog._history.history import History
 from foldlog._history.lease import LeaseBlock
@@ -67,13 +68,13 @@ class AdmittedRequest:
         except (ConversationErased, ConversationNotFound):
             return False
 
-    def check_attributes(self, attributes: Mapping[str, Any]) -> None:
+    def check_attributes(self, attributes: JsonMap) -> None:
         """Raise a ``Refusal`` if the token could not see a conversation with these attributes."""
         if not self.principal.sees(attributes):
             allowed = ", ".join(f"{name}={value}" for name, value in self.principal.where.items())
             raise Refusal(403, f"this token writes only conversations with {allowed}")
 
-    def checked_documents(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def checked_documents(self, values: JsonMap) -> JsonObject:
         """Return new values of documents for the store: null deletes a document. Raises a
         ``Refusal`` if the token could not see the conversation afterwards.
         """

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
+from foldlog._base.values import JsonObject
 from foldlog._history.histories import Histories
 from foldlog._web.following import StoreChanges
 from foldlog._web.parameters import convert, fields_of, read_body
@@ -173,7 +174,7 @@ def _unquoted(part: str) -> str:
 
 def _read_parameters(
     operation: Operation, parts: Sequence[str], headers: Mapping[str, str], query: bytes
-) -> dict[str, Any]:
+) -> JsonObject:
     values = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
     unknown = values.keys() - operation.in_query
     if unknown:

@@ -19,10 +19,11 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from foldlog._base.values import JsonMap
 from foldlog._web.problems import Refusal
 from foldlog.eventstore import InvalidOption
 
@@ -61,7 +62,7 @@ class Principal:
         self._allowance = max(1.0, self._rate)
         self._counted_at = time.monotonic()
 
-    def sees(self, attributes: Mapping[str, Any]) -> bool:
+    def sees(self, attributes: JsonMap) -> bool:
         """Return whether a conversation with these attributes belongs to the token."""
         return all(
             type(attributes.get(name)) is type(value) and attributes[name] == value

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from foldlog._answers.document import Document
 from foldlog._answers.views import DroppedDocument
+from foldlog._base.values import JsonObject
 from foldlog._reports.dropped import dropped_document
 from foldlog._web.parameters import Count
 from foldlog._web.problems import Refusal
@@ -26,12 +25,12 @@ class ShownView(Document, frozen=True):
     """
 
     version: int
-    events: list[dict[str, Any]]
+    events: list[JsonObject]
     unhandled_condensation_request: bool
-    messages: list[dict[str, Any]] | None = None
+    messages: list[JsonObject] | None = None
     model_request: RequestIdentity | None = None
     system: str | None = None
-    tools: list[dict[str, Any]] = []
+    tools: list[JsonObject] = []
 
     @classmethod
     def of_view(cls, view: View, dialect: Dialect | None) -> ShownView:
@@ -52,22 +51,22 @@ class Fate(Document, frozen=True):
     retraction, ``summary`` the summary that stands for the event now.
     """
 
-    event: dict[str, Any]
+    event: JsonObject
     version: int
     fate: str
     reason: str
     position: int | None
     sent: bool
-    by: dict[str, Any] | None
+    by: JsonObject | None
     forgotten_at: int | None
-    summary: dict[str, Any] | None
+    summary: JsonObject | None
 
 
 class ViewDifference(Document, frozen=True):
     before: int
     after: int
-    entered: list[dict[str, Any]]
-    left: list[dict[str, Any]]
+    entered: list[JsonObject]
+    left: list[JsonObject]
 
 
 @operation("GET", "/conversations/{conversation}/view")
@@ -150,5 +149,5 @@ def dropped(request: AdmittedRequest, *, condensation: Count | None = None) -> D
     return dropped_document(drop)
 
 
-def _optional_document(event: Event | None) -> dict[str, Any] | None:
+def _optional_document(event: Event | None) -> JsonObject | None:
     return None if event is None else event_document(event)

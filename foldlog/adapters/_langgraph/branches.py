@@ -8,7 +8,7 @@ idempotency key, which consists of the checkpoint's id and a number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from heapq import merge
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from msgspec import to_builtins
 
 from foldlog import Histories
+from foldlog._base.values import JsonMap
 from foldlog.adapters._shared import begin, standing_version
 from foldlog.eventstore import (
     ConversationErased,
@@ -112,9 +113,7 @@ class ThreadBranches:
     attributes with which a conversation begins.
     """
 
-    def __init__(
-        self, histories: Histories, attributes: Callable[[str], Mapping[str, Any]]
-    ) -> None:
+    def __init__(self, histories: Histories, attributes: Callable[[str], JsonMap]) -> None:
         self._histories = histories
         self._store = histories.store
         self._attributes = attributes

@@ -5,11 +5,12 @@ document. Each larger value has its own document.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from math import isfinite
 from random import random
 from typing import Any
 
+from foldlog._base.values import JsonMap
 from foldlog.adapters._langgraph.branches import Checkpoint, copy_value
 from foldlog.eventstore import DELETED
 from foldlog.runtimes import REDACTED, Fields
@@ -36,12 +37,12 @@ class ChannelValues:
         kind, written = self.serde.dumps_typed(value)
         return {"type": kind, "base64": b64encode(written).decode()}
 
-    def unpacked(self, packed: Mapping[str, Any]) -> Any:
+    def unpacked(self, packed: JsonMap) -> Any:
         if "json" in packed:
             return packed["json"]
         return self.serde.loads_typed((packed["type"], b64decode(packed["base64"])))
 
-    def fresh(self, packed: Mapping[str, Any]) -> Any:
+    def fresh(self, packed: JsonMap) -> Any:
         """Return a copy of the value in ``packed``, so that the caller may change the value."""
         return self.unpacked(copy_value(packed) if "json" in packed else packed)
 
@@ -50,7 +51,7 @@ class ChannelValues:
             return dict(self.unpacked(checkpoint.value["metadata"]))
         return {}
 
-    def channels(self, documents: Mapping[str, Any]) -> Fields:
+    def channels(self, documents: JsonMap) -> Fields:
         value = documents["checkpoint"]
         small = value["small"]
         large = {
@@ -63,8 +64,8 @@ class ChannelValues:
 
     def changed(
         self,
-        values: Mapping[str, Any],
-        versions: Mapping[str, Any],
+        values: JsonMap,
+        versions: JsonMap,
         new: Container[str],
         before: Checkpoint,
     ) -> tuple[Fields, Fields]:
@@ -111,7 +112,7 @@ def next_version(current: Any) -> Any:
     return 1 if current is None else int(current) + 1
 
 
-def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
+def pending_writes(notes: Iterable[JsonMap]) -> list[tuple[str, str, Any]]:
     """Return the writes of a checkpoint in LangGraph's order. Each write consists of a task, a
     channel and a packed value.
 

@@ -8,13 +8,14 @@ in another conversation, ``THREAD/+writes``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from foldlog import Histories, History
+from foldlog._base.values import JsonMap
 from foldlog.adapters._langgraph.branches import (
     CHECKPOINT,
     HIDDEN,
@@ -115,7 +116,7 @@ class Checkpoints:
         format: str,
         value: Callable[[Any], Any],
         listed: Callable[[Sequence[Any]], Listed],
-        attributes: Callable[[str], Mapping[str, Any]],
+        attributes: Callable[[str], JsonMap],
     ) -> None:
         self.histories = histories
         self.branches = ThreadBranches(histories, attributes)
@@ -340,8 +341,8 @@ class Checkpoints:
         thread: str,
         checkpoint_id: str,
         parent: str | None,
-        body: Mapping[str, Any],
-        channels: Callable[[Checkpoint], tuple[Mapping[str, Any], Mapping[str, Any]]],
+        body: JsonMap,
+        channels: Callable[[Checkpoint], tuple[JsonMap, JsonMap]],
         listed: Callable[[Checkpoint, RecordList], Listed | None],
     ) -> None:
         """Write a checkpoint after its parent, in one transaction. The method writes the document
@@ -417,7 +418,7 @@ class Checkpoints:
                 return
             newest = None
 
-    def note(self, thread: str, checkpoint_id: str, name: str, data: Mapping[str, Any]) -> None:
+    def note(self, thread: str, checkpoint_id: str, name: str, data: JsonMap) -> None:
         """Add a note on a checkpoint. The note is on disk when the method returns."""
         conversation = companion(thread, _NOTES)
         history, notes = self._noted.pop(
