@@ -1,4 +1,6 @@
-"""Replay a recorded history with another condenser. ``docs/how-to/choosing.md`` has examples."""
+"""Replay a recorded history with another condenser. ``docs/CONDENSERS.md`` says how to read the
+result.
+"""
 
 from foldlog._reports.replays import Replay, replay
 

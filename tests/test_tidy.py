@@ -177,7 +177,7 @@ def test_every_relative_link_leads_to_a_file():
 
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 TOP_FOLDERS = (*PACKAGES, "tests", "benchmarks", "scripts", "examples", "docs")
-LEDGER = ROOT / "docs" / "internals" / "LEDGER.md"
+LEDGER = ROOT / "tests" / "ledger" / "README.md"
 
 
 def _architecture_names():

@@ -35,6 +35,5 @@ def test_the_page_names_every_kind():
         ("StoreUnavailable", errors.UnavailableKind),
         ("StoreRefused", errors.RefusedKind),
     ):
-        table = SECTIONS[name].split("The message names")[0]
-        rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", table, re.MULTILINE)
-        assert rows == list(get_args(kinds)), name
+        cells = " ".join(re.findall(r"^\| (`.+?) \|", SECTIONS[name], re.MULTILINE))
+        assert set(re.findall(r"`(\w+)`", cells)) == set(get_args(kinds)), name

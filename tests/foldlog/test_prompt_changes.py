@@ -1,7 +1,6 @@
-"""What a change of the prompt is: the table of docs/MESSAGES.md, and that a View follows."""
+"""What a change of the prompt is, and that a View follows."""
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
@@ -10,7 +9,27 @@ from foldlog._formats.prompt_changes import PROMPT_REPLACED, change_of_prompt, s
 from foldlog.eventstore import CondensationAction, Message, Retraction, summary_id
 from foldlog.projections import View
 
-PAGE = Path(__file__).parents[2] / "docs" / "MESSAGES.md"
+CHANGES = """
+0 1 2 | 0 1 2 | unknown | none | none
+0 1 2 | 0 1 2 | compaction | none | none
+0 1 2 | 0 1 | unknown | none | retraction to 2
+0 1 2 | 0 1 | return | none | retraction to 2
+0 1 2 | 0 1 | compaction | none | condensation of 2
+0 1 2 | 0 2 | unknown | none | condensation of 1
+0 1 2 | 0 2 | return | none | condensation of 1
+0 1 2 | 0 "…" 2 | unknown | none | condensation of 1, with the summary at index 1
+0 1 2 | 0 "…" 2 | compaction | none | condensation of 1, with the summary at index 1
+0 1 2 | 0 1 "…" | unknown | none | condensation of 2, with the summary at index 2
+0 1 2 | "…" 0 1 2 | compaction | none | condensation of no event, with the summary at index 0
+0 1 2 | 1 2 | system prompt | none | condensation of 0, the system prompt was updated
+S4 5 6 | S4 5 | unknown | 4 | retraction to 6
+S4 5 6 | 5 6 | unknown | 4 | condensation of S4
+S4 5 6 | nothing | return | 4 | condensation of S4 5 6
+0 3 5 | 0 | return | 4 | condensation of 3 5
+"""
+"""The prompt was; it is now; because of; the newest condensation; the event that is added. ``0 1 2``
+are events in the prompt, ``S4`` is the summary of condensation 4, and ``"…"`` a new summary.
+"""
 CAUSES = {
     "unknown": None,
     "compaction": "compaction",
@@ -20,10 +39,7 @@ CAUSES = {
 
 
 def rows():
-    """Yield the cells of each row of the table, as texts."""
-    _, _, after = PAGE.read_text().partition("| the prompt was |")
-    for line in after.partition("\n\n")[0].splitlines()[2:]:
-        yield tuple(cell.strip().strip("`") for cell in line.strip("|").split("|"))
+    return [tuple(line.split(" | ")) for line in CHANGES.strip().splitlines()]
 
 
 def ids(cell):
@@ -42,8 +58,8 @@ def ids(cell):
     ]
 
 
-@pytest.mark.parametrize("row", [*rows()], ids=" | ".join)
-def test_the_table_of_the_page_is_what_the_function_decides(row):
+@pytest.mark.parametrize("row", rows(), ids=" | ".join)
+def test_a_change_of_the_prompt_adds_the_event_of_the_table(row):
     before, after, cause, condensed, expected = row
     at = -1 if condensed == "none" else int(condensed)
     change = change_of_prompt(ids(before), ids(after), CAUSES[cause], condensed_at=at)
@@ -68,7 +84,7 @@ def test_the_table_of_the_page_is_what_the_function_decides(row):
 
 
 def test_the_table_has_each_cause_and_each_event():
-    table = list(rows())
+    table = rows()
     assert {cause for _, _, cause, _, _ in table} == set(CAUSES)
     assert {event.split()[0] for *_, event in table} == {"none", "retraction", "condensation"}
 
