@@ -18,7 +18,7 @@ from msgspec import structs
 
 from foldlog._base.telemetry import SHOWN, span
 from foldlog._conversations.bound_store import bound_store
-from foldlog._history.requests import REQUEST
+from foldlog._history.requests import REQUEST, name_request, name_requests
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from foldlog.eventstore import ReadTransaction
     from foldlog.eventstore.maintenance.redact import RedactionReceipt
     from foldlog.projections import Effect, Lifetimes, ModelRequest, Views
+    from foldlog.projections.messages.requests import SentBeside
 
 T = TypeVar("T")
 
@@ -108,8 +109,10 @@ class History:
         """The version of the View from the last ``step``, or None if a reply was appended after the
         step.
         """
-        self._request: ModelRequest | None = None
-        """The request that the next reply answers, if it is recorded."""
+        self._sent_beside: SentBeside | None = None
+        """What a runtime sent beside the View of ``_asked_at``. If it is set, the next replies name
+        their requests.
+        """
         self._shown_at: int | None = None
         """The version of the View from the last ``step``, or None if an event was appended after
         the step.
@@ -371,20 +374,23 @@ class History:
             recorded = append(noted_events, expected_version)
             self._shown_at = None
             return recorded
-        if self._request is not None:
-            events = _note_request(events, self._request)
-            documents = {**(documents or {}), REQUEST: self._request.beside or DELETED}
         # First try to append right after the View that was answered. If this succeeds, no note is
         # needed.
         version = asked_at if expected_version is ANY_VERSION else expected_version
+        named_events: Sequence[Event] = events
+        if self._sent_beside is not None:
+            beside = self._sent_beside
+            follows = version == asked_at
+            named_events = name_requests(events, self.sent(asked_at), beside, follows=follows)
+            documents = {**(documents or {}), REQUEST: beside.document or DELETED}
         try:
-            recorded = append(_note_answered_view(events, asked_at, version), version)
+            recorded = append(_note_answered_view(named_events, asked_at, version), version)
         except VersionConflict:
             if expected_version is not ANY_VERSION:
                 raise
             recorded = append(_note_answered_view(events, asked_at, None), ANY_VERSION)
         self._asked_at = None
-        self._request = None
+        self._sent_beside = None
         self._shown_at = None
         return recorded
 
@@ -777,9 +783,15 @@ class History:
         converted = self._set_reply_apart(converted, (), idempotency_key)
         if view_version is not None:
             self._asked_at = check_whole("view_version", view_version)
-        self._request = request
+        documents = None
+        if request is not None:
+            converted = name_request(converted, request)
+            documents = {REQUEST: request.beside or DELETED}
         recorded = self.append(
-            converted, expected_version=expected_version, idempotency_key=idempotency_key
+            converted,
+            expected_version=expected_version,
+            idempotency_key=idempotency_key,
+            documents=documents,
         )
         return recorded[: len(converted)]
 
@@ -1054,7 +1066,6 @@ class History:
         except ConversationNotFound:
             prepared = View.from_events(())
         self._asked_at = self._shown_at = prepared.version if isinstance(prepared, View) else None
-        self._request = None
         if llm is None or not isinstance(prepared, View):
             return prepared
         return View(
@@ -1417,12 +1428,6 @@ def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | No
             noted_event = structs.replace(event, meta={**event.meta, SHOWN: shown_at})
             return [*events[:index], noted_event, *events[index + 1 :]]
     return None
-
-
-def _note_request(events: Sequence[Event], request: ModelRequest) -> list[Event]:
-    index = next(index for index, event in enumerate(events) if begins_reply(event))
-    meta = {**events[index].meta, REQUEST: request.fingerprint}
-    return [*events[:index], structs.replace(events[index], meta=meta), *events[index + 1 :]]
 
 
 def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:

@@ -4,17 +4,20 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from foldlog._base.values import JsonMap, JsonObject
 from foldlog._conversations.labels import label
 from foldlog._formats.record import dict_or_empty
 from foldlog.eventstore import Event, InvalidArgument
 from foldlog.projections import RENDERING, ModelRequest, View, begins_reply
+from foldlog.projections.messages.requests import SentBeside, digest
 
 if TYPE_CHECKING:
     from foldlog._history.history import History
@@ -56,7 +59,7 @@ def sent_request(history: History, event_id: int) -> SentRequest:
     if not isinstance(recorded, Mapping) or "rendering" not in recorded:
         return SentRequest(first.id, None, None)
     view = history.sent(recorded["view"])
-    beside = beside_of(history, reply[-1].id)
+    beside = beside_of(history, reply)
     request = view.request(
         recorded["dialect"], tools=beside.get("tools", ()), **beside.get("parameters", {})
     )
@@ -66,13 +69,50 @@ def sent_request(history: History, event_id: int) -> SentRequest:
     return SentRequest(first.id, request, False, tuple(_changes(view, recorded, present)))
 
 
-def beside_of(history: History, last_id: int) -> JsonObject:
-    """Return the tools and parameters of the request that a reply answered, if ``append_reply``
-    recorded them. ``last_id`` is the last event of the reply.
+def beside_of(history: History, reply: Sequence[Event]) -> JsonObject:
+    """Return the tools and parameters of the request that a reply answered, if they were recorded
+    with it.
     """
-    # ``append_reply`` writes the document directly after the events of the reply.
-    version = min(last_id + 2, history.version())
+    # ``append_reply`` writes the document directly after the events of the reply, and a runtime
+    # perhaps after its tools' results, which it appends together with the reply.
+    recorded = dict_or_empty(reply[0].meta.get(REQUEST)).get("beside")
+    newest = history.version()
+    beside = _document_at(history, min(reply[-1].id + 2, newest))
+    if recorded is None or digest(beside).hex() == recorded:
+        return beside
+    later = history.events(reply[-1].id + 1)
+    version = next((event.id for event in later if REQUEST in event.meta), newest)
+    return _document_at(history, version)
+
+
+def _document_at(history: History, version: int) -> JsonObject:
     return dict_or_empty(history.document(REQUEST, version=version))  # it may be redacted
+
+
+def name_request(events: Sequence[Event], request: ModelRequest) -> tuple[Event, ...]:
+    """Return the events of a reply, of which the first names the request that they answer."""
+    index = next(index for index, event in enumerate(events) if begins_reply(event))
+    meta = {**events[index].meta, REQUEST: request.fingerprint}
+    return (*events[:index], replace(events[index], meta=meta), *events[index + 1 :])
+
+
+def name_requests(
+    events: Sequence[Event], view: View, beside: SentBeside, *, follows: bool
+) -> list[Event]:
+    """Return events that a runtime appends, in which each reply names the request that it answers:
+    the View, and the events before the reply. ``follows`` says whether the events follow the View;
+    otherwise only a reply at their beginning names its request.
+    """
+    named = [*events]
+    of_reply = False
+    for index, event in enumerate(events):
+        # Some runtimes write the text and the calls of a reply apart.
+        if begins_reply(event) and not of_reply and (follows or index == 0):
+            asked = view.then(replace(each, id=-1) for each in events[:index])
+            request = asked.request(beside.dialect, tools=beside.tools, **beside.parameters)
+            named[index:] = name_request(events[index:], request)
+        of_reply = begins_reply(event)
+    return named
 
 
 def is_of_reply(event: Event, other: Event) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from foldlog._base.telemetry import SHOWN
-from foldlog._base.values import JsonMap
+from foldlog._base.values import JsonMap, parse
 from foldlog._formats.record import dict_or_empty
 from foldlog._formats.usage import begins_call
 from foldlog._history.history import History
@@ -109,7 +109,8 @@ def recorded_results(history: History, start: int = 0) -> Results:
 def take_result(results: Results, tool: str, arguments: object) -> Observation | None:
     """Remove and return the result of the first call with these arguments."""
     for index, (call, result) in enumerate(results):
-        if (call.tool, call.arguments) == (tool, arguments):
+        # An import stores arguments as the text that the model wrote.
+        if call.tool == tool and parse(call.arguments) == parse(arguments):
             del results[index]
             return result
     return None

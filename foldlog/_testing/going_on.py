@@ -32,7 +32,7 @@ def go_on(history: History, fork: History, at: int, ask: Ask | None = None) -> s
         if event.id >= at and isinstance(event, Message) and event.source != "agent"
     )
     results = recorded_results(history, at)
-    tools = beside_of(history, calls[0].reply[-1].id).get("tools", ()) if calls else ()
+    tools = beside_of(history, calls[0].reply).get("tools", ()) if calls else ()
     is_due = False
     while calls or ask is not None:
         while messages and (is_due if ask else messages[0].id < calls[0].version):

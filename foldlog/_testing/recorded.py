@@ -41,28 +41,15 @@ Model: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Gets the body of a request, and returns the reply of a model as ``append_reply`` accepts it."""
 
 
-def replay(
-    run: str | os.PathLike[str] | History,
-    conversation: str | None = None,
-    *,
-    ignore: Collection[Ignored] = (),
-    until: int | None = None,
-    then: Model | None = None,
-    update: bool = False,
-) -> RecordedRun:
-    """Return a recorded run that answers for the model. ``run`` is a file that ``foldlog export
-    --as-test`` wrote, or a store with the id of a ``conversation``, or a ``History``.
+class RecordedRun:
+    """A recorded run that answers for the model, call by call, from any thread. ``run`` is a file
+    that ``foldlog export --as-test`` wrote, or a store with the id of a ``conversation``, or a
+    ``History``.
 
     Each request must equal the recorded request. ``ignore`` names what may differ: ``ids``,
     ``times`` and the ``system`` prompt. After ``until`` calls, ``then`` answers the requests, for
     example with another model; without ``then``, the run ends there. With ``update``, the file gets
     the system prompts and tools that the run did not record. Raises the errors of ``foldlog.open``.
-    """
-    return RecordedRun(run, conversation, ignore, until, then, update)
-
-
-class RecordedRun:
-    """Answers requests from the record, one after another, from any thread.
 
     ``calls`` are the recorded calls of the model, and ``history`` is the recorded history.
     ``notes`` say what the run did not record, and therefore does not check. ``failure`` is the
@@ -72,11 +59,12 @@ class RecordedRun:
     def __init__(
         self,
         run: str | os.PathLike[str] | History,
-        conversation: str | None,
-        ignore: Collection[Ignored],
-        until: int | None,
-        then: Model | None,
-        update: bool,
+        conversation: str | None = None,
+        *,
+        ignore: Collection[Ignored] = (),
+        until: int | None = None,
+        then: Model | None = None,
+        update: bool = False,
     ) -> None:
         if not {*ignore} <= {*_IGNORED}:
             raise InvalidArgument(f"ignore is {ignore!r}; list any of {', '.join(_IGNORED)}")
@@ -235,7 +223,9 @@ class RecordedRun:
         body = {name: view.to_messages(dialect)}
         recorded = prompt_of(body, dialect)
         system = view.system_prompt if dialect.startswith("anthropic") else recorded.system
-        beside = self._run.beside_call(call.number) | beside_of(self.history, call.reply[-1].id)
+        beside = self._run.beside_call(call.number) | beside_of(self.history, call.reply)
+        # A runtime's instructions are no event.
+        system = system or beside.get("parameters", {}).get("instructions", "")
         if system:
             beside["system"] = system
         for name, value in {"system": asked.system, "tools": asked.tools}.items():
@@ -292,3 +282,6 @@ class RecordedRun:
         facts they lost (``lost``, ``missing``), and how many needed facts they show.
         """
         return replay_events(self.history.events(), condenser)
+
+
+replay = RecordedRun

@@ -27,7 +27,7 @@ from foldlog._history.requests import REQUEST, beside_of
 from foldlog._privacy.secrets import SECRET, kinds_in, without_secrets
 from foldlog._testing.calls import recorded_calls
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidArgument, Redaction
-from foldlog.eventstore.codec import decode, encode
+from foldlog.eventstore.codec import decode
 from foldlog.projections.messages.content import data_url
 
 _RUN = "foldlog_run"
@@ -158,7 +158,7 @@ def run_of(history: History) -> Run:
     beside: dict[int, JsonObject] = {}
     before: JsonObject = {}
     for call in recorded_calls(history):
-        present = beside_of(history, call.reply[-1].id)
+        present = beside_of(history, call.reply)
         if present != before:
             beside[call.number] = present
         before = present
@@ -173,12 +173,8 @@ def _body(event: Event) -> JsonObject:
     meta = {name: value for name, value in event.meta.items() if name in _META}
     if REQUEST in meta:  # a changed word would change the hashes of all later requests
         meta[REQUEST] = {name: meta[REQUEST][name] for name in ("view", "dialect")}
-    fields = msgspec.to_builtins(
-        replace(event, timestamp=None, origin=origin, meta=meta, redacted=None),
-        builtin_types=(bytes,),
-    )
-    plain = msgspec.convert(_as_text(fields), type(event))
-    body: JsonObject = json.loads(encode(plain).body)
+    stored = replace(event, id=-1, timestamp=None, origin=origin, meta=meta, redacted=None)
+    body: JsonObject = _as_text(msgspec.to_builtins(stored, builtin_types=(bytes,)))
     return body
 
 

@@ -51,6 +51,7 @@ from foldlog.eventstore.times import parse_event_time
 from foldlog.formats import Encoder
 from foldlog.projections import View
 from foldlog.projections.effects import APPROVAL
+from foldlog.projections.messages.requests import SentBeside
 from foldlog.runtimes import (
     CURRENT,
     REDACTED,
@@ -102,6 +103,7 @@ class _Adapter:
         # Maps a conversation to the version of the View that was last sent to a model. The answer
         # may be appended through another ``History``.
         self._asked = dict[str, int]()
+        self._sent_beside = dict[str, SentBeside]()
         self._owned = not isinstance(store, aio.AsyncHistories | Histories)
         if isinstance(store, aio.AsyncHistories):
             self.histories = store
@@ -123,6 +125,15 @@ class _Adapter:
     async def __aexit__(self, *error: object) -> None:
         if self._owned:
             await self.histories.close()
+
+    @staticmethod
+    def _note_request(history: History, beside: SentBeside) -> None:
+        """Note what the SDK sends to its model now. The reply, which the SDK appends later through
+        ``history``, names this request.
+        """
+        history._sent_beside = beside
+        if history._asked_at is None:
+            history._asked_at = history.version()
 
     def _attributes_of(self, conversation: str) -> JsonMap:
         """Return the attributes with which a conversation begins. Adapters whose runtime has
@@ -386,6 +397,19 @@ def cached_values(
                     beside.keep(row, value)
             if value is not None:
                 yield conversation, value
+
+
+def chat_request(tools: Iterable[tuple[str, str, Any]], instructions: str | None) -> SentBeside:
+    """Return what an SDK sends beside its messages, in the form of OpenAI's chat completions. Each
+    tool is a name, a description and the schema of the arguments.
+    """
+    names = ("name", "description", "parameters")
+    functions = [dict(zip(names, tool, strict=True)) for tool in tools]
+    return SentBeside(
+        "openai",
+        [{"type": "function", "function": function} for function in functions],
+        {"instructions": instructions} if instructions else {},
+    )
 
 
 # -- what is newest

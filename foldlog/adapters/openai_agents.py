@@ -63,6 +63,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.projections import well_formed
+from foldlog.projections.messages.requests import SentBeside
 from foldlog.runtimes import (
     COMPACTED_BY_PROVIDER,
     Fields,
@@ -370,10 +371,23 @@ class FoldlogSession(OpenHistories):
 
     @property
     def hooks(self) -> RunHooks[Any]:
-        """Hooks that record the usage of every model call. Pass the hooks to the run:
-        ``Runner.run(..., hooks=session.hooks)``.
+        """Hooks that record the usage and the request of every model call. Pass the hooks to the
+        run: ``Runner.run(..., hooks=session.hooks)``.
         """
-        return _Usage(self)
+        return _Hooks(self)
+
+    @to_its_end
+    def note_request(self, agent: Agent[Any], instructions: str | None) -> None:
+        """Note the tools and the instructions of a model call, which are recorded with its reply.
+
+        If you have hooks of your own, call this method in ``on_llm_start``. Tools are noted if all
+        of them are functions, and no others come from handoffs or MCP servers.
+        """
+        tools = [_schema(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
+        if len(tools) < len(agent.tools) or agent.handoffs or agent.mcp_servers:
+            tools = []
+        parameters = {"instructions": instructions} if instructions else {}
+        self._note_request(self.history.sync, SentBeside("responses", tools, parameters))
 
     @to_its_end
     def record_usage(self, agent: Agent[Any], response: ModelResponse) -> None:
@@ -501,12 +515,26 @@ def _items_in(history: History, shown: Iterable[Event]) -> list[Any]:
     return [item for _, records in shown_records(shown, _FORMAT, history) for item in records]
 
 
-class _Usage(RunHooks[Any]):  # type: ignore[misc]
+class _Hooks(RunHooks[Any]):  # type: ignore[misc]
     def __init__(self, session: FoldlogSession) -> None:
         self._session = session
 
+    async def on_llm_start(
+        self, context: Any, agent: Agent[Any], system_prompt: str | None, input_items: Any
+    ) -> None:
+        await self._session.note_request(agent, system_prompt)
+
     async def on_llm_end(self, context: Any, agent: Agent[Any], response: ModelResponse) -> None:
         await self._session.record_usage(agent, response)
+
+
+def _schema(tool: FunctionTool) -> Fields:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.params_json_schema,
+    }
 
 
 def _settings(settings: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:

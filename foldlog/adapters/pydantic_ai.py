@@ -52,6 +52,7 @@ from foldlog.adapters._shared import (
     StoreOrUrl,
     as_in_sdk,
     cached_values,
+    chat_request,
     document,
     effect_of,
     from_plain,
@@ -75,6 +76,7 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import decode
 from foldlog.projections import well_formed
+from foldlog.projections.messages.requests import SentBeside
 from foldlog.runtimes import REDACTED, Fields, Recent, is_of, parse, within
 
 _T = TypeVar("_T")
@@ -334,6 +336,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         moves.add(_entry(entry) for entry in entries)
         moves.go_to(record.head_id)
         history._asked_at = self._asked.get(history.id)
+        history._sent_beside = self._sent_beside.get(history.id)
         recorded = history._append_recorded(
             moves.events,
             recorder,
@@ -346,6 +349,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             self._written[history.id] = history, documents[_RECORD], recorded[-1].id + 1
         if history._asked_at is None:  # the prompt was answered
             self._asked.pop(history.id, None)
+            self._sent_beside.pop(history.id, None)
 
     def _guard_of_branch(
         self,
@@ -421,6 +425,20 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
                 )
             await self.write_record(step, new_entries=new, expected_revision=revision)
             revision = step.revision
+
+
+def _sent_beside(request_context: Any) -> SentBeside:
+    about = request_context.model.customize_request_parameters(
+        request_context.model_request_parameters
+    )
+    # The schemas of native tools are the provider's.
+    functions = () if about.native_tools else (*about.function_tools, *about.output_tools)
+    tools = [(tool.name, tool.description or "", tool.parameters_json_schema) for tool in functions]
+    messages = reversed(request_context.messages)
+    instructions = next(
+        (message.instructions for message in messages if isinstance(message, ModelRequest)), None
+    )
+    return chat_request(tools, instructions)
 
 
 def _plain(message: ModelMessage) -> Any:
@@ -527,9 +545,11 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         self._results.clear()
         run = ctx.messages
         messages = request_context.messages
+        conversation = self.store.conversation(ctx.conversation_id)
+        self.store._sent_beside[conversation] = _sent_beside(request_context)
         if len(messages) < len(run) or not all(map(operator.is_, run, messages)):
             return request_context
-        history = self.store.histories.sync[self.store.conversation(ctx.conversation_id)]
+        history = self.store.histories.sync[conversation]
         shown = await self.store._run(partial(self._condensed_messages, history))
         if shown is None:
             return request_context

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from strands.agent.conversation_manager import SlidingWindowConversationManager
 from strands.agent.conversation_manager.compression.pin_message import is_pinned
-from strands.hooks import BeforeToolCallEvent, HookRegistry
+from strands.hooks import BeforeModelCallEvent, BeforeToolCallEvent, HookRegistry
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
@@ -32,6 +32,7 @@ from foldlog.adapters._shared import (
     WithHistories,
     begin_effect,
     below,
+    chat_request,
     document,
     erase_all,
     from_plain,
@@ -118,10 +119,22 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return name if agent_id else companion(name, "session")
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
-        """Let each tool that ``foldlog.effect`` marks run at most once for each call. Pass the
-        repository as ``Agent(hooks=[repository])``.
+        """Let each tool that ``foldlog.effect`` marks run at most once for each call, and record
+        the tools and the system prompt of each model call. Pass the repository as
+        ``Agent(hooks=[repository])``.
         """
+        registry.add_callback(BeforeModelCallEvent, self._before_model)
         registry.add_callback(BeforeToolCallEvent, self._before_tool)
+
+    def _before_model(self, event: BeforeModelCallEvent) -> None:
+        agent = event.agent
+        tools = [
+            (tool["name"], tool["description"], tool["inputSchema"]["json"])
+            for tool in agent.tool_registry.get_all_tool_specs()
+        ]
+        conversation = self.conversation(agent._session_manager.session_id, agent.agent_id)
+        history = self._holding(conversation).history
+        self._note_request(history, chat_request(tools, agent.system_prompt))
 
     def _before_tool(self, event: BeforeToolCallEvent) -> None:
         session_id = event.agent._session_manager.session_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,22 @@ def digest(value: Any, before: bytes = b"") -> bytes:
     keys counts, because it changes the bytes of a prompt.
     """
     return blake2b(before + _encode(value), digest_size=_DIGEST_BYTES).digest()
+
+
+class SentBeside(NamedTuple):
+    """What an agent runtime sends beside the messages of a View: the schemas of its tools, and
+    parameters such as the ``instructions``. ``dialect`` is the form of the messages.
+    """
+
+    dialect: Dialect
+    tools: Sequence[JsonMap]
+    parameters: JsonMap
+
+    @property
+    def document(self) -> JsonObject:
+        """The JSON value of the tools and the parameters, if there are any."""
+        values = {"tools": [*self.tools], "parameters": dict(self.parameters)}
+        return {name: value for name, value in values.items() if value}
 
 
 @dataclass(frozen=True)
@@ -66,8 +82,7 @@ class ModelRequest:
     @property
     def beside(self) -> JsonObject:
         """What the log does not have: the tools and the parameters, if there are any."""
-        values = {"tools": [*self.tools], "parameters": dict(self.parameters)}
-        return {name: value for name, value in values.items() if value}
+        return SentBeside(self.dialect, self.tools, self.parameters).document
 
     @property
     def fingerprint(self) -> JsonObject:

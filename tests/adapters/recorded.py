@@ -8,6 +8,7 @@ import pytest
 
 import foldlog
 from foldlog._testing.answers import answer_of
+from foldlog._testing.calls import recorded_calls
 from foldlog._testing.run_file import run_of
 from foldlog._testing.server import ModelServer
 from foldlog.testing import RunDiffers, replay
@@ -32,19 +33,25 @@ def calling_model(function):
     return ModelServer(answer)
 
 
-def check_replay(agent, path, *, ignore=(), call=PAY):
+def check_replay(agent, path, *, ignore=(), call=PAY, names_requests=False):
     """``agent(url, histories, prompt)`` runs an agent with one tool, and returns the id of its
-    history.
+    history. ``names_requests`` says whether the adapter records what the SDK sent.
     """
     server = calling_model(call)
     with foldlog.open("memory:") as histories:
         name = agent(server.url, histories, "pay all")
         run_of(histories[name]).write(path)
+        requests = [
+            str(histories[name].sent_request(call.reply[0].id))
+            for call in recorded_calls(histories[name])
+        ]
+    assert requests == ["the same bytes" if names_requests else "not recorded"] * 2
     server.close()
     with foldlog.open("memory:") as histories, replay(path, ignore=ignore, update=True) as recorded:
         agent(recorded.url, histories, "pay all")
     assert len(recorded.calls) == 2
-    assert [note.split(" of ")[0] for note in recorded.notes][-1].endswith("the tools")
+    notes = [note.split(" of ")[0] for note in recorded.notes]
+    assert notes == [] if names_requests else notes[-1].endswith("the tools")
     recorded = replay(path, ignore=ignore)
     with foldlog.open("memory:") as histories, suppress(Exception):
         agent(recorded.url, histories, "pay none")

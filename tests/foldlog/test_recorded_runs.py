@@ -182,6 +182,13 @@ def test_a_tool_answers_from_the_record_once_for_each_call(recorded):
     run.close(check=False)
 
 
+def test_a_tool_answers_a_call_whose_arguments_were_imported_as_text(histories):
+    histories["pay"].append(api.from_openai(reply(2)))
+    imported = api.Action(tool="pay", call_id="c9", arguments='{"euros": 9}')
+    histories["pay"].append([imported, api.Observation(tool="pay", call_id="c9", content="paid")])
+    assert replay(histories["pay"]).tool("pay")(euros=9) == "paid"
+
+
 def test_a_real_tool_does_not_get_the_mark_of_a_redaction(histories):
     run_agent(histories["pay"], lambda *_, **__: reply(0), 1)
     histories["pay"].redact(2, reason="a card number")

@@ -76,7 +76,7 @@ def test_a_fork_ends_at_a_call_without_a_recorded_result(run, tmp_path):
     model.write_text("raise SystemExit('no model')")
     refused = run("replay refund --then", command)
     assert (refused.status, "no model" in refused.err) == (2, True)
-    fork = re.search("The fork '([^']+)' has the run up to here", refused.err)[1]
+    fork = re.search("the fork '([^']+)' has the run up to here", refused.err)[1]
     assert run(f"view {fork}").status == 0
 
 

@@ -110,7 +110,7 @@ def _go_on(history: History, at: int, ask: Ask | None) -> ReplayedDocument:
         ended = go_on(history, fork, at, ask)
     except (EventStoreError, Refused) as error:
         raise Refused(
-            f"{error}\nThe fork {fork.id!r} has the run up to here. To remove it:"
+            f"{error}; the fork {fork.id!r} has the run up to here; to remove it:"
             f" foldlog store erase {terminal.typed_id(fork.id)} --reason 'failed replay'"
         ) from error
     return ReplayedDocument(

@@ -29,16 +29,16 @@ def pay(euros: int) -> str:
 def test_an_agent_is_replayed_without_a_model(model, is_streamed, tmp_path):
     async def run(url, histories, prompt):
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key="-", max_retries=0) as client:
-            payer = Agent("payer", tools=[pay], model=model("m", client))
-            session = FoldlogSession("s", histories)
+            payer = Agent("payer", instructions="You pay.", tools=[pay], model=model("m", client))
+            options = FoldlogSession("s", histories).run_options()
             if is_streamed:
-                streamed = Runner.run_streamed(payer, prompt, session=session)
+                streamed = Runner.run_streamed(payer, prompt, **options)
                 assert [event async for event in streamed.stream_events()]
             else:
-                await Runner.run(payer, prompt, session=session)
+                await Runner.run(payer, prompt, **options)
 
     def agent(url, histories, prompt):
         asyncio.run(run(url, histories, prompt))
         return next(iter(histories))
 
-    check_replay(agent, tmp_path / "run.jsonl")
+    check_replay(agent, tmp_path / "run.jsonl", names_requests=True)

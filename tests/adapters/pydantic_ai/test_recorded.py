@@ -17,7 +17,8 @@ def test_an_agent_is_replayed_without_a_model(tmp_path):
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key="-", max_retries=0) as client:
             model = OpenAIChatModel("m", provider=OpenAIProvider(openai_client=client))
             async with FoldlogConversationStore(histories) as store:
-                payer = Agent(model, capabilities=[FoldlogSteps(store)])
+                steps = FoldlogSteps(store)
+                payer = Agent(model, instructions="You pay.", capabilities=[steps])
                 payer.tool_plain(pay)
                 await payer.run(prompt, conversation=Conversation(conversation_id="c"))
 
@@ -25,7 +26,7 @@ def test_an_agent_is_replayed_without_a_model(tmp_path):
         asyncio.run(run(url, histories, prompt))
         return next(iter(histories))
 
-    check_replay(agent, tmp_path / "run.jsonl")
+    check_replay(agent, tmp_path / "run.jsonl", names_requests=True)
 
 
 def pay(euros: int) -> str:

@@ -16,6 +16,7 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 import foldlog
+from foldlog._testing.calls import recorded_calls
 from foldlog.adapters import strands
 from foldlog.adapters.strands import FoldlogSessionRepository
 from foldlog.eventstore import CondensationAction, ConversationErased
@@ -525,3 +526,15 @@ def test_a_view_shows_the_images_of_messages_of_the_sdk(histories):
         SessionMessage.from_message(each, place).to_dict() for place, each in enumerate(messages)
     ]
     check_import(histories, "strands", json.dumps(written), 2)
+
+
+async def test_a_reply_names_its_request_with_the_tools_and_the_prompt(histories):
+    repository = FoldlogSessionRepository(histories)
+    model = ScriptedModel(lambda _, number: [said("9 m") if number else call("measure")])
+    await agent_of(repository, model, system_prompt="You measure.").invoke_async("measure")
+    history = histories[repository.conversation("s", "a")]
+    requests = [history.sent_request(each.reply[0].id) for each in recorded_calls(history)]
+    assert [str(request) for request in requests] == ["the same bytes"] * 2
+    for each in requests:
+        assert each.request.parameters == {"instructions": "You measure."}
+        assert [tool["function"]["name"] for tool in each.request.tools] == ["measure"]
