@@ -186,10 +186,10 @@ class StoreRecorder:
         with errors_of_the_library():
             return self._recorder.transact(work)
 
-    @contextmanager
-    def read(self) -> Iterator[Reader]:
-        with errors_of_the_library(), self._recorder.read() as reader:
-            yield reader
+    def query(self, work: Callable[[Reader], T]) -> T:
+        """Run ``work`` in a read transaction. If the connection breaks, ``work`` runs again."""
+        with errors_of_the_library():
+            return self._recorder.query(work)
 
     def value(self, name: str) -> str:
         with errors_of_the_library():
@@ -293,7 +293,8 @@ class EventRecorder(TrackingView, ProcessRecorder):
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
         database = self.recorder.database
-        with self.recorder.read() as reader:
+
+        def select(reader: Reader) -> Sequence[StoredEvent]:
             state = database.find(reader, str(originator_id))
             if state is None:
                 return []
@@ -306,6 +307,8 @@ class EventRecorder(TrackingView, ProcessRecorder):
                 rows = rows[::-1][:limit]
             return [_RecordedEvent(**_fields(state.id, row)) for row in rows]
 
+        return self.recorder.query(select)
+
     def select_notifications(
         self,
         start: int | None,
@@ -315,9 +318,11 @@ class EventRecorder(TrackingView, ProcessRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
-        after = (start or 0) - 1 if inclusive_of_start else (start or 0)
-        selected: list[Notification] = []
-        with self.recorder.read() as reader:
+        first = (start or 0) - 1 if inclusive_of_start else (start or 0)
+
+        def select(reader: Reader) -> Sequence[Notification]:
+            after = first
+            selected: list[Notification] = []
             while len(selected) < limit:
                 page = placed_rows(
                     self.recorder.database, reader, after, _PAGE if topics else limit
@@ -336,7 +341,9 @@ class EventRecorder(TrackingView, ProcessRecorder):
                 if not page or (stop is not None and page[-1].position >= stop):
                     break
                 after = page[-1].position
-        return selected[:limit]
+            return selected[:limit]
+
+        return self.recorder.query(select)
 
     def max_notification_id(self) -> int | None:
         return int(self.recorder.value("last_position")) or None

@@ -157,8 +157,7 @@ class Heard(TrackingView):
         self.recorder.transact(work)
 
     def total(self):
-        with self.recorder.read() as reader:
-            record = self.record_at(reader, "heard", 1)
+        record = self.recorder.query(lambda reader: self.record_at(reader, "heard", 1))
         return int(record.body) if record else 0
 
 

@@ -34,11 +34,6 @@ _WHY: Final = (
     "on a new connection, a follower first waits until a standby has confirmed all visible commits"
     " (synchronous_standby_names)"
 )
-_READ_AGAIN: Final = (
-    "the connection broke within a read transaction, and a new connection would show later data;"
-    " read again, as Store.query does"
-)
-
 
 Bind = Callable[[Wire], None]
 Question = tuple[Bind, str, tuple[Parameter, ...]]
@@ -75,23 +70,19 @@ class PostgresReader(Reader):
 
 
 class ReadSession:
-    """The session of a read transaction. The first query takes a connection from the pool. Before
-    the first result, a broken connection is replaced by a new connection. After the first result, a
-    new connection would show a later moment, so the error ``ConnectionLost`` is raised.
-
-    ``retried`` runs the call that sends the first query, and runs it again if the connection
-    breaks. ``bind`` selects the store that ``ask`` reads.
+    """The session of a read transaction. The first query takes a connection from the pool. If the
+    connection breaks, ``ConnectionLost`` is raised, because a new connection would show a later
+    moment: ``Recorder.query`` then runs the whole work again. ``bind`` selects the store that
+    ``ask`` reads.
     """
 
     def __init__(
         self,
         take_wire: Callable[[], AbstractContextManager[Wire]],
-        retried: Callable[[Callable[[], list[list[Columns]]]], list[list[Columns]]],
         bind: Bind,
     ) -> None:
         self._take_wire = take_wire
         self._bind = bind
-        self._retry = retried
         self._held = contextlib.ExitStack()
         self._wire: Wire | None = None
         self._is_confirmed = False
@@ -101,7 +92,7 @@ class ReadSession:
 
     def ask_each(self, questions: Sequence[Question]) -> list[list[Columns]]:
         if self._wire is None:
-            return self._retry(lambda: self._first(questions))
+            return self._first(questions)
         if not self._is_confirmed:
             for _, statement, _ in questions:
                 if statement in _OF_FOLLOWERS:
@@ -110,10 +101,7 @@ class ReadSession:
                         " transaction",
                         kind="refused",
                     )
-        try:
-            return _send_queries(self._wire, questions)
-        except ConnectionLost as error:
-            raise ConnectionLost(f"{error}; {_READ_AGAIN}") from error
+        return _send_queries(self._wire, questions)
 
     def close(self) -> None:
         if self._wire is not None:

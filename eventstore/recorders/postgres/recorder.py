@@ -10,6 +10,7 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from threading import get_ident, main_thread
 from typing import Any, Final, TypeVar
@@ -126,10 +127,7 @@ class PostgresRecorder(Recorder):
         if part is None and "part" in options:
             part = Part.read(options["part"])
         self.part = part
-        if pool is None or part is None:
-            self._prefix = ""
-        else:
-            self._prefix = f"{part.number}{PREFIX_END}"
+        self._prefix = "" if part is None else f"{part.number}{PREFIX_END}"
         self._durable = durable
         pooler = options.get("pooler", "none")
         self._prepared = pooler != "transaction"
@@ -205,19 +203,21 @@ class PostgresRecorder(Recorder):
                 if error.kind != "taken" or not call.may_have_met_itself():
                     raise
 
+    def session(self) -> AbstractContextManager[ReadSession]:
+        """Begin a read transaction. Its first query takes a connection."""
+        self._pool.check_open()
+        return contextlib.closing(ReadSession(self._pool.wire, self.bind))
+
     @contextlib.contextmanager
     def read(self) -> Iterator[PostgresReader]:
-        self._pool.check_open()
-        with contextlib.closing(ReadSession(self._pool.wire, self._retry, self.bind)) as session:
+        with self.session() as session:
             yield PostgresReader(session.ask)
 
     @makes_pending
     def query(self, work: Callable[[PostgresReader], T]) -> T:
         def attempt() -> T:
-            with contextlib.closing(
-                ReadSession(self._pool.wire, lambda ask: ask(), self.bind)
-            ) as session:
-                return work(PostgresReader(session.ask))
+            with self.read() as reader:
+                return work(reader)
 
         return self._retry(attempt)
 
@@ -244,27 +244,25 @@ class PostgresRecorder(Recorder):
         deleted. Encrypted copies cannot be read after their key is erased.
         """
 
-        def attempt() -> str | None:
-            # A connection of its own, because a late cancellation would hit the next statement.
-            with self._plain_connection() as connection:
-                tables = deleted_rows.Tables(
-                    connection, self._statements, is_on_citus=self._is_on_citus
-                )
-                return deleted_rows.remove(tables, pauses(patience_s), patience_s)
+        def remove(connection: psycopg.Connection[Any]) -> str | None:
+            tables = deleted_rows.Tables(
+                connection, self._statements, is_on_citus=self._is_on_citus
+            )
+            return deleted_rows.remove(tables, pauses(patience_s), patience_s)
 
-        waits_for = self._retry(attempt)
+        waits_for = self._beside(remove)
         if waits_for:
             raise StoreUnavailable(f"{self._server}: {waits_for}", kind="read")
         return waits_for is not None
 
     def check(self) -> Iterator[str]:
         # A server with data checksums also reports each page with a wrong checksum.
-        yield from self.beside(
+        yield from self._beside(
             lambda connection: list(status.findings(connection, self._statements))
         )
 
     def status(self) -> status.Status:
-        return self.beside(lambda connection: status.status(connection, self._statements))
+        return self._beside(lambda connection: status.status(connection, self._statements))
 
     def close(self) -> None:
         # A connection in use is closed when its transaction ends.
@@ -306,14 +304,15 @@ class PostgresRecorder(Recorder):
         connection.read_only = not self.writable
         return connection
 
-    def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Run ``work`` with a connection of psycopg, for rare tasks and for tables outside of the
-        store. If the connection breaks, ``work`` runs again on a new connection. A second run must
-        have no further effect.
+    def _beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Run ``work`` with a new connection of psycopg, for rare tasks. A connection of the pool
+        would serve the next caller, who would get a cancellation that comes late. If the connection
+        breaks, ``work`` runs again on another one. A second run must have no further effect.
         """
 
         def attempt() -> T:
-            with self._pool.wire() as wire, self._translate_errors(), wire.plain() as connection:
+            self._pool.check_open()
+            with self._plain_connection() as connection:
                 return work(connection)
 
         return self._retry(attempt)
@@ -443,8 +442,6 @@ class PostgresRecorder(Recorder):
     def _recover(
         self, error: ConnectionLost | TryAgain, waiting: Iterator[bool], outcome: str
     ) -> None:
-        if isinstance(error, ConnectionLost):
-            self._pool.forget_idle()
         if not next(waiting, False):
             if isinstance(error, TryAgain) and error.locks:
                 holder = self._holder(error.locks)

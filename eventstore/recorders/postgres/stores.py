@@ -20,7 +20,6 @@ import contextlib
 import heapq
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from hashlib import blake2b, sha256
 from itertools import chain
@@ -623,10 +622,6 @@ class Server(PostgresRecorder):
         )
         return cast(OpenTransaction, StoresTransaction(self, begin, wire))
 
-    def session(self) -> AbstractContextManager[ReadSession]:
-        first = self.members[self.numbers[0]]
-        return contextlib.closing(ReadSession(self._pool.wire, self._retry, first.bind))
-
 
 class Stores(Recorder):
     """The recorder that joins several stores. The option ``moved`` names the stores on other
@@ -742,8 +737,6 @@ class Stores(Recorder):
 
     @contextlib.contextmanager
     def read(self) -> Iterator[StoresReader]:
-        for server in self.servers:
-            server._pool.check_open()
         with contextlib.ExitStack() as stack:
             sessions = {server: stack.enter_context(server.session()) for server in self.servers}
             yield StoresReader(self, sessions)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 from psycopg import capabilities
@@ -185,7 +185,6 @@ class Wire:
         self.warned = False
         self._pg.nonblocking = 1
         self._pg.enter_pipeline_mode()
-        self._notices_of_driver = self._pg.notice_handler
         self._pg.notice_handler = self._notice
         self._socket = select.poll()
         self._socket.register(self._pg.socket, select.POLLIN)
@@ -259,21 +258,6 @@ class Wire:
             and self._pg.transaction_status != TransactionStatus.IDLE
         ):
             self.leave("rollback")
-
-    @contextlib.contextmanager
-    def plain(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend the connection to code that calls psycopg's own methods. If the borrowing code
-        fails, the connection is not used again.
-        """
-        if self._unread:
-            self.ask()  # read the answers for which no caller waited
-        self._broken = True
-        self._pg.exit_pipeline_mode()
-        self._pg.notice_handler = self._notices_of_driver
-        yield self._connection
-        self._pg.notice_handler = self._notice
-        self._pg.enter_pipeline_mode()
-        self._broken = False
 
     # -- its state
     # ----------------------------------------------------------------------------------------------
@@ -412,7 +396,6 @@ class Pool:
             self._idle.append(wire)
 
     def forget_idle(self) -> None:
-        # One connection was found broken, so the unused connections may be broken too.
         with self._mutex:
             idle = self._idle
             self._idle = []
@@ -453,6 +436,7 @@ class Pool:
             wire.abandon()
             if not wire.usable or wire in self._idle:
                 wire.close()
+                self.forget_idle()  # they may be broken too
             else:
                 with self._mutex:
                     self._idle.append(wire)
