@@ -240,8 +240,12 @@ def new_primary(folder: Path, settings: Mapping[str, str] = {}) -> Server:
 
 
 def installed_programs() -> list[Path]:
-    """Return the folders with the programs of other versions: Debian's, and the wheel pgserver's."""
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    """Return the folders with the programs of other versions: the folders in
+    ``$FOLDLOG_POSTGRES_PROGRAMS`` (separated by colons), Debian's, and the wheel pgserver's.
+    """
+    named = os.environ.get("FOLDLOG_POSTGRES_PROGRAMS", "")
+    folders = [Path(folder) for folder in named.split(":") if folder]
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     wheel = importlib.util.find_spec("pgserver")
     if wheel is not None and wheel.origin is not None:
         folders.append(Path(wheel.origin).parent / "pginstall" / "bin")
