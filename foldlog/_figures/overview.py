@@ -4,7 +4,8 @@ events. Lists of conversations show the values of this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
@@ -195,20 +196,18 @@ def parent_in(attributes: JsonMap) -> str:
     return parent if isinstance(parent, str) else ""
 
 
-def parents_of(store: Store, row: ConversationRow) -> Iterator[ConversationRow]:
-    """Yield the conversation that began a sub-agent, the conversation that began this one, and so
-    on. Cost: for each conversation, the function reads some events at both ends.
+def parent_of(store: Store, row: ConversationRow) -> ConversationRow | None:
+    """Return the conversation that began a sub-agent. Return None if the store has it no more, or
+    if another conversation has its id now. Cost: the function reads some events at both ends.
     """
-    seen = {row.id}
-    while (parent := parent_in(near_the_ends(store, row).attributes or {})) not in {"", *seen}:
-        seen.add(parent)
-        try:
-            row = store.conversation(parent)
-        except ConversationNotFound:
-            return
-        if row.erased_at is not None:
-            return
-        yield row
+    name = parent_in(near_the_ends(store, row).attributes or {})
+    if not name:
+        return None
+    with suppress(ConversationNotFound):
+        parent = store.conversation(name)
+        is_later = parent.generation > 0 and parent.created_at > row.created_at
+        return None if parent.erased_at is not None or is_later else parent
+    return None
 
 
 def around_damage(store: Store, row: ConversationRow) -> Overview:

@@ -260,10 +260,23 @@ class FigureTables:
             for recorder in self._recorders()
             for key, child, parent in self._run(recorder, "figure_parents")
         }
-        names = json.dumps([*{parent for _, parent in sub_agents.values()}])
-        parents = self._run(self.database.recorder, "existing_ids", names) if sub_agents else []
-        existing = {text_of(name) for (name,) in parents}
-        return {child: link for child, link in sub_agents.items() if link[1] in existing}
+        created = self._created({parent for _, parent in sub_agents.values()})
+        # A later conversation with the id of an erased parent did not begin the sub-agent.
+        of_later = self._created(
+            {child for child, (_, parent) in sub_agents.items() if created.get(parent, (0, 0))[1]}
+        )
+        return {
+            child: (key, parent)
+            for child, (key, parent) in sub_agents.items()
+            if parent in created and (child not in of_later or of_later[child] >= created[parent])
+        }
+
+    def _created(self, names: Collection[str]) -> dict[str, tuple[int, int]]:
+        """Return, for the conversations that exist, when they were created, and whether their id
+        had an earlier conversation.
+        """
+        rows = self._run(self.database.recorder, "existing_ids", json.dumps([*names]))
+        return {text_of(name): (at, has_earlier) for name, at, has_earlier in rows}
 
     def _split(self, keys: Iterable[int]) -> Iterator[tuple[Any, str]]:
         # A statement gets its keys as one JSON text.

@@ -7,9 +7,11 @@ first: a sub-agent never exists without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,6 +21,7 @@ from foldlog._history.effects import closing, in_doubt_words
 from foldlog.eventstore import (
     Action,
     Annotation,
+    ConversationErased,
     InvalidArgument,
     InvalidEvent,
     Observation,
@@ -32,20 +35,33 @@ if TYPE_CHECKING:
 SUB_AGENT = "sub_agent"
 
 
+class SubAgent(NamedTuple):
+    """A sub-agent, the id of its parent, and the id of the call that began it. ``is_interrupted``
+    is true if the call is among the calls that are being closed.
+    """
+
+    history: History
+    parent: str
+    call_id: int
+    is_interrupted: bool
+
+
 def begin_child(
     parent: History, call: Action, conversation: str | None, attributes: JsonMap
 ) -> History:
     histories = parent._histories
     child = histories[conversation or f"{parent.id}/agent-{call.id}"]
     link = {PARENT: parent.id, PARENT_CALL: call.call_id or str(call.id)}
-    if child.id not in histories:
+    key = f"{SUB_AGENT} {child.id}"
+    if not child.version():  # an erased id is refused before anything is written
         if all(call.id != open_call.id for open_call in parent.open_calls()):
             raise InvalidEvent(refuse_result(parent.id, call, parent.view()))
         begun = Annotation(name=SUB_AGENT, data={"conversation": child.id}, cause=call.id)
-        parent.append(begun, idempotency_key=f"{SUB_AGENT} {child.id}")
+        parent.append(begun, idempotency_key=key)
         with suppress(VersionConflict):  # another worker may be first
             return histories.create(child.id, {**attributes, **link})
-    if not link.items() <= child.attributes().items():
+    # The sub-agent of an erased history with the parent's id has the same link.
+    if not link.items() <= child.attributes().items() or not parent.recorded(key):
         raise InvalidArgument(
             f"conversation {child.id!r} exists, and call {call.id} of {parent.id!r} did not begin"
             " it; use another id"
@@ -61,31 +77,55 @@ def begun_by(history: History, start: int = 0) -> Iterator[tuple[int, History]]:
     for event in history.events(start):
         if type(event) is Annotation and event.name == SUB_AGENT and event.cause is not None:
             child = history._histories[event.data["conversation"]]
-            # It was not begun if its worker died in between, and may be erased.
-            if child and parent_in(child.attributes()) == history.id:
-                yield event.cause, child
+            with suppress(ConversationErased):
+                # The sub-agent has no attributes if its worker died before it began.
+                if parent_in(child.attributes()) == history.id:
+                    yield event.cause, child
 
 
 def close_below(history: History, reason: str, calls: Sequence[Action]) -> list[Observation]:
-    """Close the open calls of the sub-agents that ``calls`` began. Return the observations that
-    close ``calls``, with the calls that may have run in their sub-agents.
+    """Close the open calls of the sub-agents that ``calls`` began, the innermost first. Return the
+    observations that close ``calls``, with the calls that may have run in their sub-agents. Cost:
+    the function reads each sub-agent once, at any depth.
     """
-    called = {call.id for call in calls}
-    lines = dict[int | None, str]()
-    for call_id, child in begun_by(history, min(called)):
-        if call_id in called:
-            child.close_open_calls(reason)
-            doubts = "".join(f"\n{line}" for line in _in_doubt(child))
-            lines[call_id] = lines.get(call_id, "") + doubts
+    doubts = defaultdict[str, dict[int, str]](dict)
+    for agent, parent, call_id, is_interrupted in reversed(_agents_below(history, calls)):
+        if is_interrupted:
+            agent._close_calls(partial(_answers, agent, reason, doubts[agent.id]))
+        # The log is read, because a closing that was interrupted is repeated.
+        own = "".join(
+            f"\nin {agent.id}, {in_doubt_words(effect.call, effect.key)}"
+            for effect in agent.effects("unknown")
+        )
+        below = "".join(reversed(doubts[agent.id].values()))
+        doubts[parent][call_id] = f"{own}{below}{doubts[parent].get(call_id, '')}"
+    return _answers(history, reason, doubts[history.id], calls)
+
+
+def _agents_below(history: History, calls: Sequence[Action]) -> list[SubAgent]:
+    """Return the sub-agents that ``calls`` began, and all sub-agents below, each after its
+    parent.
+    """
+    agents = list[SubAgent]()
+    seen = {history.id}
+    to_read = [(history, {call.id for call in calls})]
+    for parent, closed_ids in to_read:  # the list grows
+        start = min(closed_ids) if parent is history else 0
+        for call_id, child in begun_by(parent, start):
+            is_interrupted = call_id in closed_ids
+            if child.id in seen or (parent is history and not is_interrupted):
+                continue
+            seen.add(child.id)
+            agents.append(SubAgent(child, parent.id, call_id, is_interrupted))
+            open_calls = child.view().open_calls if is_interrupted else ()
+            to_read.append((child, {call.id for call in open_calls}))
+    return agents
+
+
+def _answers(
+    agent: History, reason: str, doubts: Mapping[int, str], calls: Sequence[Action]
+) -> list[Observation]:
     return [
-        replace(observation, content=f"{observation.content}{lines.get(observation.cause, '')}")
-        for observation in closing(history, reason, calls)
+        replace(observation, content=f"{observation.content}{doubts.get(call.id, '')}")
+        for call, observation in zip(calls, closing(agent, reason, calls), strict=True)
     ]
-
-
-def _in_doubt(agent: History) -> Iterator[str]:
-    # The log is read, because a closing that was interrupted is repeated.
-    for effect in agent.effects("unknown"):
-        yield f"in {agent.id}, {in_doubt_words(effect.call, effect.key)}"
-    for _, child in begun_by(agent):
-        yield from _in_doubt(child)

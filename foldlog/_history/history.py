@@ -635,12 +635,8 @@ class History:
         disk when the method returns. Cost: the method reads the View, and writes an observation for
         each open call.
         """
-        from foldlog._history.lease import check_free
+        from foldlog._history.children import close_below
 
-        database = self._store.database
-        generation = self._generation
-        if generation.fence is None:
-            generation = structs.replace(generation, fence=partial(check_free, database, self.id))
         if not isinstance(older_than, timedelta | None):
             raise TypeError(f"older_than must be a datetime.timedelta, not {older_than!r:.60}")
         made_before = None
@@ -649,14 +645,13 @@ class History:
                 raise InvalidArgument(
                     f"older_than is {older_than}; use a timedelta that is not negative"
                 )
-            made_before = time_before(database.now(), older_than)
+            made_before = time_before(self._store.database.now(), older_than)
 
         def is_old(call: Action) -> bool:
             return made_before is None or call.timestamp is None or call.timestamp <= made_before
 
-        recorded = self._close_calls(check_text("reason", reason).strip(), generation, is_old)
-        self._generation.key = self._generation.key or generation.key
-        return recorded
+        reason = check_text("reason", reason).strip()
+        return self._close_calls(partial(close_below, self, reason), is_old)
 
     def begin_child(
         self,
@@ -683,19 +678,28 @@ class History:
         """Close the open calls that were redacted. No worker can run such a call. While such a call
         is open, a model is not shown the other calls of the reply.
         """
-        reason = "the call was redacted before it had a result"
-        self._close_calls(reason, self._generation, lambda call: not has_content(call))
-
-    def _close_calls(
-        self, reason: str, generation: Generation, is_chosen: Callable[[Action], bool]
-    ) -> tuple[Recorded, ...]:
         from foldlog._history.children import close_below
 
-        answers = partial(close_below, self, reason)
+        reason = "the call was redacted before it had a result"
+        self._close_calls(partial(close_below, self, reason), lambda call: not has_content(call))
+
+    def _close_calls(
+        self,
+        answers: Callable[[Sequence[Action]], Sequence[Observation]],
+        is_chosen: Callable[[Action], bool] = lambda call: True,
+    ) -> tuple[Recorded, ...]:
+        from foldlog._history.lease import check_free
+
+        generation = self._generation
+        if generation.fence is None:
+            fence = partial(check_free, self._store.database, self.id)
+            generation = structs.replace(generation, fence=fence)
         work = partial(
             close_open_calls, self._store, self._views, self.id, answers, generation, is_chosen
         )
-        return _or_empty(work, ())
+        recorded: tuple[Recorded, ...] = _or_empty(work, ())
+        self._generation.key = self._generation.key or generation.key
+        return recorded
 
     def lease(
         self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None

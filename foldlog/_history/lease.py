@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -229,17 +229,18 @@ def to_resume(
     # A conversation that cannot be read is left out, and ``unread`` is called with the problem. The
     # number of open calls is cached beside each conversation. The worker of a conversation also
     # resumes its sub-agents, so they are left out.
-    from foldlog._figures.overview import parents_of
+    from foldlog._figures.overview import parent_of
 
+    read_parent = cache(partial(parent_of, store))
     remaining_rows = iter(rows)
-    with KeptBeside(store, "open_calls", _CODE) as cache:
+    with KeptBeside(store, "open_calls", _CODE) as counts:
         while page := list(islice(remaining_rows, PAGE)):
-            open_calls = cache.load(page)
+            open_calls = counts.load(page)
             lease_ends = store.database.recorder.query(partial(_read_ends, store.database))
-            is_left = partial(_is_left, views, cache, open_calls, lease_ends)
+            is_left = partial(_is_left, views, counts, open_calls, lease_ends)
             for row in page:
                 try:
-                    if is_left(row) and not any(map(is_left, parents_of(store, row))):
+                    if is_left(row) and not any(map(is_left, _above(row, read_parent))):
                         yield row
                 except (ConversationErased, ConversationNotFound):
                     continue  # The conversation was erased after it was listed.
@@ -247,9 +248,24 @@ def to_resume(
                     unread(conversation=row.id, problem=str(error))
 
 
+def _above(
+    row: ConversationRow, read_parent: Callable[[ConversationRow], ConversationRow | None]
+) -> list[ConversationRow]:
+    """Return the conversation that began ``row``, the conversation that began this one, and so on.
+    The list is empty if they began each other in a circle, which attributes that a user set may
+    make.
+    """
+    above = dict[str, ConversationRow]()
+    parent = read_parent(row)
+    while parent is not None and parent.id not in above:
+        above[parent.id] = parent
+        parent = read_parent(parent)
+    return [] if row.id in above else [*above.values()]
+
+
 def _is_left(
     views: Views,
-    cache: KeptBeside,
+    counts: KeptBeside,
     open_calls: dict[str, int],
     lease_ends: Mapping[str, datetime | None],
     row: ConversationRow,
@@ -260,7 +276,7 @@ def _is_left(
         return False
     if name not in lease_ends and row.id not in open_calls:
         open_calls[row.id] = len(views.current(row.id).open_calls)
-        cache.keep(row, open_calls[row.id])
+        counts.keep(row, open_calls[row.id])
     return name in lease_ends or open_calls[row.id] > 0
 
 

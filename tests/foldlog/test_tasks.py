@@ -12,7 +12,7 @@ import pytest
 import foldlog as api
 from foldlog import Action, Message
 from foldlog._privacy import erasing
-from foldlog.errors import ConversationHasForks, InvalidArgument, InvalidEvent
+from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
 from tests.said import said
 
 PROMPTS = {"top": 1_000, "a": 200, "b": 300, "c": 40}
@@ -252,6 +252,56 @@ def test_a_fork_does_not_close_the_calls_of_its_parents_sub_agents(histories):
     assert [call.tool for call in child.open_calls()] == ["pay"]
     assert len(top.close_open_calls("stopped")) == 1
     assert not child.open_calls()
+
+
+def test_an_interrupted_task_is_closed_at_any_depth(histories):
+    """Each agent is read once, and the outermost call names what may have run far below it."""
+    agents = [histories["top"]]
+    for number in range(250):
+        agents.append(agents[-1].begin_child(call_agent(agents[-1]), f"agent {number}"))
+    agents[-1].append(Action(tool="pay", call_id="p"))
+    with pytest.raises(KeyboardInterrupt), agents[-1].lease():
+        agents[-1].run(*agents[-1].open_calls(), lambda: histories_interrupted())
+
+    assert list(histories.to_resume()) == ["top"]
+    (closed,) = agents[0].close_open_calls("killed")
+    assert "in agent 249, unknown: pay" in closed.event.content
+    assert not any(agent.open_calls() for agent in agents)
+
+
+def test_histories_that_began_each_other_are_both_resumed(histories):
+    for name, parent in (("one", "other"), ("other", "one"), ("below", "one")):
+        call_agent(histories.create(name, {"parent": parent}))
+    assert list(histories.to_resume()) == ["one", "other"]
+
+
+def test_a_history_that_has_the_id_of_an_erased_parent_has_no_sub_agents(histories):
+    child = histories["top"].begin_child(call_agent(histories["top"]))
+    call_agent(child)
+    histories.erase("top", reason="x")
+    top = histories.create("top", replace_erased=True)
+    call = call_agent(top)
+
+    assert top.stats(with_children=True).conversations == 1
+    assert list(histories.to_resume()) == ["top", child.id]
+    with pytest.raises(InvalidArgument, match="did not begin it"):
+        top.begin_child(call, child.id)
+    new = top.begin_child(call)
+    assert top.stats(with_children=True).conversations == 2
+    assert [agent.id for agent in (child, new)] == ["top/agent-0", "top/agent-1"]
+
+
+def test_an_erased_sub_agent_is_refused_before_its_begin_is_recorded(histories):
+    top = histories["top"]
+    call = call_agent(top)
+    histories.erase(top.begin_child(call).id, reason="x")
+    version = top.version()
+    with pytest.raises(ConversationErased):
+        top.begin_child(call)
+    with pytest.raises(ConversationErased):
+        top.begin_child(call_agent(top, "d"), "top/agent-0")
+    assert top.version() == version + 1
+    assert len(top.close_open_calls("stopped")) == 2
 
 
 def histories_interrupted():

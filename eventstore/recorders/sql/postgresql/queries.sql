@@ -1146,7 +1146,7 @@ SELECT reply, conversation, {call_columns} FROM {schema}.figure_replies WHERE co
 SELECT f.conversation, f.id, n.name FROM {schema}.figures f JOIN {schema}.figure_counts n USING (conversation) WHERE n.what = 'parent'
 
 -- name: existing_ids
-SELECT id FROM {schema}.conversations WHERE visible AND erased_at IS NULL
+SELECT id, created_at, replaces IS NOT NULL FROM {schema}.conversations WHERE visible AND erased_at IS NULL
     AND id IN (SELECT convert_to(jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb), 'UTF8'))
 
 -- The models of calls without a cost, by the size of the prompts.

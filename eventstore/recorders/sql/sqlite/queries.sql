@@ -803,7 +803,7 @@ SELECT reply, conversation, {call_columns} FROM json_each(?) w CROSS JOIN figure
 SELECT f.conversation, f.id, n.name FROM figures f CROSS JOIN figure_counts n ON n.conversation = f.conversation AND n.what = 'parent'
 
 -- name: existing_ids
-SELECT c.id FROM json_each(?) w CROSS JOIN conversations c ON c.id = w.value AND c.visible AND c.erased_at IS NULL
+SELECT c.id, c.created_at, c.replaces IS NOT NULL FROM json_each(?) w CROSS JOIN conversations c ON c.id = w.value AND c.visible AND c.erased_at IS NULL
 
 -- The models of calls without a cost, by the size of the prompts.
 -- name: figure_models
