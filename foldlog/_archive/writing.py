@@ -343,10 +343,12 @@ class SourceWriter:
             "unread": reading.unread,
             IMPORTED_AT: self.database.now(),
         }
-        parent = self.found_history.format.begun_by(self.found_history.path)
-        begun_by = {PARENT: f"{self.options.prefix}{parent}"} if parent else {}
+        link = {**self.found_history.link}
+        parent = link.get(PARENT) or self.found_history.format.begun_by(self.found_history.path)
+        if parent:
+            link[PARENT] = f"{self.options.prefix}{parent}"
         where = {**self.options.where, **about(source).get(WHERE, {}), **skeleton.where}
-        if place := {**where, **begun_by}:
+        if place := {**where, **link}:
             fields[WHERE] = place
         if REDACTED in about(source):
             fields[REDACTED] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -151,12 +151,15 @@ class Contained(NamedTuple):
     ``others``   other files that are read for the history.
     ``title``    the present title of the history, if the program stores the title outside of the
                  records.
+    ``link``     the attributes that say which history of the file began it, if the records do not
+                 say it.
     """
 
     name: str | None
     records: RecordReader
     others: Sequence[Path] = ()
     title: str = ""
+    link: Mapping[str, str] = {}
 
 
 class FileReader(ABC):

@@ -160,8 +160,67 @@ def qwen_code(folder):
     return BEGUN_BY
 
 
+def otlp_genai(folder):
+    """The span of an agent is below the span of the tool that called it."""
+
+    def span(name, above, does, **more):
+        attributes = {"gen_ai.operation.name": does, "gen_ai.conversation.id": "top", **more}
+        numbers = [
+            {"key": key, "value": {"intValue" if type(value) is int else "stringValue": str(value)}}
+            for key, value in attributes.items()
+        ]
+        ids = {"traceId": "t", "spanId": name, "parentSpanId": above}
+        times = {
+            "startTimeUnixNano": "1793491200000000000",
+            "endTimeUnixNano": "1793491201000000000",
+        }
+        return {**ids, **times, "name": name, "attributes": numbers}
+
+    reply = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "ok"}]}])
+    spans = []
+    for name, prompt in PROMPTS.items():
+        if name in BEGUN_BY:
+            call = {"gen_ai.tool.call.id": f"call {name}"}
+            spans.append(span(f"{name}-tool", BEGUN_BY[name], "execute_tool", **call))
+        usage = {"gen_ai.usage.input_tokens": prompt, "gen_ai.usage.output_tokens": 10}
+        said = {"gen_ai.request.model": "m", "gen_ai.output.messages": reply, **usage}
+        spans.append(span(name, f"{name}-tool" if name in BEGUN_BY else "", "invoke_agent"))
+        spans.append(span(f"{name}-chat", name, "chat", **said))
+    (folder / "spans.json").write_text(
+        json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
+    )
+    return {"top/a": "top", "top/b": "top", "top/c": "top/a"}
+
+
+def openhands_v1(folder):
+    """The state of an agent has the usage of its sub-agents too."""
+    homes = {"top": folder / "top"}
+    for name, parent in BEGUN_BY.items():
+        homes[name] = homes[parent] / "subagents" / name
+
+    def metrics(name):
+        usage = {"prompt_tokens": PROMPTS[name], "completion_tokens": 10}
+        return {"model_name": "m", "accumulated_token_usage": usage, "token_usages": [usage]}
+
+    for name, home in homes.items():
+        (home / "events").mkdir(parents=True)
+        below = {
+            f"delegate:{child}": metrics(child) for child in BEGUN_BY if BEGUN_BY[child] == name
+        }
+        state = {"id": name, "stats": {"usage_to_metrics": {"agent": metrics(name), **below}}}
+        (home / "base_state.json").write_text(json.dumps(state))
+        said = {"role": "assistant", "content": [{"type": "text", "text": "ok"}]}
+        event = {"kind": "MessageEvent", "id": f"m{name}", "source": "agent", "llm_message": said}
+        path = home / "events" / f"event-00000-m{name}.json"
+        path.write_text(json.dumps({**event, "timestamp": "2026-11-01T00:00:00"}))
+    return BEGUN_BY
+
+
 @pytest.mark.parametrize("is_made", [False, True], ids=["as stored", "as made"])
-@pytest.mark.parametrize("write", [claude_code, codex, opencode, atif, gemini_cli, qwen_code])
+@pytest.mark.parametrize(
+    "write",
+    [claude_code, codex, opencode, atif, gemini_cli, qwen_code, otlp_genai, openhands_v1],
+)
 def test_a_task_adds_up_its_sub_agents(foldlog, tmp_path, write, is_made):
     (tmp_path / "in").mkdir()
     begun_by = write(tmp_path / "in")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +18,8 @@ class FoundHistory(NamedTuple):
 
     ``reader`` reads the records. ``usage`` is the usage of models that ``Format.beside`` read.
     ``others`` are further files that were read for the history. ``findings`` are the problems found
-    in ``others``. ``title`` is described at ``Contained``. ``own_name`` is described at
-    ``Names.of``.
+    in ``others``. ``title`` and ``link`` are described at ``Contained``. ``own_name`` is described
+    at ``Names.of``.
     """
 
     name: str
@@ -31,6 +31,7 @@ class FoundHistory(NamedTuple):
     findings: Sequence[ImportFinding] = ()
     title: str = ""
     own_name: str = ""
+    link: Mapping[str, str] = {}
 
 
 class LeftOut(NamedTuple):

@@ -154,6 +154,7 @@ def _with_names(
             others=entry.others,
             title=entry.title,
             own_name=own_name,
+            link=entry.link,
         )
 
 
@@ -284,6 +285,8 @@ def _of_event_files(
     name, _ = Names(root, home, folder=True).of(
         state, conversation=format.conversation(each.value for each in reader)
     )
+    if (home / "subagents").is_dir():
+        state["subagents"] = True  # their conversations are found apart
     _, usage = format.beside(state, ())
     return FoundHistory(name, format, folder, reader, usage=usage, others=beside, findings=torn)
 

@@ -29,16 +29,28 @@ adds the retractions itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from foldlog._base.values import JsonMap
+from foldlog._formats.files.readers import record_in
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder, accepts
 from foldlog._formats.openhands_v1.usage import calls_of_events
 from foldlog._formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
-from foldlog._formats.record import Fields, dict_or_empty, dicts_in, member, usage_meta
+from foldlog._formats.record import (
+    Fields,
+    dict_or_empty,
+    dicts_in,
+    member,
+    text_or_empty,
+    usage_meta,
+)
 from foldlog._formats.usage import RecordedUsage
 
+SUB_AGENTS = "subagents"
+"""The folder of a conversation with the conversations that it began."""
+_OF_SUB_AGENTS = ("delegate:", "task:")
 _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 
@@ -55,9 +67,21 @@ def metrics_in(state: Any) -> dict[str, Fields]:
     return {use: each for use, each in uses.items() if type(each) is dict}
 
 
+def _begun_by(path: Path) -> str:
+    home = path.absolute()
+    home = home.parent if home.name == "events" else home
+    if home.parent.name != SUB_AGENTS:
+        return ""
+    state = home.parent.parent / "base_state.json"
+    recorded = record_in(state).value if state.exists() else None
+    return text_or_empty(recorded, "id") or home.parent.parent.name
+
+
 def _beside(state: JsonMap, _: Sequence[Any]) -> Beside:
     usages: list[Fields] = []
     for use, each in metrics_in(state).items():
+        if SUB_AGENTS in state and use.startswith(_OF_SUB_AGENTS):
+            continue  # the sub-agent's own conversation has its usage
         tokens = each.get("accumulated_token_usage")
         calls = len(dicts_in(each, "token_usages"))
         model = each.get("model_name")
@@ -88,6 +112,7 @@ FORMAT = Format(
         )
     ),
     beside=_beside,
+    begun_by=_begun_by,
     recorded_usage=RecordedUsage(calls=calls_of_events),
     source_id=member("id"),
 )

@@ -266,7 +266,8 @@ class SpanFiles(FileReader):
                 Located(0, 0, span.record, None, f"{path}, span {span.id}", span.text)
                 for span in ordered
             ]
-            yield Contained(name, Placed(0, partial(iter, [*rows, *problems])))
+            link = traces[spans[0].trace].link_of(spans[0].id)
+            yield Contained(name, Placed(0, partial(iter, [*rows, *problems])), link=link)
 
 
 def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) -> list[TracedSpan]:
@@ -333,6 +334,8 @@ class Trace:
         self._name = name
         self._above: dict[str, str] = {}
         self._agents: set[str] = set()
+        self._calls: dict[str, str] = {}
+        """Maps the id of a tool's span to the id of the call."""
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
         """For each attribute in ``_CONVERSATIONS``: a map from the id of a span to the conversation
         that the attribute names. The key None has the conversation of the trace, or an empty text
@@ -343,6 +346,8 @@ class Trace:
     def add(self, span: TracedSpan, tells: Collection[str] = ()) -> None:
         self._above[span.id] = span.parent
         self._agents |= {span.id} if span.is_agent else set()
+        if call := text_or_empty(span.attributes, "gen_ai.tool.call.id"):
+            self._calls[span.id] = call
         self._reports += [(span.id, span.began, tells)] if tells else ()
         for key, names in self._conversations.items():
             if name := text_or_empty(span.attributes.get(key)):
@@ -370,6 +375,21 @@ class Trace:
         outermost = agents[-1]
         is_same = self._conversation_of(path[outermost:]) == name
         return f"{name}/{path[innermost]}" if is_same else name
+
+    def link_of(self, span: str) -> dict[str, str]:
+        """Return the attributes that name the history of the calling agent and its call, if another
+        agent called the agent of a span. They are empty for other spans.
+        """
+        own_history = self.history_of(span)
+        call = ""
+        for above in self.upwards(span)[1:]:
+            if above not in self._agents:
+                call = self._calls.get(above, call)
+            elif (caller := self.history_of(above)) == own_history:
+                call = ""
+            else:
+                return {"parent": caller, **({"parent_call": call} if call else {})}
+        return {}
 
     def _conversation_of(self, path: list[str]) -> str:
         """Return the conversation of a span, or of the nearest span above it with a conversation.
