@@ -681,6 +681,8 @@ class Transaction(Reader):
             "forget_figure_calls",
             "forget_figure_replies",
             "forget_figure_counts",
+            "forget_figure_block",
+            "mark_figures",
         )
         for statement in tables:
             self.write(statement, key)

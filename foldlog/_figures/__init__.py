@@ -11,6 +11,7 @@ overview.py     title, format and times of a conversation; places.py: where its 
 choosing.py     read the filters of a search line, such as has:error
 orders.py       the figures by which lists are sorted; activity.py: the times of last activity
 writing.py      write figures into the tables of the store; tables.py: read them by SQL
+blocks.py       totals of a whole store, from sums of blocks of conversations
 updating.py     update the tables; repeated.py: find replies that are in several conversations
 trees.py        which conversation began which; tasks.py: figures of conversations with sub-agents
 stored.py       lists and totals; stats.py: the totals of some conversations, or of all

@@ -31,6 +31,7 @@ TOTALS = (
     "tool errors",
     *(f"{_CONDENSED}{name}" for name in CondensationsDocument.__struct_fields__),
 )
+FACETS = ("state", "program", "tool", "tool errors", "model", "attribute")
 
 
 class Stats(Counts):

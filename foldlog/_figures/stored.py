@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._answers.figures import SavingsDocument, SpentDocument
 from foldlog._base.values import JsonObject
+from foldlog._figures.blocks import REASONS
 from foldlog._figures.overview import Overview, near_the_ends, read_ends
 from foldlog._figures.prices import Prices
 from foldlog._figures.spending import price_calls, spent
-from foldlog._figures.stats import TOTALS, Stats
+from foldlog._figures.stats import FACETS, TOTALS, Stats
 from foldlog._figures.tables import FigureTables, StoredFigures, Where, check_sort, text_of
 from foldlog._figures.trees import Trees
 from foldlog._figures.updating import FigureCounter
-from foldlog._figures.writing import SAVED
 from foldlog._formats.summed_calls import Calls, add_up
 from foldlog.eventstore import (
     ConversationErased,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 Row = tuple[ConversationRow, StoredFigures]
 
-FACETS = ("state", "program", "tool", "tool errors", "model", "attribute")
 _PAGE = 1_000
 _FEW = 100
 """The maximum number of conversations that are read one by one. Above this number, all
@@ -363,7 +362,7 @@ class FiguresOfStore:
     def _calls(self, where: Where) -> list[Calls]:
         rows = self._tables.ask("figure_spending", where)
         calls = [self._tables.calls(key, columns) for key, *columns in rows]
-        repeated = [call.negative() for call in self._tables.repeated_elsewhere(where)]
+        repeated = [call.negative() for call in self._tables.repeated(where)]
         return [call for call in add_up(calls + repeated) if call.calls > 0]
 
     def _has_no_price(self, call: Calls) -> bool:
@@ -374,10 +373,12 @@ class FiguresOfStore:
         )
 
     def _without_cost(self, where: Where, unpriced: Iterable[str]) -> int:
-        names = json.dumps(
-            [form for model in unpriced for form in self._tables.stored_forms(model)]
+        forms = {None, *(form for model in unpriced for form in self._tables.stored_forms(model))}
+        return sum(
+            number
+            for models, number in self._tables.ask("figures_without_cost", where)
+            if not forms.isdisjoint(json.loads(models))
         )
-        return sum(number for (number,) in self._tables.ask("figures_without_cost", where, names))
 
     def _findings(self, where: Where) -> list[str]:
         return [finding for figures in self._chosen_aside(where) for finding in figures.findings]
@@ -399,7 +400,7 @@ class FiguresOfStore:
         return json.dumps([*dict.fromkeys(rows)])
 
     def reasons(self, where: Where = _EVERYTHING) -> dict[str, SavingsDocument]:
-        whats = json.dumps([f"reason {field}" for field in SAVED])
+        whats = json.dumps(REASONS)
         fields_by_reason: dict[str, JsonObject] = {}
         for what, name, number in self._names_of(self._tables.ask("figure_totals", where, whats)):
             fields = fields_by_reason.setdefault(name, {})

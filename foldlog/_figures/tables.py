@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from foldlog._base.values import JsonMap, JsonObject
+from foldlog._figures.blocks import SUMMED, Blocks
 from foldlog._figures.orders import SORTS as SORTS
 from foldlog._figures.overview import Overview
 from foldlog._figures.trees import Trees
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from foldlog._figures.counting import Figures
 
 WITHOUT_KEY: Final = "(encrypted)"
+_ORPHANS_MAX: Final = 1_000
+"""With more sub-agents whose parent is missing, totals read the rows of all conversations."""
 STATES: Final = ("error", "open_call", "result", "request", "answer")
 
 
@@ -66,6 +69,11 @@ class Where(NamedTuple):
     only: Collection[str] | None = None
     companions: bool = True
     sub_agents: bool = True
+
+    @property
+    def is_of_store(self) -> bool:
+        """Whether the conversations are chosen by what they are, and not by their values."""
+        return self._replace(companions=True, sub_agents=True) == Where()
 
     def conditions(self) -> list[tuple[str, str]]:
         names = {
@@ -114,6 +122,7 @@ class FigureTables:
         self.aside: dict[str, int] = {}
         self._memory: Any = None
         self._names: dict[str, str] = {}
+        self._blocks = Blocks(database)
         self._trees: tuple[tuple[int, int], Trees] | None = None
         """The state of the store when the trees were last read, and the trees."""
 
@@ -138,9 +147,34 @@ class FigureTables:
             self._memory.transact(lambda transaction: transaction.forget_figures(key))
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
-        """Run a statement over the chosen conversations, in the store and in memory. The rows from
-        the store and from memory are separate sums, so the caller must add up the rows.
+        """Run a statement over the chosen conversations, in the store and in memory. The rows of
+        several databases or blocks are separate sums, so the caller must add up the rows.
         """
+        rows = self._sums(statement, where, *parameters) if where.is_of_store else None
+        return self._ask_all(statement, where, *parameters) if rows is None else rows
+
+    def _sums(self, statement: str, where: Where, *parameters: Any) -> list[Columns] | None:
+        """Return the rows of a statement for the whole store from the sums of its blocks. Return
+        None if there are no sums.
+        """
+        if statement not in SUMMED or self.aside or self.database.recorder.store_count > 1:
+            return None
+        # A conversation whose parent is not in the store is no sub-agent.
+        orphans = frozenset[str]() if where.sub_agents else self.trees().orphans
+        if len(orphans) > _ORPHANS_MAX:
+            return None
+        rows = self._blocks.rows(
+            statement, companions=where.companions, sub_agents=where.sub_agents
+        )
+        if rows is None:
+            return None
+        wanted = json.loads(parameters[0]) if parameters else ()
+        rows = [row for row in rows if not parameters or row[0] in wanted]
+        if orphans:
+            rows += self._ask_all(statement, where._replace(only=orphans), *parameters)
+        return rows
+
+    def _ask_all(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
         conditions = [(what, self.stored_forms(name)) for what, name in where.conditions()]
         choice = (
             json.dumps(conditions),
@@ -178,9 +212,8 @@ class FigureTables:
             conversations_found = (
                 self.database.find(reader, name, pending=True) for name in conversations
             )
-            return [
-                conversation.key for conversation in conversations_found if conversation is not None
-            ]
+            keys = (row.key for row in conversations_found if row is not None)
+            return sorted(keys)  # the statements read the conversations from the first to the last
 
         return self.database.recorder.query(read)
 
@@ -211,19 +244,14 @@ class FigureTables:
                 stored.setdefault(key, set()).update(as_unsigned(column) for (column,) in hashes)
         return stored
 
-    def repeated_elsewhere(self, where: Where) -> Iterator[Calls]:
-        """Yield the usage of replies that are in several databases: in several stores, or in a
-        store and in memory. Each database counts such a reply once, so the caller subtracts the
-        yielded usage from the sum.
+    def repeated(self, where: Where) -> Iterator[Calls]:
+        """Yield the usage of the replies that are in several of the chosen conversations, so that a
+        sum over the conversations can subtract them.
         """
-        if self.database.recorder.store_count == 1 and not self.aside:
-            return
-        yield from self._repetitions(self.ask("figure_replies_counted", where))
+        yield from self._repetitions(self.ask("figure_replies_chosen", where))
 
     def repeated_among(self, keys: Sequence[int]) -> Iterator[Calls]:
-        """Yield the usage of the replies that are in several of these conversations, so that a sum
-        over the conversations can subtract them.
-        """
+        """Yield what ``repeated`` yields, for the conversations with these keys."""
         rows = [
             row
             for recorder, keys_text in self._split(keys)
@@ -251,10 +279,10 @@ class FigureTables:
         """
         state = self.database.data_version(), len(self.aside)
         if self._trees is None or self._trees[0] != state:
-            self._trees = state, Trees(self._sub_agents())
+            self._trees = state, self._read_trees()
         return self._trees[1]
 
-    def _sub_agents(self) -> dict[str, tuple[int, str]]:
+    def _read_trees(self) -> Trees:
         sub_agents = {
             text_of(child): (key, text_of(parent))
             for recorder in self._recorders()
@@ -265,11 +293,15 @@ class FigureTables:
         of_later = self._created(
             {child for child, (_, parent) in sub_agents.items() if created.get(parent, (0, 0))[1]}
         )
-        return {
-            child: (key, parent)
-            for child, (key, parent) in sub_agents.items()
-            if parent in created and (child not in of_later or of_later[child] >= created[parent])
-        }
+        return Trees(
+            {
+                child: (key, parent)
+                for child, (key, parent) in sub_agents.items()
+                if parent in created
+                and (child not in of_later or of_later[child] >= created[parent])
+            },
+            sub_agents,
+        )
 
     def _created(self, names: Collection[str]) -> dict[str, tuple[int, int]]:
         """Return, for the conversations that exist, when they were created, and whether their id

@@ -8,7 +8,7 @@ its own. A fork is not a sub-agent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 
 class Trees:
@@ -16,10 +16,16 @@ class Trees:
 
     ``parents``  maps the id of a sub-agent to the id of its parent
     ``keys``     maps the id of a sub-agent to its key
+    ``orphans``  the conversations that name a parent that the store has not
     """
 
-    def __init__(self, sub_agents: Mapping[str, tuple[int, str]]) -> None:
-        """``sub_agents`` maps the id of a sub-agent to its key and to its parent."""
+    def __init__(
+        self, sub_agents: Mapping[str, tuple[int, str]], named: Collection[str] = ()
+    ) -> None:
+        """``sub_agents`` maps the id of a sub-agent to its key and to its parent. ``named`` are the
+        conversations that name a parent.
+        """
+        self.orphans = frozenset(named) - sub_agents.keys()
         self.keys = {child: key for child, (key, _) in sub_agents.items()}
         self.parents = {child: parent for child, (_, parent) in sub_agents.items()}
         self._children = dict[str, list[str]]()

@@ -23,6 +23,7 @@ from foldlog._figures.overview import Overview
 from foldlog._figures.repeated import RepeatedReplies
 from foldlog._figures.tables import FigureTables
 from foldlog._figures.writing import CODE, NO_CALLS, put_figures, put_replies
+from foldlog._formats.summed_calls import Calls
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -165,9 +166,7 @@ class FigureCounter:
             if row.pending:
                 usage = replies_of_source(self._store, conversation.id, hashes)
             else:
-                from foldlog._figures.counting import Figures
-
-                usage = (self._count_one(row) or Figures()).replies
+                usage = self._replies_of(row)
             data_key = database.codec_of(conversation).data_key
         except EventStoreError:  # A list of conversations shows this problem.
             return False
@@ -181,6 +180,23 @@ class FigureCounter:
                 figures.replies |= replies
                 self._put_aside(row, figures)
         return True
+
+    def _replies_of(self, row: ConversationRow) -> dict[int, Calls]:
+        stored = self._stored_figures(row)
+        if stored is None or stored.version != row.version:
+            counted = self._count_one(row)
+            return {} if counted is None else counted.replies
+        stored.sum_calls()
+        return stored.replies
+
+    def _stored_figures(self, row: ConversationRow) -> Figures | None:
+        from foldlog._figures.counting import Figures
+
+        _, record = cached_records(self._store, _PROJECTION, row.id, row.id).get(row.id, (0, None))
+        if record is None or record.code != CODE:
+            return None
+        figures: Figures = value_of(record.body, Figures)
+        return figures
 
     def _count_one(self, row: ConversationRow) -> Figures | None:
         """Return the present figures of a conversation, or None if it was erased after it was
@@ -196,11 +212,7 @@ class FigureCounter:
                 figures = pending_figures(self._store, row.id)
                 figures.version = row.version
                 return figures
-            records = cached_records(self._store, _PROJECTION, row.id, row.id)
-            _, record = records.get(row.id, (0, None))
-            earlier = None
-            if record is not None and record.code == CODE:
-                earlier = value_of(record.body, Figures)
+            earlier = self._stored_figures(row)
             return figures_of(self._store, self._views, row, earlier, on_events=self._on_events)
         except ConversationErased as error:
             if error.conversation == row.id:

@@ -119,6 +119,7 @@ def put_figures(
     transaction.write(
         "put_figures", key, conversation.id, encoding, sealed_texts, figures.hashes, columns
     )
+    transaction.write("mark_figures", key)
 
 
 def put_replies(

@@ -31,8 +31,8 @@ from foldlog._figures.choosing import chosen_by
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import document_of
 from foldlog._figures.spending import total_of
-from foldlog._figures.stats import Stats
-from foldlog._figures.stored import FACETS, FiguresOfStore
+from foldlog._figures.stats import FACETS
+from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._figures.tasks import Agent, Task
 from foldlog._reports.search import search
@@ -75,10 +75,6 @@ class ServedConversations:
         self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
         """The state of the store when notes were last read, and the ids of the conversations with
         notes.
-        """
-        self._totals: tuple[int, Stats] = -1, Stats()
-        """The state of the store when totals were last computed, and the totals of all
-        conversations.
         """
         self._wanted = threading.Event()
         self._ended = False
@@ -158,7 +154,7 @@ class ServedConversations:
         rest_count = self.refresh()
         where = self.where(line)
         chosen = self.figures.totals(where)
-        everything = chosen if where == LISTED else self._everything(rest_count)
+        everything = chosen if where == LISTED else self.figures.totals(LISTED)
         facets = self.figures.facets(where, (*FACETS, "errors"))
         states = {facet.name: facet.conversations for facet in facets if facet.what == "state"}
         total = everything.conversations + self.figures.missing
@@ -185,15 +181,6 @@ class ServedConversations:
             ),
             import_command=import_command,
         )
-
-    def _everything(self, rest_count: int) -> Stats:
-        """Return the totals of all conversations. If the store has not changed, return the last
-        totals.
-        """
-        version = self._store.database.data_version()
-        if rest_count or self._totals[0] != version:
-            self._totals = version, self.figures.totals(LISTED)
-        return self._totals[1]
 
     def fleet(self, import_command: str) -> FleetDocument:
         rest_count = self.refresh()

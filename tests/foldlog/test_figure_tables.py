@@ -118,6 +118,32 @@ def test_conversations_are_sorted_chosen_and_summed(store, tmp_path):
     check(store, tmp_path)
 
 
+def test_totals_of_a_store_follow_each_change(store):
+    """A total of the whole store equals the total of all its conversations, chosen one by one."""
+    figures = FiguresOfStore(store)
+    histories = foldlog.Histories(store)
+
+    def check_totals():
+        figures.refresh()
+        every = [row.id for row in store.iter_conversations() if row.erased_at is None]
+        for where in (Where(), LISTED, LISTED._replace(sub_agents=False)):
+            chosen = where._replace(only=every)
+            assert figures.totals(where).document() == figures.totals(chosen).document()
+            for read in (figures.facets, figures.days, figures.reasons):
+                assert read(where) == read(chosen)
+
+    check_totals()
+    histories.create("child", {"parent": "run-1"})
+    histories["child"].append(run_of(1))
+    histories.create("orphan", {"parent": "gone"})
+    histories["run-3"].append(run_of(2))
+    check_totals()
+    assert figures.count(LISTED._replace(sub_agents=False)) == 9
+    histories.erase("run-1", reason="x", complete=False)
+    check_totals()
+    assert figures.count(LISTED._replace(sub_agents=False)) == 9
+
+
 def test_a_store_that_can_only_be_read_shows_the_same(tmp_path):
     url = f"sqlite:///{tmp_path}/history.db"
     filled(open_store(url)).close()

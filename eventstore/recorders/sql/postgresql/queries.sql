@@ -976,6 +976,8 @@ chosen AS (
     WHERE ($2::bigint IS NULL OR f.last_at >= $2::bigint) AND ($3::bigint IS NULL OR f.last_at < $3::bigint)
     AND ($4::bigint > 0 OR f.is_companion = 0)
     AND ($5::bytea IS NULL OR f.conversation IN (SELECT jsonb_array_elements_text(convert_from($5::bytea, 'UTF8')::jsonb)::bigint))
+    AND f.conversation >= coalesce((convert_from($5::bytea, 'UTF8')::jsonb ->> 0)::bigint, 0)
+    AND f.conversation <= coalesce((convert_from($5::bytea, 'UTF8')::jsonb ->> -1)::bigint, 9223372036854775807)
     AND f.conversation NOT IN (SELECT jsonb_array_elements_text(convert_from($6::bytea, 'UTF8')::jsonb)::bigint)
     AND NOT EXISTS (
         SELECT 1 FROM jsonb_array_elements(convert_from($1::bytea, 'UTF8')::jsonb) h WHERE NOT EXISTS (
@@ -1098,30 +1100,53 @@ SELECT what, name, min(conversation), count(*) FILTER (WHERE number > 0), sum(nu
 FROM chosen JOIN {schema}.figure_counts n USING (conversation)
 WHERE what IN (SELECT jsonb_array_elements_text(convert_from($7::bytea, 'UTF8')::jsonb)) GROUP BY what, name
 
--- Replies of several histories. Of the copies of a reply, the copy with the most tokens comes first, because another copy
--- may be cut short.
--- part: repeated
-repeated AS (
-    SELECT *, row_number() OVER (
-        PARTITION BY reply ORDER BY coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0) DESC, conversation
-    ) AS place
-    FROM {schema}.figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
-)
-
--- If several conversations have the same reply, the reply counts once.
 -- name: figure_spending
-WITH {chosen}, {repeated}, all_calls AS (
-    SELECT 1 AS sign, conversation, {call_columns} FROM chosen JOIN {schema}.figure_calls USING (conversation)
-    UNION ALL SELECT -1, conversation, {call_columns} FROM repeated WHERE place > 1
-)
-SELECT min(conversation), day, model, above, by_condenser, sum(sign * calls)::bigint,
-    sum(sign * prompt_tokens)::bigint, sum(sign * completion_tokens)::bigint, sum(sign * cached_tokens)::bigint, sum(sign * cache_write_tokens)::bigint, sum(sign * cache_write_1h_tokens)::bigint, sum(sign * reasoning_tokens)::bigint, sum(sign * cost)
-FROM all_calls GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
+WITH {chosen}
+SELECT min(conversation), day, model, above, by_condenser, sum(calls)::bigint,
+    sum(prompt_tokens)::bigint, sum(completion_tokens)::bigint, sum(cached_tokens)::bigint, sum(cache_write_tokens)::bigint, sum(cache_write_1h_tokens)::bigint, sum(reasoning_tokens)::bigint, sum(cost)
+FROM chosen JOIN {schema}.figure_calls USING (conversation)
+GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
 
--- Replies that count in this store; other stores may have them too.
--- name: figure_replies_counted
-WITH {chosen}, {repeated}
-SELECT reply, conversation, {call_columns} FROM repeated WHERE place = 1
+-- Replies of several histories.
+-- name: figure_replies_chosen
+WITH {chosen}
+SELECT reply, conversation, {call_columns} FROM {schema}.figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
+ORDER BY reply, conversation
+
+-- Blocks of conversations: see 0003_figure_blocks.sql.
+-- name: figure_blocks
+SELECT block, code, body FROM {schema}.figure_blocks
+
+-- name: marked_blocks
+SELECT DISTINCT block FROM {schema}.figure_marks
+
+-- name: blocks_with_figures
+WITH RECURSIVE b (block) AS (
+    SELECT min(conversation) / 2147483648 FROM {schema}.figures
+    UNION ALL SELECT (SELECT min(f.conversation) / 2147483648 FROM {schema}.figures f WHERE f.conversation >= (b.block + 1) * 2147483648) FROM b WHERE b.block IS NOT NULL
+)
+SELECT block FROM b WHERE block IS NOT NULL
+
+-- name: marks_of_block
+SELECT mark FROM {schema}.figure_marks WHERE block = $1::bigint
+
+-- name: figures_in_block
+SELECT f.conversation, f.is_companion, EXISTS (SELECT 1 FROM {schema}.figure_counts n WHERE n.conversation = f.conversation AND n.what = 'parent')::int
+FROM {schema}.figures f WHERE f.conversation >= $1::bigint * 2147483648 AND f.conversation < ($1::bigint + 1) * 2147483648
+ORDER BY f.conversation
+
+-- name: mark_figures
+INSERT INTO {schema}.figure_marks (block, mark) SELECT $1::bigint / 2147483648, (random() * 9007199254740992)::bigint
+
+-- name: forget_figure_block
+DELETE FROM {schema}.figure_blocks WHERE block = $1::bigint / 2147483648
+
+-- name: put_figure_block
+INSERT INTO {schema}.figure_blocks (block, code, body) SELECT $1::bigint, $2::bigint, $3::bytea
+ON CONFLICT (block) DO UPDATE SET code = EXCLUDED.code, body = EXCLUDED.body
+
+-- name: forget_mark
+DELETE FROM {schema}.figure_marks WHERE block = $1::bigint AND mark = $2::bigint
 
 -- name: figures_to_compare
 SELECT conversation, version, events FROM {schema}.figures WHERE replies_compared = 0 AND length(replies) > 0
@@ -1155,11 +1180,13 @@ WITH {chosen}
 SELECT min(conversation), model, above FROM chosen JOIN {schema}.figure_calls USING (conversation)
 WHERE cost IS NULL GROUP BY model, above
 
+-- The number of conversations by the models whose calls have no cost. Null stands for calls whose tokens have no price.
 -- name: figures_without_cost
 WITH {chosen}
-SELECT count(DISTINCT conversation) FROM chosen JOIN {schema}.figure_calls USING (conversation)
-WHERE cost IS NULL AND {has_tokens}
-    AND (prompt_tokens IS NULL OR completion_tokens IS NULL OR model IN (SELECT jsonb_array_elements_text(convert_from($7::bytea, 'UTF8')::jsonb)))
+SELECT models, count(*) FROM (
+    SELECT jsonb_agg(DISTINCT CASE WHEN prompt_tokens IS NOT NULL AND completion_tokens IS NOT NULL THEN model END)::text AS models
+    FROM chosen JOIN {schema}.figure_calls USING (conversation) WHERE cost IS NULL AND {has_tokens} GROUP BY conversation
+) s GROUP BY models
 
 -- Runs and errors by the day of their last activity, in microseconds.
 -- name: figures_by_day

@@ -642,6 +642,8 @@ chosen AS (
     WHERE (w.since IS NULL OR f.last_at >= w.since) AND (w.until IS NULL OR f.last_at < w.until)
     AND (w.companions OR NOT f.is_companion)
     AND (w.only IS NULL OR f.conversation IN (SELECT value FROM json_each((SELECT only FROM wanted))))
+    AND f.conversation >= coalesce(w.only ->> '$[0]', 0)
+    AND f.conversation <= coalesce(w.only ->> '$[#-1]', 9223372036854775807)
     AND f.conversation NOT IN (SELECT value FROM json_each((SELECT without FROM wanted)))
     AND NOT EXISTS (
         SELECT 1 FROM json_each(w.named) h WHERE NOT EXISTS (
@@ -755,30 +757,52 @@ SELECT what, name, min(conversation), sum(number > 0), sum(number)
 FROM chosen CROSS JOIN figure_counts n USING (conversation)
 WHERE what IN (SELECT value FROM json_each(?)) GROUP BY what, name
 
--- Replies of several histories. Of the copies of a reply, the copy with the most tokens comes first, because another copy
--- may be cut short.
--- part: repeated
-repeated AS (
-    SELECT *, row_number() OVER (
-        PARTITION BY reply ORDER BY coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0) DESC, conversation
-    ) AS place
-    FROM figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
-)
-
--- If several conversations have the same reply, the reply counts once.
 -- name: figure_spending
-WITH {chosen}, {repeated}, all_calls AS (
-    SELECT 1 AS sign, conversation, {call_columns} FROM chosen CROSS JOIN figure_calls USING (conversation)
-    UNION ALL SELECT -1, conversation, {call_columns} FROM repeated WHERE place > 1
-)
-SELECT min(conversation), day, model, above, by_condenser, sum(sign * calls),
-    sum(sign * prompt_tokens), sum(sign * completion_tokens), sum(sign * cached_tokens), sum(sign * cache_write_tokens), sum(sign * cache_write_1h_tokens), sum(sign * reasoning_tokens), sum(sign * cost)
-FROM all_calls GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
+WITH {chosen}
+SELECT min(conversation), day, model, above, by_condenser, sum(calls),
+    sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens), sum(cache_write_tokens), sum(cache_write_1h_tokens), sum(reasoning_tokens), sum(cost)
+FROM chosen CROSS JOIN figure_calls USING (conversation)
+GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
 
--- Replies that count in this store; other stores may have them too.
--- name: figure_replies_counted
-WITH {chosen}, {repeated}
-SELECT reply, conversation, {call_columns} FROM repeated WHERE place = 1
+-- Replies of several histories.
+-- name: figure_replies_chosen
+WITH {chosen}
+SELECT reply, conversation, {call_columns} FROM figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
+ORDER BY reply, conversation
+
+-- Blocks of conversations: see 0003_figure_blocks.sql.
+-- name: figure_blocks
+SELECT block, code, body FROM figure_blocks
+
+-- name: marked_blocks
+SELECT DISTINCT block FROM figure_marks
+
+-- name: blocks_with_figures
+WITH RECURSIVE b (block) AS (
+    SELECT min(conversation) / 512 FROM figures
+    UNION ALL SELECT (SELECT min(conversation) / 512 FROM figures WHERE conversation >= (b.block + 1) * 512) FROM b WHERE b.block IS NOT NULL
+)
+SELECT block FROM b WHERE block IS NOT NULL
+
+-- name: marks_of_block
+SELECT mark FROM figure_marks WHERE block = ?
+
+-- name: figures_in_block
+SELECT f.conversation, f.is_companion, EXISTS (SELECT 1 FROM figure_counts n WHERE n.conversation = f.conversation AND n.what = 'parent')
+FROM (SELECT ? AS block) b CROSS JOIN figures f ON f.conversation >= b.block * 512 AND f.conversation < (b.block + 1) * 512
+ORDER BY f.conversation
+
+-- name: mark_figures
+INSERT INTO figure_marks (block, mark) VALUES (? / 512, random())
+
+-- name: forget_figure_block
+DELETE FROM figure_blocks WHERE block = ? / 512
+
+-- name: put_figure_block
+INSERT OR REPLACE INTO figure_blocks (block, code, body) VALUES (?, ?, ?)
+
+-- name: forget_mark
+DELETE FROM figure_marks WHERE block = ? AND mark = ?
 
 -- name: figures_to_compare
 SELECT conversation, version, events FROM figures WHERE replies_compared = 0 AND length(replies) > 0
@@ -811,11 +835,13 @@ WITH {chosen}
 SELECT min(conversation), model, above FROM chosen CROSS JOIN figure_calls USING (conversation)
 WHERE cost IS NULL GROUP BY model, above
 
+-- The number of conversations by the models whose calls have no cost. Null stands for calls whose tokens have no price.
 -- name: figures_without_cost
 WITH {chosen}
-SELECT count(DISTINCT conversation) FROM chosen CROSS JOIN figure_calls USING (conversation)
-WHERE cost IS NULL AND {has_tokens}
-    AND (prompt_tokens IS NULL OR completion_tokens IS NULL OR model IN (SELECT value FROM json_each(?)))
+SELECT models, count(*) FROM (
+    SELECT json_group_array(DISTINCT iif(prompt_tokens IS NULL OR completion_tokens IS NULL, NULL, model)) AS models
+    FROM chosen CROSS JOIN figure_calls USING (conversation) WHERE cost IS NULL AND {has_tokens} GROUP BY conversation
+) GROUP BY models
 
 -- Runs and errors by the day of their last activity, in microseconds.
 -- name: figures_by_day
