@@ -544,6 +544,7 @@ class AsyncHistory:
     why = _method(SyncHistory.why)
     fact = _method(SyncHistory.fact)
     dropped = _method(SyncHistory.dropped)
+    hand_overs = _method(SyncHistory.hand_overs)
     difference = _method(SyncHistory.difference)
     stats = _method(SyncHistory.stats)
     lifetimes = _method(SyncHistory.lifetimes)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from foldlog._answers.document import Document, OfVersion
+from foldlog._answers.figures import TaskDocument
 from foldlog._answers.views import DroppedDocument
 from foldlog._base.values import JsonObject
 
@@ -109,7 +111,8 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     """The output of ``foldlog compare``. If ``counted_as`` is null, tokens are estimated. ``price``
     has two prices per token in US dollars, for new and for repeated tokens. ``priced`` names the
     model to which the prices belong. ``dropped`` has an entry for each of the newest 50 recorded
-    condensations.
+    condensations. ``task`` is the conversation with its sub-agents, if it has any; the replays
+    leave them out.
     """
 
     counted_as: str | None
@@ -119,3 +122,4 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     verdict: tuple[str, ...]
     strategies: tuple[StrategyFiguresDocument, ...]
     dropped: tuple[DroppedDocument, ...]
+    task: TaskDocument | UnsetType = UNSET

@@ -23,9 +23,11 @@ class FindDocument(Document, frozen=True, kw_only=True):
 
 class HitDocument(OfConversation, frozen=True, kw_only=True):
     """An event that a search found. ``timestamp`` is the time when the event happened, or null if
-    it is unknown. If the source names no time zone, ``timestamp`` has none.
+    it is unknown. If the source names no time zone, ``timestamp`` has none. If a sub-agent has the
+    event, ``task`` is the conversation at the top of its task.
     """
 
+    task: str | UnsetType = UNSET
     event: int
     kind: str
     recorded_at: str

@@ -32,8 +32,8 @@ class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
     """The answer of ``/api/fleet``: the figures of all conversations. ``counted`` is the number of
     conversations with up-to-date figures. ``needs_key`` is the number of conversations without
-    figures, because their keys are missing. ``StatsDocument`` describes ``without_usage`` and
-    ``without_cost``.
+    figures, because their keys are missing. ``StatsDocument`` describes ``sub_agents``,
+    ``spent_alone``, ``without_usage`` and ``without_cost``.
     """
 
     conversations: int
@@ -44,6 +44,8 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
     view_tokens: int
     reasons: tuple[ReasonDocument, ...]
     spent: SpentDocument
+    sub_agents: int
+    spent_alone: SpentDocument
     without_usage: int
     without_cost: int
     import_command: str
@@ -170,13 +172,15 @@ class AgentDocument(OfConversation, frozen=True, kw_only=True):
     """An agent of a task. ``depth`` is the number of agents above it. ``parent`` and ``call`` name
     the conversation and its call that began the agent; ``call`` is null if no record names it. The
     answer of ``/api/task`` also has ``call_event``, the event of this call in the asked
-    conversation. ``ConversationDocument`` describes the other fields.
+    conversation, and ``redactions``, the number of redacted events. ``models`` are the models that
+    the agent called. ``ConversationDocument`` describes the other fields.
     """
 
     depth: int
     parent: str | None
     call: str | None
     call_event: int | UnsetType = UNSET
+    redactions: int | UnsetType = UNSET
     title: str | None
     state: str | None
     events: int | None
@@ -184,6 +188,8 @@ class AgentDocument(OfConversation, frozen=True, kw_only=True):
     first_error: str | None
     first_event_at: str | None
     last_event_at: str | None
+    longest_wait_s: float | None
+    models: tuple[str, ...]
     spent: SpentDocument | None
 
 
@@ -193,7 +199,8 @@ class TaskDocument(Document, frozen=True, kw_only=True):
     ``first_event_at`` to ``last_event_at`` is the time that passed, and ``seconds`` is the sum of
     the agents' times. ``first_error`` is the first error of any agent, and ``first_error_in`` is
     the conversation of this agent. ``agents`` begins with the conversation itself; lists leave it
-    out.
+    out. In the answer of ``/api/task``, ``missing`` are the sub-agents of the asked conversation
+    that were erased, or never began.
     """
 
     sub_agents: int
@@ -206,6 +213,7 @@ class TaskDocument(Document, frozen=True, kw_only=True):
     longest_wait_s: float | None
     spent: SpentDocument
     agents: tuple[AgentDocument, ...] | UnsetType = UNSET
+    missing: tuple[str, ...] | UnsetType = UNSET
 
 
 class GroupedDocument(Document, frozen=True, kw_only=True):

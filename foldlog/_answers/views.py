@@ -116,6 +116,53 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
     compacting: str | None = None
 
 
+class HandOverDocument(OfConversation, frozen=True, kw_only=True):
+    """An agent of a task: what the call that began the agent gave, and what came back.
+
+    ``parent``        the conversation whose call began the agent; null for the asked conversation
+    ``call``          the event of the call in ``parent``, or null if no record names it
+    ``result``        the event of the result in ``parent``, or null if there is none
+    ``reason``        the answer as a sentence for people
+
+    About words:
+
+    ``fact``          whether the agent knows the words; null if it has no event with the words
+    ``first``         the first event of the agent with the words
+    ``came_from``     the conversation from which the agent has the words: its parent, a sub-agent,
+                      or itself
+    ``is_given``      whether the call, or a message before the agent's first reply, has the words
+    ``is_returned``   whether the result has the words; null without a result
+
+    About a call:
+
+    ``not_given``     the terms that the parent was shown, and that the agent was not given;
+                      ``needed_in`` is the event in which the agent wrote the term
+    ``not_returned``  the terms of the agent that the parent was not shown with the result;
+                      ``needed_in`` is the event in which the parent wrote the term
+    """
+
+    parent: str | None = None
+    call: int | None = None
+    result: int | None = None
+    reason: str = ""
+    fact: FactDocument | None = None
+    first: int | None = None
+    came_from: str | None = None
+    is_given: bool | None = None
+    is_returned: bool | None = None
+    not_given: tuple[DroppedTermDocument, ...] = ()
+    not_returned: tuple[DroppedTermDocument, ...] = ()
+
+
+class HandOversDocument(OfConversation, frozen=True, kw_only=True):
+    """The output of ``foldlog why ID ABOUT --with-children`` and the answer of
+    ``/api/hand-overs``: the agents of a task, asked ``about`` words or about a call.
+    """
+
+    about: str | int
+    agents: tuple[HandOverDocument, ...]
+
+
 class SummarizedDocument(Document, frozen=True, kw_only=True):
     """Events that left a View, and the summary that a condensation put in their place."""
 

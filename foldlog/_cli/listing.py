@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import UNSET
+
 from foldlog._answers.conversations import ConversationDocument
 from foldlog._cli import terminal
 from foldlog._cli.hints import prices_hint
@@ -294,7 +296,6 @@ def _describe_rows(
     """
     for row, figures in stored.of(rows, whole=sizes):
         more = figures.overview
-        task = next(stored.tasks([figures]), None) if sizes else None
         if more.problem is not None and more.needs_key:
             aside.locked[row.id] = more.problem
         elif more.problem is not None:
@@ -303,6 +304,7 @@ def _describe_rows(
             near = {name: value for name, value in more._asdict().items() if name not in _OF_VIEW}
             yield ConversationDocument.of_row(row, **near)
             continue
+        task = stored.tasks([figures]).get(row.id, UNSET)
         document = document_of(row, figures, table, task)
         if document.spent and document.spent.cost is None:
             aside.unpriced.append(models_without_price(figures.calls, table))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from foldlog._answers.conversations import ConversationDocument
@@ -14,21 +15,30 @@ from foldlog._answers.figures import ModelDocument, TaskDocument
 from foldlog._base.values import JsonObject
 from foldlog._conversations.unreadable import sound
 from foldlog._figures.context import ContextLimit, ContextUse, limit_of_models
+from foldlog._figures.overview import parent_in
 from foldlog._figures.prices import Prices
 from foldlog._figures.spending import price_calls, spent_by, sum_up
 from foldlog._figures.stats import Stats
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import StoredFigures, Where
 from foldlog._figures.trees import Trees
-from foldlog.eventstore import ConversationRow, EventStoreError, Store
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    EventStoreError,
+    Store,
+)
 
 if TYPE_CHECKING:
-    from foldlog._figures.tasks import Task
     from foldlog.projections import Views
 
 
 def document_of(
-    row: ConversationRow, figures: StoredFigures, prices: Prices, task: Task | None = None
+    row: ConversationRow,
+    figures: StoredFigures,
+    prices: Prices,
+    task: TaskDocument | UnsetType = UNSET,
 ) -> ConversationDocument:
     fields: JsonObject = {
         **figures.overview._asdict(),
@@ -47,7 +57,7 @@ def document_of(
             "first_error": figures.first_error,
             "first_event_at": None if first_at is None else first_at.isoformat(),
             "context": tuple(figures.context),
-            "task": UNSET if task is None else task.document(prices),
+            "task": task,
         }
         if figures.is_sound:
             fields["condensations"] = figures.condensations
@@ -93,24 +103,11 @@ def collect_stats(
         ((_, of_one),) = figures.of(rows)
         _add_sizes(stats, store, views, rows[0], of_one)
         if has_task:
-            stats.task = task_of(figures, of_one, prices or Prices())
+            figures.refresh()
+            stats.task = figures.tasks([of_one], has_agents=True).get(of_one.id)
         return stats
-    alone = where._replace(sub_agents=False)
-    stats.sub_agents = stats.conversations - figures.count(alone)
-    if stats.sub_agents:
-        stats.spent_alone = figures.spent(alone)
+    figures.add_sub_agents(stats, where)
     return stats
-
-
-def task_of(
-    figures: FiguresOfStore, conversation: StoredFigures, prices: Prices
-) -> TaskDocument | None:
-    """Return a conversation with its sub-agents, or None if it has no sub-agents. Cost: the
-    function counts all conversations that have changed.
-    """
-    figures.refresh()
-    tasks = figures.tasks([conversation])
-    return next((task.document(prices, has_agents=True) for task in tasks), None)
 
 
 def trees_of(store: Store, *, is_complete: bool = True) -> Trees:
@@ -122,6 +119,28 @@ def trees_of(store: Store, *, is_complete: bool = True) -> Trees:
     if is_complete:
         figures.refresh()
     return figures.trees
+
+
+def tasks_of(store: Store, conversations: Iterable[str]) -> dict[str, str]:
+    """Return, for the sub-agents among ``conversations``, the conversations at the tops of their
+    tasks. Cost: a row of figures for each agent above, or some of its events if it is not counted.
+    """
+    figures = FiguresOfStore(store)
+    tasks = dict[str, str]()
+    for name in dict.fromkeys(conversations):
+        above = [name]
+        while (parent := _parent_of(store, figures, above[-1])) not in {"", *above}:
+            tasks[name] = parent
+            above.append(parent)
+    return tasks
+
+
+def _parent_of(store: Store, figures: FiguresOfStore, name: str) -> str:
+    ((_, of_row),) = figures.of([store.conversation(name, pending=True)], whole=False)
+    parent = parent_in(of_row.overview.attributes or {})
+    with suppress(ConversationNotFound, ConversationErased):
+        return parent and _existing(store, parent).id
+    return ""
 
 
 def with_sub_agents(store: Store, conversations: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foldlog._answers.figures import SavingsDocument, SpentDocument
+from foldlog._answers.figures import SavingsDocument, SpentDocument, TaskDocument
 from foldlog._base.values import JsonObject
 from foldlog._figures.blocks import REASONS
 from foldlog._figures.overview import Overview, near_the_ends, read_ends
@@ -36,7 +36,6 @@ from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import as_text, utf8
 
 if TYPE_CHECKING:
-    from foldlog._figures.tasks import Task
     from foldlog.projections import Views
 
 Row = tuple[ConversationRow, StoredFigures]
@@ -316,12 +315,20 @@ class FiguresOfStore:
     def trees(self) -> Trees:
         return self._tables.trees()
 
-    def tasks(self, conversations: Iterable[StoredFigures]) -> Iterator[Task]:
+    def tasks(
+        self, conversations: Iterable[StoredFigures], *, has_agents: bool = False
+    ) -> dict[str, TaskDocument]:
+        """Return the tasks of the conversations that have sub-agents, by the id of the
+        conversation. Cost: the method reads the figures of the sub-agents.
+        """
         if not self.trees.parents:
-            return iter(())
+            return {}
         from foldlog._figures.tasks import read_tasks  # most stores have no sub-agents
 
-        return read_tasks(self._tables, conversations)
+        return {
+            task.agents[0].figures.id: task.document(self._prices, has_agents=has_agents)
+            for task in read_tasks(self._tables, conversations)
+        }
 
     def count(self, where: Where = _EVERYTHING) -> int:
         return sum(columns[1] for columns in self._tables.ask("figure_sums", where))
@@ -341,6 +348,12 @@ class FiguresOfStore:
         stats.without_cost = self._without_cost(where, stats.unpriced)
         stats.findings = self._findings(where)
         return stats
+
+    def add_sub_agents(self, stats: Stats, where: Where) -> None:
+        alone = where._replace(sub_agents=False)
+        stats.sub_agents = stats.conversations - self.count(alone)
+        if stats.sub_agents:
+            stats.spent_alone = self.spent(alone)
 
     def spent(self, where: Where) -> SpentDocument:
         return spent(price_calls(self._calls(where), self._prices).values())

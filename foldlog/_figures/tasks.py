@@ -38,6 +38,7 @@ class Agent(NamedTuple):
             events=figures.overview.events,
             first_event_at=time_text(figures.first_at),
             last_event_at=time_text(figures.last_at),
+            models=tuple(dict.fromkeys(call.model for call in figures.calls)),
             spent=spent_by(figures.calls, prices) if figures.is_sound else None,
         )
 

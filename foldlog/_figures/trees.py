@@ -8,7 +8,7 @@ its own. A fork is not a sub-agent.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 
 class Trees:
@@ -32,16 +32,19 @@ class Trees:
         for child, parent in self.parents.items():
             self._children.setdefault(parent, []).append(child)
 
+    def children(self, conversation: str) -> Sequence[str]:
+        return self._children.get(conversation, ())
+
     def below(self, conversation: str) -> Iterator[tuple[str, int]]:
         """Yield the sub-agents of a conversation with their depths, each after its parent."""
         seen = {conversation}  # attributes that a user set may make a circle
-        stack = [(child, 1) for child in reversed(self._children.get(conversation, ()))]
+        stack = [(child, 1) for child in reversed(self.children(conversation))]
         while stack:
             child, depth = stack.pop()
             if child not in seen:
                 seen.add(child)
                 yield child, depth
-                stack += [(name, depth + 1) for name in reversed(self._children.get(child, ()))]
+                stack += [(name, depth + 1) for name in reversed(self.children(child))]
 
     def task_of(self, conversation: str) -> str:
         """Return the conversation at the top of the tree that contains ``conversation``."""

@@ -8,6 +8,7 @@ lease.py       at most one worker drives a history
 effects.py     run the tool of a call at most once; the state of each call
 once.py        do a piece of work once, and record its result
 runtimes.py    run the tools of another agent runtime at most once
+hand_overs.py  what sub-agents were given, and what they returned
 children.py    begin sub-agents for calls, and close their calls
 started_calls.py  the calls that a worker began, and those that other workers left behind
 threads.py     threads that run blocking calls for asyncio

@@ -60,6 +60,7 @@ from foldlog.projections import (
 )
 
 if TYPE_CHECKING:
+    from foldlog._answers.views import HandOverDocument
     from foldlog._archive.recording import HistoryRecorder
     from foldlog._archive.stored import HistoryRecords, Query, Records
     from foldlog._figures.stats import Stats
@@ -1295,6 +1296,22 @@ class History:
             return dropped_by(self._store, self._views, self.id, condensation)
         except ConversationNotFound:
             return None
+
+    def hand_overs(self, about: str | int) -> tuple[HandOverDocument, ...]:
+        """Return what the calls that began sub-agents gave, and what came back.
+
+        With words, return an answer for this history and for each of its sub-agents: whether the
+        agent knows the words, from whom, and whether its result has them. The words are searched as
+        in ``fact``. With the id of a call, return an answer for each sub-agent that the call began:
+        the terms that the sub-agent was not given, and those that it did not return. Raises
+        ``InvalidArgument`` if there is no word, or if the call began no sub-agent. Cost: the method
+        counts all histories of the store that have changed. It reads the stored bytes of all
+        agents, or the events of this history and of the sub-agents that the call began.
+        """
+        from foldlog._figures.shown import trees_of
+        from foldlog._history.hand_overs import hand_overs
+
+        return hand_overs(self._store, self._views, trees_of(self._store), self.id, about).agents
 
     def stats(
         self, *, prices: str | os.PathLike[str] | None = None, with_children: bool = False

@@ -10,21 +10,24 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import nlargest
 from typing import Any
 
+from foldlog._answers.views import DroppedTermDocument
 from foldlog._conversations.labels import label
 from foldlog._figures.places import in_folder, places
+from foldlog._figures.shown import tasks_of
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._history.facts import fact
+from foldlog._history.hand_overs import hand_overs
 from foldlog._history.recall import RecallTool
 from foldlog._programs.asking import Asked, Asking, Unclear
 from foldlog._reports.as_sent import sent, why_sent
-from foldlog._reports.dropped import Dropped, DroppedTerm, condensations, dropped_by
+from foldlog._reports.dropped import Dropped, condensations, dropped_by
 from foldlog._reports.search import Hit, Searched, search
-from foldlog._words.gist import count, count_shown, gist
+from foldlog._words.gist import count, count_shown, gist, task_words
 from foldlog._words.safe_text import printable
 from foldlog._words.times import moment_of
 from foldlog.condensers import is_masked
@@ -154,6 +157,12 @@ class Answers:
             others = [event_id for event_id in newest_first if event_id not in result.known_by]
             for event_id in [*result.known_by[:2], *others][:_NAMES]:
                 yield from map(_line, self._event(name, event_id))
+            trees = self._figures().trees
+            if trees.children(name):
+                _, *sub_agents = hand_overs(self._store, self._views, trees, name, about).agents
+                for agent in sub_agents:
+                    reason = _quote(agent.reason, 2 * _LONG)
+                    yield f"sub-agent {_name(agent.conversation)}: {reason}"
             return
         try:
             answer = why_sent(self._store, self._views, name, int(about), at)
@@ -209,16 +218,30 @@ class Answers:
             hits.setdefault(hit.conversation, []).append(hit)
         names = [name for name in hits if in_folder_ids is None or name in in_folder_ids]
         for name in names[: max(1, limit)]:
-            yield f"{count(len(hits[name]), 'event')}, the newest: {_hit_line(hits[name][0])}"
+            (newest,) = self._hit_lines(hits[name][:1])
+            yield f"{count(len(hits[name]), 'event')}, the newest: {newest}"
         yield from _unsearched_lines(result)
 
     def _everywhere(self, query: str) -> Iterator[str]:
         result = self._search(query)
-        yield from map(_hit_line, result.hits)
+        yield from self._hit_lines(result.hits)
         yield from _unsearched_lines(result)
 
     def _search(self, words: str, after: Any = None) -> Searched:
         return search(self._store, words, since=after, limit=_HITS, seconds=_SEARCH_S)
+
+    def _hit_lines(self, hits: Sequence[Hit]) -> Iterator[str]:
+        tasks = tasks_of(self._store, (hit.conversation for hit in hits))
+        for hit in hits:
+            name = _name(hit.conversation)
+            if hit.conversation in tasks:
+                name += f" in the task of {_name(tasks[hit.conversation])}"
+            yield f"{name}, event {hit.id}, {hit.kind}: {_quote(hit.snippet, _LONG)}"
+
+    def _figures(self) -> FiguresOfStore:
+        figures = FiguresOfStore(self._store)
+        figures.refresh(_HITS)
+        return figures
 
     def _list_lines(
         self, wanted_ids: Collection[str] | None, after: Any, limit: int
@@ -229,7 +252,8 @@ class Answers:
             if row.erased_at is None and (wanted_ids is None or row.id in wanted_ids)
         )
         newest = nlargest(min(max(1, limit), _HITS), rows, key=lambda row: row.updated_at)
-        for row, figures in FiguresOfStore(self._store).of(newest, whole=False):
+        figures_of_store = self._figures()
+        for row, figures in figures_of_store.of(newest, whole=False):
             if after and row.updated_at < after:
                 return
             overview = figures.overview
@@ -238,7 +262,9 @@ class Answers:
             parts = (overview.last_event_at, attributes.get("cwd"), overview.title)
             events = overview.events or row.version
             quoted = _quote(" ".join(filter(None, parts)), _LONG)
-            yield f"{_name(row.id)}: {program}, {count(events, 'event')}, {quoted}"
+            task = figures_of_store.tasks([figures]).get(row.id)
+            of_task = (task and f", {task_words(task)}") or ""
+            yield f"{_name(row.id)}: {program}, {count(events, 'event')}, {quoted}{of_task}"
 
 
 def _compaction_lines(dropped: Dropped) -> Iterator[str]:
@@ -263,17 +289,13 @@ def _compaction_lines(dropped: Dropped) -> Iterator[str]:
     yield from (f"  {line}" for line in lines)
 
 
-def _names(terms: Iterable[DroppedTerm]) -> str:
+def _names(terms: Iterable[DroppedTermDocument]) -> str:
     return ", ".join(f"{clip_line(term.term, _SHORT)} [{term.event}]" for term in terms)
 
 
 def _line(event: Event, length: int = _LONG) -> str:
     masked = " (masked)" if is_masked(event) else ""
     return f"[{event.id}] {label(event)}{masked}: {_quote(gist(event, length), length)}"
-
-
-def _hit_line(hit: Hit) -> str:
-    return f"{_name(hit.conversation)}, event {hit.id}, {hit.kind}: {_quote(hit.snippet, _LONG)}"
 
 
 def _unsearched_lines(result: Searched) -> Iterator[str]:

@@ -12,7 +12,7 @@ recall_score.py     counts the terms that the agent needed again
 as_sent.py          the View as it was sent to a model
 sent.py             which events were sent to a model
 own_ids.py          translates the ids in a condensation of OpenHands V0
-sub_agents.py       the calls that began sub-agents
+sub_agents.py       the calls that began sub-agents, and their results
 runs.py             shows two conversations that share no events side by side
 search.py           searches the stored records and events, without an index
 passages.py         finds the words that differ between two texts

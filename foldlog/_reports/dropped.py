@@ -4,9 +4,10 @@ needed again. No model is called to find dropped terms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice
+from operator import attrgetter
 
 from foldlog._answers.views import DroppedDocument, DroppedTermDocument
 from foldlog._base.values import named_in
@@ -31,21 +32,6 @@ EVENTS_AFTER = 10_000
 """The number of events after a condensation that are searched for its dropped terms."""
 
 
-class DroppedTerm(NamedTuple):
-    """A term (see ``docs/internals/COMPACTION.md``) that was in the View before a condensation and
-    is nowhere in the View after it.
-
-    ``term``       the term as it was written
-    ``event``      the last dropped event with the term, or a dropped summary with the term
-    ``needed_in``  the event in which the agent wrote the term again, among the next 10,000 events,
-                   or None; always None if the system prompt or a tool contains the term
-    """
-
-    event: int
-    term: str
-    needed_in: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Dropped:
     """The content that ``condensation`` took out of the View.
@@ -53,15 +39,17 @@ class Dropped:
     ``events``   the events and summaries that left the View, in the order of the View
     ``tokens``   the tokens of ``events``, estimated
     ``summary``  the summary that replaced the events, or None
-    ``terms``    the terms of ``events`` that the new View does not contain, not even as a part of
-                 a longer term; sorted by event, then by the alphabet
+    ``terms``    the terms (see ``docs/internals/COMPACTION.md``) of ``events`` that the new View
+                 does not contain, not even as a part of a longer term; sorted by event, then by
+                 the alphabet. ``needed_in`` is among the next 10,000 events, and None if the
+                 system prompt or a tool contains the term
     """
 
     condensation: CondensationAction
     events: tuple[Event, ...]
     tokens: int
     summary: CondensationSummary | None
-    terms: tuple[DroppedTerm, ...]
+    terms: tuple[DroppedTermDocument, ...]
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -69,10 +57,10 @@ class Dropped:
         return tuple(event.id for event in self.events)
 
     @property
-    def needed(self) -> tuple[DroppedTerm, ...]:
+    def needed(self) -> tuple[DroppedTermDocument, ...]:
         """The dropped terms that the agent wrote again, in the order in which it wrote them."""
-        again = [(term.needed_in, term) for term in self.terms if term.needed_in is not None]
-        return tuple(term for _, term in sorted(again))
+        again = (term for term in self.terms if term.needed_in is not None)
+        return tuple(sorted(again, key=attrgetter("needed_in")))
 
     def __repr__(self) -> str:
         counts = (
@@ -96,19 +84,10 @@ def dropped_by(
         action = _condensation(store, conversation, condensation, version)
     if action is None:
         return None
-    before, after = (views.at(conversation, at) for at in (action.id, action.id + 1))
+    before = views.at(conversation, action.id)
     stop = min(version, action.id + 1 + EVENTS_AFTER)
-    return find_dropped(action, before, after, store.events(conversation, action.id + 1, stop))
-
-
-def find_dropped(
-    action: CondensationAction, before: View, after: View, later: Iterable[Event]
-) -> Dropped:
-    loss = _loss(action, before, after)
-    waiting = {term: [loss] for term in loss.terms.keys() - _terms_of_the_program(before)}
-    for event in later:
-        _find_terms_again(event, waiting)
-    return loss.dropped()
+    events = store.events(conversation, action.id, stop)
+    return dropped_among(before, events, {action.id: action})[0]
 
 
 def dropped_in(
@@ -130,8 +109,7 @@ def dropped_in(
     first = min(actions)
     end = min(version, max(actions) + 1 + EVENTS_AFTER)
     view = Views(store).at(conversation, first)
-    losses = _losses_in(view, store.events(conversation, first, end), actions)
-    return [loss.dropped() for loss in losses]
+    return dropped_among(view, store.events(conversation, first, end), actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,26 +120,31 @@ class _Loss:
     needed: dict[str, int]
 
     def dropped(self) -> Dropped:
-        terms = [
-            DroppedTerm(event, term, self.needed.get(term)) for term, event in self.terms.items()
-        ]
         return Dropped(
             self.action,
             self.gone,
             sum(map(event_tokens, self.gone)),
             None if self.action.summary is None else summary_event(self.action),
-            tuple(sorted(terms)),
+            _sorted_terms(self.terms, self.needed),
         )
 
 
-def _loss(action: CondensationAction, before: View, after: View) -> _Loss:
-    forgotten, terms = lost_terms(before, after)
-    return _Loss(action, forgotten, terms, {})
+def _sorted_terms(
+    events: Mapping[str, int], needed: Mapping[str, int]
+) -> tuple[DroppedTermDocument, ...]:
+    """Return terms in the order of ``events``, which maps each term to its last event."""
+    return tuple(
+        DroppedTermDocument(term, event, needed.get(term))
+        for event, term in sorted((event, term) for term, event in events.items())
+    )
 
 
-def _losses_in(
+def dropped_among(
     view: View, events: Iterable[Event], actions: Mapping[int, CondensationAction]
-) -> list[_Loss]:
+) -> list[Dropped]:
+    """Return what each of ``actions`` dropped. ``events`` are the events after ``view``, up to the
+    last event in which the agent may have needed a dropped term again.
+    """
     losses: list[_Loss] = []
     waiting: dict[str, list[_Loss]] = {}
     since_view: list[Event] = []
@@ -175,11 +158,11 @@ def _losses_in(
         before = view.then(since_view)
         view = before.then([event])
         since_view = []
-        loss = _loss(action, before, view)
+        loss = _Loss(action, *_lost_terms(before, view), {})
         losses.append(loss)
         for term in loss.terms.keys() - _terms_of_the_program(before):
             waiting.setdefault(term, []).append(loss)
-    return losses
+    return [loss.dropped() for loss in losses]
 
 
 def _terms_of_the_program(events: Iterable[Event]) -> set[str]:
@@ -202,21 +185,41 @@ def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
                 loss.needed[term] = event.id
 
 
-def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, int]]:
+def _lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, int]]:
     still_shown = {event.id for event in after}
     forgotten = tuple(event for event in before if event.id not in still_shown)
+    return forgotten, _terms_only_in(forgotten, after)
+
+
+def terms_not_passed_on(
+    known: Sequence[Event], passed_on: Iterable[Event], later: Iterable[Event]
+) -> tuple[DroppedTermDocument, ...]:
+    """Return the terms of the events ``known`` that ``passed_on`` does not contain. ``needed_in``
+    is the first event of ``later`` in which the agent wrote the term.
+    """
+    terms = _terms_only_in(known, passed_on)
+    waiting = terms.keys() - _terms_of_the_program(known)
+    needed = dict[str, int]()
+    for event in islice(later, EVENTS_AFTER):
+        if event.shown and begins_reply(event):
+            needed = dict.fromkeys(event_terms(event) & waiting, event.id) | needed
+    return _sorted_terms(terms, needed)
+
+
+def _terms_only_in(known: Iterable[Event], shown: Iterable[Event]) -> dict[str, int]:
+    """Return the terms of the events ``known`` that ``shown`` does not contain, each with the last
+    event that contains it.
+    """
     last: dict[str, int] = {}
     words = set[str]()
-    for event in sorted(forgotten, key=lambda event: event.id, reverse=True):
+    for event in sorted(known, key=lambda event: event.id, reverse=True):
         new = event_words(event) - words
         words |= new
         for term in terms_in(new):
             last.setdefault(term, event.id)
-    shown = set().union(*map(event_terms, after))
-    in_longer = "\n".join(sorted(shown))
-    return forgotten, {
-        term: event for term, event in last.items() if term not in shown and term not in in_longer
-    }
+    shown_terms = set().union(*map(event_terms, shown))
+    in_longer = "\n".join(sorted(shown_terms))
+    return {term: event for term, event in last.items() if term not in in_longer}
 
 
 def condensations(store: Store, conversation: str) -> list[CondensationAction]:
@@ -254,11 +257,6 @@ def _condensation(
 
 
 def dropped_document(drop: Dropped) -> DroppedDocument:
-    terms = tuple(map(term_document, drop.terms))
     return DroppedDocument(
-        condensation=drop.condensation.id, events=drop.ids, tokens=drop.tokens, terms=terms
+        condensation=drop.condensation.id, events=drop.ids, tokens=drop.tokens, terms=drop.terms
     )
-
-
-def term_document(term: DroppedTerm) -> DroppedTermDocument:
-    return DroppedTermDocument(term.term, term.event, term.needed_in)

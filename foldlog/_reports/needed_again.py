@@ -5,7 +5,7 @@ a conversation.
 from __future__ import annotations
 
 from foldlog._answers.views import NeededDocument
-from foldlog._reports.dropped import Dropped, dropped_in, term_document
+from foldlog._reports.dropped import Dropped, dropped_in
 from foldlog.eventstore import CorruptEvent, Store
 
 
@@ -25,5 +25,5 @@ def _needed_document(dropped: Dropped) -> NeededDocument:
         events=len(dropped.events),
         tokens=dropped.tokens,
         dropped=len(dropped.terms),
-        terms=tuple(map(term_document, dropped.needed)),
+        terms=dropped.needed,
     )

@@ -151,7 +151,7 @@ def _run(store: Store, name: str, prices: Prices) -> _Run:
             steps_and_messages.append(_step(event, asked_at))
         if _answers(event):
             answer = _line(event)
-    figures = FiguresOfStore(store)
+    figures = FiguresOfStore(store, prices=prices)
     ((_, stored_figures),) = figures.of([row])
     spent = spent_by(stored_figures.calls, prices) if stored_figures.is_sound else None
     tools_by_calls = sorted(
@@ -159,14 +159,13 @@ def _run(store: Store, name: str, prices: Prices) -> _Run:
     )
     tools = {tool: counted.calls for tool, counted in tools_by_calls if counted.calls}
     counts |= {"calls": sum(tools.values()), "errors": stored_figures.errors}
-    task = next(figures.tasks([stored_figures]), None)
     document = RunDocument(
         conversation=name,
         version=version,
         spent=spent,
         tools=tools,
         answer=answer,
-        task=UNSET if task is None else task.document(prices),
+        task=figures.tasks([stored_figures]).get(name, UNSET),
         **counts,
     )
     return _Run(document, system_prompt, steps, steps_and_messages)

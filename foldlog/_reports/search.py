@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from msgspec import UNSET
+
 from foldlog._answers.events import HitDocument, HitsDocument
 from foldlog._conversations.labels import kind_words, label, labels_of
 from foldlog._conversations.unreadable import sound
@@ -480,12 +482,16 @@ class _Conversation:
             start = end
 
 
-def hits_document(words: str, result: Searched, limit: int) -> HitsDocument:
+def hits_document(store: Store, words: str, result: Searched, limit: int) -> HitsDocument:
     # The caller searches with ``limit + 1``, so that the document can say whether more events
-    # match.
+    # match. This import loads condensers, which ``foldlog search --help`` need not load.
+    from foldlog._figures.shown import tasks_of
+
+    tasks = tasks_of(store, (hit.conversation for hit in result.hits[:limit]))
     hits = (
         HitDocument.of(
             hit,
+            task=tasks.get(hit.conversation, UNSET),
             event=hit.id,
             recorded_at=hit.recorded_at.isoformat(),
             timestamp=None if hit.timestamp is None else hit.timestamp.isoformat(),

@@ -25,10 +25,12 @@ from foldlog._answers.document import Document
 from foldlog._answers.events import HitsDocument, NotesDocument
 from foldlog._answers.page import FollowedDocument, RefusedDocument
 from foldlog._answers.runs import RunsDocument
+from foldlog._answers.views import HandOversDocument
 from foldlog._conversations.bound_store import bound_store
 from foldlog._conversations.companions import ids_beginning_with
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import CountsTokens
+from foldlog._history.hand_overs import hand_overs
 from foldlog._page import assets
 from foldlog._reports.runs import compared_runs
 from foldlog._reports.search import hits_document, search
@@ -44,6 +46,7 @@ from foldlog._web.threads import Threads
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import EventStoreError, ReadTransaction, Store, StoreRefused
 from foldlog.eventstore.recorders.sqlite.process_forks import identity
+from foldlog.projections import Views
 
 if TYPE_CHECKING:
     from foldlog._programs.server import MountedTools
@@ -120,7 +123,7 @@ def application(
             limit=limit + 1,
             seconds=_SEARCH_S,
         )
-        return hits_document(words, results, limit)
+        return hits_document(store, words, results, limit)
 
     def list_conversations(
         start: Count = 0, limit: Count = LIMIT, sort: str = "-recorded", line: str = ""
@@ -143,6 +146,12 @@ def application(
     def compare(conversation: Text, other: Text) -> RunsDocument:
         return compared_runs(store, conversation, _whole_id(store, other), prices or Prices())
 
+    def ask_agents(
+        conversation: Text, words: Text = "", call: Count | None = None
+    ) -> HandOversDocument:
+        about = words if call is None else call
+        return hand_overs(store, Views(store), conversations.figures.trees, conversation, about)
+
     made: dict[str, Callable[..., Document | Response]] = {
         "/metrics": measure,
         "/api/conversations": list_conversations,
@@ -157,6 +166,7 @@ def application(
         "/api/history": pages.history,
         "/api/compare": compare,
         "/api/task": conversations.task,
+        "/api/hand-overs": ask_agents,
         "/api/event": pages.event,
         "/api/find": pages.find,
         "/api/search": find_everywhere,

@@ -185,6 +185,7 @@ class ServedConversations:
     def fleet(self, import_command: str) -> FleetDocument:
         rest_count = self.refresh()
         stats = self.figures.totals(LISTED)
+        self.figures.add_sub_agents(stats, LISTED)
         reasons = self.figures.reasons(LISTED)
         by_saving = sorted(reasons.items(), key=lambda each: -(each[1].tokens_saved or 0))
         reason_documents = [
@@ -204,6 +205,8 @@ class ServedConversations:
             view_tokens=stats.in_views,
             reasons=tuple(reason_documents),
             spent=stats.spent,
+            sub_agents=stats.sub_agents,
+            spent_alone=stats.spent_alone or stats.spent,
             without_usage=stats.without_usage,
             without_cost=stats.without_cost,
             import_command=import_command,
@@ -211,23 +214,24 @@ class ServedConversations:
 
     def task(self, conversation: Text) -> TaskDocument:
         """Return the task that contains a conversation, with all agents. Cost: the method reads the
-        events of the conversation.
+        events of the conversation, and a row of each agent.
         """
         self.refresh()
         top = self.figures.trees.task_of(conversation)
         ((_, figures),) = self.figures.of([self._store.conversation(top, pending=True)])
-        tasks = self.figures.tasks([figures])
-        task = next(tasks, None) or Task([Agent(figures, 0)], figures.calls)
-        document = task.document(self._prices, has_agents=True)
-        agents = document.agents or ()
-        children = [agent.conversation for agent in agents if agent.parent == conversation]
+        document = self.figures.tasks([figures], has_agents=True).get(top)
+        if document is None:
+            alone = Task([Agent(figures, 0)], figures.calls)
+            document = alone.document(self._prices, has_agents=True)
+        agents = {agent.conversation: agent for agent in document.agents or ()}
+        children = [name for name, agent in agents.items() if agent.parent == conversation]
         calls = calls_of_children(self._store, conversation, children)
-        return replace(
-            document,
-            agents=tuple(
-                replace(agent, call_event=calls.get(agent.conversation, UNSET)) for agent in agents
-            ),
-        )
+        for name, agent in agents.items():
+            row = self._store.conversation(name, pending=True)
+            call = calls[name].call if name in calls else UNSET
+            agents[name] = replace(agent, call_event=call, redactions=row.redactions)
+        missing = tuple(name for name in calls if name not in agents)
+        return replace(document, agents=tuple(agents.values()), missing=missing)
 
     def list(
         self,
@@ -248,12 +252,10 @@ class ServedConversations:
         page = self.figures.page(
             where, sort=sort, reverse=reverse, start=start, limit=min(limit, LIMIT_MAX)
         )
-        tasks = {
-            task.agents[0].figures.id: task
-            for task in self.figures.tasks(figures for _, figures in page.rows)
-        }
+        tasks = self.figures.tasks(figures for _, figures in page.rows)
         shown: tuple[ConversationDocument, ...] = tuple(
-            document_of(row, figures, self._prices, tasks.get(row.id)) for row, figures in page.rows
+            document_of(row, figures, self._prices, tasks.get(row.id, UNSET))
+            for row, figures in page.rows
         )
         total = page.total + self.figures.missing
         return ServedPageDocument(

@@ -61,6 +61,11 @@ def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, list[
 
 
 def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
+    yield (
+        "sub_agents",
+        "Conversations that another conversation began.",
+        [({}, fleet.sub_agents)],
+    )
     yield "events", "Events of counted conversations.", [({}, fleet.events)]
     yield (
         "view_tokens",
@@ -82,6 +87,11 @@ def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
         "model_cost_usd",
         "Recorded cost of all calls of models.",
         _sample_of(fleet.spent.cost),
+    )
+    yield (
+        "model_cost_without_sub_agents_usd",
+        "Recorded cost of the calls of models in conversations that no other conversation began.",
+        _sample_of(fleet.spent_alone.cost),
     )
 
 

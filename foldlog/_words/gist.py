@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
+from datetime import datetime
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from foldlog._base.values import JsonObject, parse
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import UNLIMITED as UNLIMITED, printable
+from foldlog._words.times import duration_words
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, events, summary_of
 from foldlog.eventstore.codec_json import describe_value
 from foldlog.eventstore.errors import count as count
 from foldlog.projections import normalize, words_of
 
 if TYPE_CHECKING:
-    from foldlog._answers.figures import SpentDocument
+    from foldlog._answers.figures import SpentDocument, TaskDocument
 
 _SHELL = ("-c", "-lc")
 INTERVALS_MAX = 6
@@ -193,6 +195,20 @@ def cost_words(cost: float | None, *, estimated: bool = False) -> str:
 
 def spent_words(spent: SpentDocument) -> str:
     return cost_words(spent.cost, estimated=spent.costs_estimated > 0)
+
+
+def task_words(task: TaskDocument) -> str:
+    """Return the figures of a task in words."""
+    parts = [
+        f"{number_words(task.spent.tokens)} tokens",
+        spent_words(task.spent),
+        f"{number_words(task.errors)} errors",
+        f"{duration_words(task.seconds)} of work",
+    ]
+    if task.first_event_at and task.last_event_at:
+        first, last = map(datetime.fromisoformat, (task.first_event_at, task.last_event_at))
+        parts[-1] += f" in {duration_words((last - first).total_seconds())}"
+    return f"with {count(task.sub_agents, 'sub-agent')}: {', '.join(parts)}"
 
 
 def number_words(number: int | None) -> str:

@@ -16,7 +16,7 @@ from foldlog import (
     SystemMessage,
 )
 from foldlog._reports import dropped as dropped_module
-from foldlog._reports.dropped import dropped_in, find_dropped
+from foldlog._reports.dropped import dropped_among, dropped_in
 from foldlog._reports.recall_score import event_terms, event_texts
 from foldlog.projections import View, begins_reply
 from tests.foldlog.records import SAMPLE
@@ -92,10 +92,9 @@ def logs(draw):
 def test_what_was_dropped_is_what_a_naive_comparison_of_views_finds(events):
     for event in events:
         if isinstance(event, CondensationAction):
-            before, after = (View.from_events(events[:stop]) for stop in (event.id, event.id + 1))
-            assert ids_and_terms(
-                find_dropped(event, before, after, events[event.id + 1 :])
-            ) == naive(events, event)
+            before = View.from_events(events[: event.id])
+            (dropped,) = dropped_among(before, events[event.id :], {event.id: event})
+            assert ids_and_terms(dropped) == naive(events, event)
 
 
 @examples(60)
@@ -254,7 +253,6 @@ def test_what_the_system_prompt_and_the_tools_name_was_not_needed_again():
         Message(source="agent", content=text),
     )
     events = [replace(event, id=number) for number, event in enumerate(written)]
-    before, after = (View.from_events(events[:stop]) for stop in (4, 5))
-    result = find_dropped(events[4], before, after, events[5:])
+    (result,) = dropped_among(View.from_events(events[:4]), events[4:], {4: events[4]})
     assert [term.term for term in result.terms] == ["in_progress", "src/alpha.py", "todo_list"]
     assert [term.term for term in result.needed] == ["src/alpha.py"]

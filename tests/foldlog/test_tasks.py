@@ -12,6 +12,10 @@ import pytest
 import foldlog as api
 from foldlog import Action, Message
 from foldlog._privacy import erasing
+from foldlog._programs.answers import Answers
+from foldlog._programs.asking import Asking
+from foldlog._web.conversations import ServedConversations
+from foldlog._web.metrics import metrics
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
 from tests.said import said
 
@@ -251,8 +255,8 @@ def histories():
         yield histories
 
 
-def call_agent(history, call_id="c"):
-    history.append(Action(tool="agent", call_id=call_id))
+def call_agent(history, call_id="c", **arguments):
+    history.append(Action(tool="agent", call_id=call_id, arguments=arguments))
     return history.open_calls()[-1]
 
 
@@ -524,3 +528,107 @@ def test_a_comparison_of_two_runs_shows_their_tasks(foldlog):
     compared = foldlog("diff one other --json").document
     assert [run["task"]["spent"]["cost"] for run in compared["runs"]] == [0.5, 0.5]
     assert "cost with sub-agents" in foldlog("diff one other").out
+
+
+def hand_down(histories):
+    """The library is found by a sub-agent of a sub-agent, and the first result does not name it.
+    The key, which the user gave, is given to nobody.
+    """
+    top = histories["top"]
+    top.append(said("release it with key_0042"))
+    middle = top.begin_child(call_agent(top, "m", prompt="repair lib_build"), "middle")
+    middle.append(said("repair lib_build"))
+    inner = middle.begin_child(call_agent(middle, "i", prompt="read the log"), "inner")
+    inner.append([said("read the log"), Message(source="agent", content="libexpat_2 is old")])
+    middle.append_tool_result(*middle.open_calls(), "libexpat_2 is old")
+    middle.append(Message(source="agent", content="repaired"))
+    top.append_tool_result(*top.open_calls(), "repaired")
+    top.append(Message(source="agent", content="which one? libexpat_2?"))
+
+
+WORDS = {
+    "libexpat_2": [
+        ("top", True, "top", None, None),
+        ("middle", True, "inner", False, False),
+        ("inner", True, "inner", False, True),
+    ],
+    "lib_build": [
+        ("top", True, "top", None, None),
+        ("middle", True, "top", True, False),
+        ("inner", False, None, False, False),
+    ],
+    "key_0042": [
+        ("top", True, "top", None, None),
+        ("middle", False, None, False, False),
+        ("inner", False, None, False, False),
+    ],
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_task_says_from_whom_each_agent_has_a_text_and_where_it_was_lost(foldlog, words):
+    with api.open("foldlog.db") as histories:
+        hand_down(histories)
+        answers = histories["top"].hand_overs(words)
+    assert [
+        (each.conversation, each.fact is not None, each.came_from, each.is_given, each.is_returned)
+        for each in answers
+    ] == WORDS[words]
+    shown = foldlog(f"why top {words} --with-children")
+    assert ("lost: result 3 of top" in shown.out) == (words != "key_0042")
+    assert ("call 1 of top did not give it" in shown.out) == (words == "key_0042")
+    document = foldlog(f"why top {words} --with-children --json").document
+    assert [agent["reason"] for agent in document["agents"]] == [each.reason for each in answers]
+
+
+def test_a_call_says_what_it_did_not_give_and_its_result_did_not_return(foldlog):
+    with api.open("foldlog.db") as histories:
+        hand_down(histories)
+        (answer,) = histories["top"].hand_overs(1)
+        with pytest.raises(InvalidArgument, match=r"event 0 of 'top' began no sub-agent.*did: 1$"):
+            histories["top"].hand_overs(0)
+    assert [(each.term, each.needed_in) for each in answer.not_given] == [("key_0042", None)]
+    assert [(each.term, each.event, each.needed_in) for each in answer.not_returned] == [
+        ("libexpat_2", 4, 4)
+    ]
+    assert answer.reason in foldlog("why top 1 --with-children").out.replace("\n", " ")
+
+
+def test_a_hit_in_a_sub_agent_names_its_task(foldlog):
+    """No figures are counted yet, and the search does not count them."""
+    with api.open("foldlog.db") as histories:
+        hand_down(histories)
+        histories.create("orphan", {"parent": "gone"}).append(said("libexpat_2"))
+    hits = foldlog("search libexpat_2 --json").document["hits"]
+    tasks = {hit["conversation"]: hit.get("task") for hit in hits}
+    assert tasks == {"top": None, "middle": "top", "inner": "top", "orphan": None}
+    assert foldlog("search libexpat_2").out.count("sub-agent in the task top") == 2
+
+
+def test_metrics_and_a_comparison_say_what_a_task_costs(foldlog):
+    with api.open("foldlog.db") as histories:
+        child = histories["one"].begin_child(call_agent(histories["one"]))
+        for history, cost in ((histories["one"], 0.5), (child, 2)):
+            meta = {"model": "m", "cost": cost}
+            history.append(Message(source="agent", content="ok", meta=meta))
+        served = ServedConversations(histories.store)
+        try:
+            page = metrics(histories.store, served.fleet(""))
+        finally:
+            served.close()
+    assert "\nfoldlog_sub_agents 1\n" in page
+    assert "\nfoldlog_model_cost_without_sub_agents_usd 0.5\n" in page
+    assert "\nfoldlog_model_cost_usd 2.5\n" in page
+    compared = foldlog("compare one --json")
+    assert compared.document["task"]["spent"]["cost"] == 2.5
+    assert "the replays leave out the sub-agents" in compared.err
+
+
+def test_the_tools_of_a_coding_agent_answer_about_a_task(histories):
+    hand_down(histories)
+    histories["top"].stats()
+    tools = Answers(histories.store, Asking(histories.store, {}, None, may_import=False))
+    assert "with 2 sub-agents: " in tools.sessions()
+    assert "lost: result 3 of top does not have it" in tools.why("libexpat_2", "top")
+    everywhere = tools.recall("libexpat_2", conversation="*")
+    assert "conversation inner in the task of conversation top, event 2" in everywhere

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
+from msgspec import UNSET
 
 from foldlog._answers.comparison import ComparisonDocument, CurvePointDocument
 from foldlog._cli import terminal
@@ -30,7 +31,9 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.comparison import show_comparison, show_curve
 from foldlog._cli.replaying import condensers_of, curve_of, replays_of
 from foldlog._cli.stores import open_existing, resolve
+from foldlog._figures.stored import FiguresOfStore
 from foldlog._reports.comparison import comparison, describe_condenser, verdict_of
+from foldlog._words.gist import task_words
 from foldlog.projections import Views
 
 
@@ -110,6 +113,9 @@ def run(
         rows = comparison(replays, asks, price, about, cache_rule(agent or ""))
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
         dropped = [*map(dropped_document, dropped_in(store, conversation))]
+        stored = FiguresOfStore(store, prices=table)
+        ((_, figures),) = stored.of([store.conversation(conversation)])
+        task = stored.tasks([figures]).get(conversation, UNSET)
         points: list[CurvePointDocument] = []
         if curve is not None:
             from foldlog._reports.recall_curve import write_plot
@@ -126,10 +132,13 @@ def run(
         verdict=tuple(verdict),
         strategies=tuple(rows),
         dropped=tuple(dropped),
+        task=task,
     )
     terminal.answer(document, lambda: show_comparison(document, model, counter))
     if curve is not None and not as_json:
         show_curve(curve, points)
+    if task:
+        terminal.note(f"the replays leave out the sub-agents; recorded {task_words(task)}")
     if called is not None:
         terminal.note(
             f"the agent's replies come from {called}; to use the tokenizer and price of this model,"

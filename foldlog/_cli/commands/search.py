@@ -115,11 +115,10 @@ def run(
             raise Refused(str(error)) from error
         short = ShortIds(store)
         names = {hit.conversation: short(hit.conversation) for hit in results.hits[:limit]}
+        document = hits_document(store, line, results, limit)
+        tasks = {hit.conversation: short(hit.task) for hit in document.hits if hit.task}
     filtered = any((within, kinds, tool, program, since, until))
-    terminal.answer(
-        hits_document(line, results, limit),
-        lambda: _show(results.hits[:limit], names, filtered=filtered),
-    )
+    terminal.answer(document, lambda: _show(results.hits[:limit], names, tasks, filtered=filtered))
     if not results.hits:
         terminal.matched_nothing()
     if not as_json:
@@ -147,7 +146,9 @@ def _as_query(words: Sequence[str]) -> str:
     )
 
 
-def _show(hits: Sequence[Hit], names: Mapping[str, str], *, filtered: bool) -> None:
+def _show(
+    hits: Sequence[Hit], names: Mapping[str, str], tasks: Mapping[str, str], *, filtered: bool
+) -> None:
     if not hits:
         if filtered:
             which = "No event that the options select"
@@ -157,6 +158,8 @@ def _show(hits: Sequence[Hit], names: Mapping[str, str], *, filtered: bool) -> N
     for hit in hits:
         name = terminal.typed_id(names[hit.conversation])
         at = "" if hit.timestamp is None else f"  {time_words(hit.timestamp)}"
+        if hit.conversation in tasks:
+            at += f"  sub-agent in the task {terminal.typed_id(tasks[hit.conversation])}"
         terminal.say(
             (name, "bold"), f" {id_words(hit.id)}  ", (hit.kind, STYLES[hit.kind]), (at, "dim")
         )

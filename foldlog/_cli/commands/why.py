@@ -14,13 +14,20 @@ from foldlog._cli import terminal
 from foldlog._cli.command_line import EVENT_SETTINGS, WholeNumber, argument
 from foldlog._cli.events import event_id_in
 from foldlog._cli.hints import command
-from foldlog._cli.options import conversation_argument, db_option, json_option
+from foldlog._cli.options import (
+    conversation_argument,
+    db_option,
+    json_option,
+    with_children_option,
+)
 from foldlog._cli.outcome import Refused
-from foldlog._cli.printing.explanation import show_why, why_document
+from foldlog._cli.printing.explanation import show_hand_overs, show_why, why_document
 from foldlog._cli.stores import open_existing, resolve
+from foldlog._figures.shown import trees_of
 from foldlog._history.facts import Fact, fact
+from foldlog._history.hand_overs import hand_overs
 from foldlog._reports.as_sent import why_sent
-from foldlog._reports.dropped import dropped_by, term_document
+from foldlog._reports.dropped import dropped_by
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.recall_score import event_terms
 from foldlog._words.gist import id_words
@@ -47,12 +54,14 @@ SETTINGS = EVENT_SETTINGS
     show_default="the newest",
     help="Explain the View of this version.",
 )
+@with_children_option
 @db_option
 @json_option
 def run(
     conversation: str,
     event: str,
     at: int | None,
+    with_children: bool,
     db: str,
     as_json: bool,
 ) -> None:
@@ -63,12 +72,23 @@ def run(
     the event or summary in the prompt, or the condensation that forgot the words. S260 is the
     summary of condensation 260. In JSON, S260 has the id -(260 + 2) = -262.
 
+    With --with-children and words, show which agent of the task has the words, from whom, and where
+    they were lost. With a call that began a sub-agent, show what the call did not give, and what
+    the result did not return.
+
     Example: foldlog why tidewatch 17
     """
     with open_existing(db) as store:
         conversation, missing = _import_again(store, resolve(store, conversation))
         views = Views(store)
         event_id = event_id_in(event)
+        if with_children:
+            if at is not None:
+                raise Refused("--with-children answers for the newest version; leave out --at")
+            about = event if event_id is None else event_id
+            task = hand_overs(store, views, trees_of(store), conversation, about)
+            terminal.answer(task, lambda: show_hand_overs(task.agents))
+            return
         matching_fact = None
         if event_id is None:
             matching_fact = _fact(store, views, conversation, event, at)
@@ -154,5 +174,5 @@ def _terms_dropped(
     of_event = event_terms(answer.event)
     drop = dropped_by(store, views, conversation, answer.by.id)
     if drop:
-        return tuple(term_document(each) for each in drop.terms if each.term in of_event)
+        return tuple(term for term in drop.terms if term.term in of_event)
     return ()

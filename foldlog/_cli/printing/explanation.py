@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from foldlog._answers.views import (
     DroppedTermDocument,
-    FactDocument,
+    HandOverDocument,
     RequestDocument,
     SummaryDocument,
     SummaryLineDocument,
@@ -17,6 +17,7 @@ from foldlog._cli import terminal
 from foldlog._cli.events import event_spans
 from foldlog._cli.hints import command, complete_commands
 from foldlog._history.facts import Fact
+from foldlog._history.hand_overs import NOT_THERE, fact_document
 from foldlog._words.dropped import needed_words
 from foldlog._words.gist import count, gist, id_words
 from foldlog._words.reasons import because
@@ -119,6 +120,22 @@ def show_why(
         terminal.say((f"{loss}; the agent needed {needed}" if needed else loss, "dim"), wraps=True)
 
 
+def show_hand_overs(answers: Sequence[HandOverDocument]) -> None:
+    """Print the agents that have the words, or that were not given them."""
+    depths = dict[str | None, int]()
+    silent = 0
+    for answer in answers:
+        depths[answer.conversation] = depth = depths.get(answer.parent, -1) + 1
+        if answer.reason == NOT_THERE:
+            silent += 1
+        else:
+            name = terminal.typed_id(answer.conversation)
+            reason = terminal.printable(answer.reason)
+            terminal.say("  " * depth, (name, "bold"), f": {reason}", wraps=True)
+    if silent:
+        terminal.note(f"no event of {count(silent, 'other agent')} has the words")
+
+
 def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:
     if summary is not None:
         shown_id = id_words(summary.id)
@@ -140,7 +157,6 @@ def why_document(
     dropped: tuple[DroppedTermDocument, ...],
     fact: Fact | None,
 ) -> WhyDocument:
-    by = None if fact is None else fact.by
     return WhyDocument.of(
         answer,
         conversation=conversation,
@@ -153,7 +169,7 @@ def why_document(
         stands_in=_summary(answer.stands_in),
         lines=tuple(summary_lines(answer)),
         dropped=dropped,
-        fact=None if fact is None else FactDocument.of(fact, by=None if by is None else by.id),
+        fact=None if fact is None else fact_document(fact),
     )
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from enum import StrEnum
 
 from foldlog._answers.figures import (
     AgentDocument,
     GroupedDocument,
     ModelDocument,
-    TaskDocument,
     ToolDocument,
 )
 from foldlog._cli import terminal
@@ -18,8 +16,15 @@ from foldlog._cli.hints import prices_hint
 from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._figures.spending import spent
 from foldlog._figures.stats import Stats
-from foldlog._words.gist import calls_words, cost_words, count, number_words, spent_words
-from foldlog._words.times import duration_words, time_words
+from foldlog._words.gist import (
+    calls_words,
+    cost_words,
+    count,
+    number_words,
+    spent_words,
+    task_words,
+)
+from foldlog._words.times import time_words
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = " ▁▂▃▄▅▆▇█"
@@ -77,7 +82,10 @@ def show_stats(stats: Stats, title: str) -> None:
         _show_bars("events by day", days[-_DAYS:], left_out=len(days) - _DAYS)
     _show_models(stats)
     if stats.task is not None:
-        terminal.say(task_words(stats.task), wraps=True)
+        task = stats.task
+        terminal.say(task_words(task), wraps=True)
+        if task.first_error_in is not None:
+            terminal.say(f"first error in {task.first_error_in}: {task.first_error}", wraps=True)
     elif stats.sub_agents and stats.spent_alone is not None:
         alone = f"{number_words(stats.spent_alone.tokens)} tokens, {spent_words(stats.spent_alone)}"
         terminal.say(
@@ -86,23 +94,6 @@ def show_stats(stats: Stats, title: str) -> None:
         )
     _show_condensations(stats)
     _show_view(stats)
-
-
-def task_words(task: TaskDocument) -> str:
-    """Return the figures of a task in words."""
-    parts = [
-        f"{number_words(task.spent.tokens)} tokens",
-        spent_words(task.spent),
-        f"{number_words(task.errors)} errors",
-        f"{duration_words(task.seconds)} of work",
-    ]
-    if task.first_event_at and task.last_event_at:
-        first, last = map(datetime.fromisoformat, (task.first_event_at, task.last_event_at))
-        parts[-1] += f" in {duration_words((last - first).total_seconds())}"
-    text = f"with {count(task.sub_agents, 'sub-agent')}: {', '.join(parts)}"
-    if task.first_error_in is not None:
-        text += f"; first error in {task.first_error_in}: {task.first_error}"
-    return text
 
 
 def _show_agents(agents: Sequence[AgentDocument]) -> None:

@@ -1,0 +1,173 @@
+"""What the calls that began the sub-agents of a task gave, and what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from math import inf
+
+from msgspec.structs import replace
+
+from foldlog._answers.views import (
+    DroppedTermDocument,
+    FactDocument,
+    HandOverDocument,
+    HandOversDocument,
+)
+from foldlog._figures.trees import Trees
+from foldlog._history.facts import Fact, fact
+from foldlog._reports.dropped import terms_not_passed_on
+from foldlog._reports.search import SearchTerms, events_with
+from foldlog._reports.sub_agents import BeginningCall, calls_of_children
+from foldlog._words.texts import text_of
+from foldlog.eventstore import CondensationAction, InvalidArgument, Store
+from foldlog.projections import Views, begins_reply
+
+_NAMED = 8
+"""The maximum number of terms that a sentence names."""
+NOT_THERE = "no event has it"
+"""The reason of an agent that does not have the words, and whose parent did not have them before
+the call.
+"""
+
+
+def hand_overs(
+    store: Store, views: Views, trees: Trees, conversation: str, about: str | int
+) -> HandOversDocument:
+    """Answer about words for a conversation and all its sub-agents, or about a call for the
+    sub-agents that it began. Raises ``InvalidArgument`` if the call began none.
+
+    Cost: about words, the function reads the stored bytes of all agents, and the events of agents
+    that have sub-agents. About a call, it reads the events of the conversation and the sub-agents.
+    """
+    if isinstance(about, str):
+        answers = _about_words(store, views, trees, conversation, about)
+    else:
+        answers = _about_call(store, views, trees, conversation, about)
+    return HandOversDocument(conversation=conversation, about=about, agents=tuple(answers))
+
+
+def _about_words(
+    store: Store, views: Views, trees: Trees, task: str, words: str
+) -> Iterator[HandOverDocument]:
+    terms = SearchTerms(words)
+    calls = dict[str, BeginningCall]()
+    first_events = dict[str | None, int]()
+
+    def has(conversation: str, event_id: int | None) -> bool:
+        events = () if event_id is None else store.events(conversation, event_id, event_id + 1)
+        return any(terms.stand_in(text_of(event)) for event in events)
+
+    for name in (task, *(name for name, _ in trees.below(task))):
+        own_calls = calls_of_children(store, name, trees.children(name))
+        calls |= own_calls
+        unread = list[str]()
+        with_words = events_with(store, name, terms, unread)
+        ids = [each.id for each in with_words if each.shown or isinstance(each, CondensationAction)]
+        answer = HandOverDocument(conversation=name, first=min(ids, default=None))
+        if answer.first is not None:
+            first_events[name] = answer.first
+            results = {beginning.result: child for child, beginning in own_calls.items()}
+            answer = replace(
+                answer,
+                came_from=results.get(answer.first, name),
+                fact=fact_document(fact(store, views, name, words)),
+            )
+        if name != task:
+            parent = trees.parents[name]
+            call, result = calls.get(name, (None, None))
+            is_given = has(parent, call) or first_events.get(name, inf) < _first_reply(store, name)
+            answer = replace(
+                answer,
+                parent=parent,
+                call=call,
+                result=result,
+                came_from=parent if is_given else answer.came_from,
+                is_given=is_given,
+                is_returned=None if result is None else has(parent, result),
+            )
+        reasons = [*_words_of(answer, first_events.get(answer.parent, inf)), *unread[:1]]
+        yield replace(answer, reason="; ".join(reasons))
+
+
+def _words_of(answer: HandOverDocument, parent_first: float) -> Iterator[str]:
+    """``parent_first`` is the first event of the parent that has the words."""
+    parent = answer.parent
+    call = parent if answer.call is None else f"call {answer.call} of {parent}"
+    yield NOT_THERE if answer.fact is None else answer.fact.reason
+    if answer.is_given:
+        yield f"{call} gave it"
+    elif answer.came_from not in (None, answer.conversation):
+        yield f"it came with event {answer.first}, the result of {answer.came_from}"
+    elif answer.first is not None:
+        yield f"event {answer.first} has it first"
+    elif answer.call is not None and parent_first < answer.call:
+        yield f"{call} did not give it, although event {parent_first} has it"
+    if answer.call is None or answer.fact is None:
+        return
+    if answer.result is None:
+        yield f"{parent} has no result"
+    elif answer.is_returned:
+        yield f"result {answer.result} of {parent} has it"
+    else:
+        yield f"lost: result {answer.result} of {parent} does not have it"
+
+
+def _about_call(
+    store: Store, views: Views, trees: Trees, conversation: str, about: int
+) -> Iterator[HandOverDocument]:
+    children = trees.children(conversation)
+    all_calls = calls_of_children(store, conversation, children)
+    calls = {name: all_calls[name] for name in children if name in all_calls}
+    if about not in {beginning.call for beginning in calls.values()}:
+        others = ", ".join(str(event) for event in sorted({call for call, _ in calls.values()}))
+        raise InvalidArgument(
+            f"event {about} of {conversation!r} began no sub-agent that exists; these calls did:"
+            f" {others or 'none'}"
+        )
+    for name, beginning in calls.items():
+        if beginning.call == about:
+            yield _compare(store, views, conversation, name, beginning)
+
+
+def _compare(
+    store: Store, views: Views, parent: str, name: str, beginning: BeginningCall
+) -> HandOverDocument:
+    call, result = beginning
+    events = [event for event in store.events(name) if event.shown]
+    given = [*takewhile(lambda event: not begins_reply(event), events)]
+    own = events[len(given) :]
+    given += store.events(parent, call, call + 1)
+    not_given = terms_not_passed_on([*views.at(parent, call)], given, own)
+    not_returned: tuple[DroppedTermDocument, ...] = ()
+    if result is not None:
+        shown, later = views.at(parent, result + 1), store.events(parent, result + 1)
+        not_returned = terms_not_passed_on(own, shown, later)
+    return HandOverDocument(
+        conversation=name,
+        parent=parent,
+        call=call,
+        result=result,
+        reason=f"not given: {_named(not_given)}; not returned: {_named(not_returned)}",
+        not_given=not_given,
+        not_returned=not_returned,
+    )
+
+
+def _named(terms: Sequence[DroppedTermDocument]) -> str:
+    words = [
+        f"{term.term} (event {term.event})"
+        if term.needed_in is None
+        else f"{term.term} (event {term.event}, needed in event {term.needed_in})"
+        for term in sorted(terms, key=lambda term: term.needed_in is None)
+    ]
+    rest = f" and {len(words) - _NAMED:,} more" if len(words) > _NAMED else ""
+    return f"{', '.join(words[:_NAMED])}{rest}" or "nothing"
+
+
+def _first_reply(store: Store, conversation: str) -> float:
+    return next((event.id for event in store.events(conversation) if begins_reply(event)), inf)
+
+
+def fact_document(fact: Fact) -> FactDocument:
+    return FactDocument.of(fact, by=None if fact.by is None else fact.by.id)
