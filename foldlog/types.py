@@ -1,5 +1,6 @@
 """The types of arguments and results, for use in annotations."""
 
+from foldlog._answers.views import HandOverDocument as HandOverDocument
 from foldlog._figures.stats import Stats as Stats
 from foldlog._history.histories import ChosenCondenser as ChosenCondenser
 from foldlog._history.history import ExpectedVersion as ExpectedVersion

@@ -21,11 +21,9 @@ from foldlog._cli.options import (
     with_children_option,
 )
 from foldlog._cli.outcome import Refused
-from foldlog._cli.printing.explanation import show_hand_overs, show_why, why_document
+from foldlog._cli.printing.explanation import answer_about_task, show_why, why_document
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._figures.shown import trees_of
 from foldlog._history.facts import Fact, fact
-from foldlog._history.hand_overs import hand_overs
 from foldlog._reports.as_sent import why_sent
 from foldlog._reports.dropped import dropped_by
 from foldlog._reports.own_ids import in_own_ids
@@ -86,8 +84,7 @@ def run(
             if at is not None:
                 raise Refused("--with-children answers for the newest version; leave out --at")
             about = event if event_id is None else event_id
-            task = hand_overs(store, views, trees_of(store), conversation, about)
-            terminal.answer(task, lambda: show_hand_overs(task.agents))
+            answer_about_task(store, views, conversation, about)
             return
         matching_fact = None
         if event_id is None:

@@ -16,8 +16,9 @@ from foldlog._answers.views import (
 from foldlog._cli import terminal
 from foldlog._cli.events import event_spans
 from foldlog._cli.hints import command, complete_commands
+from foldlog._figures.shown import trees_of
 from foldlog._history.facts import Fact
-from foldlog._history.hand_overs import NOT_THERE, fact_document
+from foldlog._history.hand_overs import NOT_THERE, fact_document, hand_overs
 from foldlog._words.dropped import needed_words
 from foldlog._words.gist import count, gist, id_words
 from foldlog._words.reasons import because
@@ -27,8 +28,9 @@ from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
+    Store,
 )
-from foldlog.projections import Why
+from foldlog.projections import Views, Why
 
 _SUMMARY_LINES = 12
 _EVENT_LENGTH = 200
@@ -120,7 +122,12 @@ def show_why(
         terminal.say((f"{loss}; the agent needed {needed}" if needed else loss, "dim"), wraps=True)
 
 
-def show_hand_overs(answers: Sequence[HandOverDocument]) -> None:
+def answer_about_task(store: Store, views: Views, conversation: str, about: str | int) -> None:
+    document = hand_overs(store, views, trees_of(store), conversation, about)
+    terminal.answer(document, lambda: _show_hand_overs(document.agents))
+
+
+def _show_hand_overs(answers: Sequence[HandOverDocument]) -> None:
     """Print the agents that have the words, or that were not given them."""
     depths = dict[str | None, int]()
     silent = 0
