@@ -31,6 +31,7 @@ POSITIONAL = {
     "difference": [0, 1],
     "document": ["state"],
     "fact": ["second"],
+    "hand_overs": ["word"],
     "once": ["k", lambda: LATE],
     "recorded": ["k"],
     "redact": [1],
