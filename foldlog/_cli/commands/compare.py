@@ -31,7 +31,6 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.comparison import show_comparison, show_curve
 from foldlog._cli.replaying import condensers_of, curve_of, replays_of
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._figures.stored import FiguresOfStore
 from foldlog._reports.comparison import comparison, describe_condenser, verdict_of
 from foldlog._words.gist import task_words
 from foldlog.projections import Views
@@ -83,6 +82,7 @@ def run(
     Example: foldlog compare tidewatch --config small.toml
     """
     from foldlog._figures.prices import Prices
+    from foldlog._figures.stored import FiguresOfStore
     from foldlog._reports.dropped import dropped_document, dropped_in
     from foldlog.condensers.models.caches import cache_rule
 
