@@ -26,7 +26,6 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog._conversations.companions import companion_of
 from foldlog.condensers import is_masked
 from foldlog.eventstore import (
     Action,
@@ -38,6 +37,7 @@ from foldlog.eventstore import (
     Observation,
 )
 from foldlog.eventstore.log.redacted import can_be_redacted
+from foldlog.runtimes import companion_of
 from tests.adapters.killed import check_killed_in_a_tool
 from tests.adapters.model_server import Refused
 from tests.sound import assert_sound

@@ -10,7 +10,6 @@ import tracemalloc
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog._reports.replays import replay
 from foldlog.condensers import ESTIMATE
 from foldlog.condensers.strategies.digest import (
     Digest,
@@ -24,6 +23,7 @@ from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.unseen import step
 from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
 from foldlog.projections import View
+from foldlog.replays import replay
 from tests.beside import SAMPLES, needs_samples
 from tests.condensers.made import (
     SYSTEM,

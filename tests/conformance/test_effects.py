@@ -16,12 +16,12 @@ import foldlog
 from foldlog import Histories, LeaseTaken, Message, Store
 from foldlog._history.effects import EffectRule
 from foldlog._history.lease import LeaseBlock
-from foldlog._history.runtimes import RuntimeCall, note_left_behind
 from foldlog.errors import InvalidArgument, InvalidEvent
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.projections import View
 from foldlog.projections.effects import MARK
+from foldlog.runtimes import RuntimeCall, note_left_behind
 from tests.between import Between, Killed
 from tests.conformance.conftest import ENCRYPTS
 from tests.crash.effects import MODES, Payments

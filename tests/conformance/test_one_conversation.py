@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from foldlog import Action, CondensationAction, Histories, History
-from foldlog._history.recall import RecallTool
+from foldlog import Action, CondensationAction, Histories, History, RecallTool
 from foldlog.aio import AsyncHistory
 from foldlog.eventstore import ConversationErased, Store, VersionConflict
 from tests.said import said

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from foldlog._history.histories import Histories
+from foldlog import Histories
 from foldlog.eventstore import EventsNotMade, KeyUnavailable, Store, VersionConflict
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.types import Conversation

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._history.histories import Histories, open as open_histories
+from foldlog import Histories
+from foldlog._history.histories import open as open_histories
 from foldlog.eventstore import (
     Annotation,
     CondensationRequest,

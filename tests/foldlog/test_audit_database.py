@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import asdict
 from sqlite_utils import Database
 
+from foldlog import Histories
 from foldlog._figures.shown import collect_stats
-from foldlog._history.histories import Histories
 from foldlog._reports import audit_database
 from foldlog._reports.audit_database import update
 from foldlog._reports.audit_file import NoAuditDatabase

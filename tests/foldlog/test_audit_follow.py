@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from foldlog._history.histories import Histories
+from foldlog import Histories
 from foldlog._reports.audit_database import AuditTables
 from foldlog.eventstore import ANY_VERSION, open_store
 from foldlog.eventstore.maintenance.erase import erase

@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog as api
-from foldlog._formats.conversion import encode, writable_formats
+from foldlog._formats.conversion import writable_formats
 from foldlog.eventstore import Action, Annotation, Message, Observation
+from foldlog.formats import encode
 from foldlog.projections import View
 from tests.said import said
 

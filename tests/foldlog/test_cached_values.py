@@ -15,7 +15,7 @@ import pytest
 
 import foldlog
 from foldlog import CondensationAction, Message
-from foldlog._derived.cached_values import KeptBeside, cached_records
+from foldlog._derived.cached_values import cached_records
 from foldlog._figures import counting
 from foldlog._figures.counting import figures_of
 from foldlog._figures.prices import Prices
@@ -38,6 +38,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import decode
 from foldlog.projections import Views
+from foldlog.runtimes import KeptBeside
 from tests.foldlog.records import CORPUS
 from tests.how_many import some
 from tests.said import said

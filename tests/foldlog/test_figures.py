@@ -14,7 +14,6 @@ from msgspec.structs import asdict
 import foldlog as library
 from foldlog import Action, CondensationAction, Message, Observation
 from foldlog._base.usage import whole
-from foldlog._cli.stores import open_existing
 from foldlog._figures.of_sources import of_events
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
@@ -22,6 +21,7 @@ from foldlog._formats.registry import OURS as FORMATS
 from foldlog._formats.summed_calls import PRICED_FROM
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
+from foldlog.commands import open_existing
 from foldlog.formats import decode
 from foldlog.projections import Views, view
 from tests.foldlog.records import CORPUS, SAMPLE, records_of

@@ -5,9 +5,10 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog._formats.prompt_changes import PROMPT_REPLACED, change_of_prompt, staying
+from foldlog._formats.prompt_changes import PROMPT_REPLACED
 from foldlog.eventstore import CondensationAction, Message, Retraction, summary_id
 from foldlog.projections import View
+from foldlog.runtimes import change_of_prompt, staying
 
 CHANGES = """
 0 1 2 | 0 1 2 | unknown | none | none

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from benchmarks import recall
 from foldlog._answers.comparison import MissingDocument as Missing
 from foldlog._reports.recall_score import is_near, words_beside
-from foldlog._reports.replays import replay
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.eventstore import (
     Action,
     Observation,
 )
+from foldlog.replays import replay
 from tests.foldlog.test_replays import Counted
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories

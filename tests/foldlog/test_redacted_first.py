@@ -8,17 +8,16 @@ import foldlog
 from foldlog import Histories
 from foldlog._archive.projecting import change_of_documents
 from foldlog._cli import record_files
-from foldlog._derived.cached_values import KeptBeside
 from foldlog._files.written_files import note_file
 from foldlog._formats.record import UNREAD
 from foldlog._history.effects import Attempt, EffectRule
-from foldlog._history.runtimes import RuntimeCall
 from foldlog._history.started_calls import StartedCalls
 from foldlog._privacy.matching import holding, keep_documents
 from foldlog.adapters._records.openhands_files import EventFiles
 from foldlog.adapters._shared import cached_values
 from foldlog.eventstore import Action, Documents, Store, VersionConflict, open_store
 from foldlog.eventstore.documents import changes
+from foldlog.runtimes import KeptBeside, RuntimeCall
 from tests.said import said
 
 

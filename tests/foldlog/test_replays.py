@@ -17,7 +17,6 @@ import foldlog
 from foldlog._answers.comparison import CallDocument as Turn
 from foldlog._figures.prices import Price
 from foldlog._reports.recall_score import event_terms
-from foldlog._reports.replays import replay
 from foldlog._words.gist import gist
 from foldlog.condensers import ESTIMATE, LLMSummarizingCondenser
 from foldlog.condensers.base import Condensation, Condenser, run_step
@@ -38,6 +37,7 @@ from foldlog.eventstore.events import is_structural
 from foldlog.projections import View
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
+from foldlog.replays import replay
 from tests.condensers.scripted import Scripted
 from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples

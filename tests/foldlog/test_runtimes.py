@@ -16,9 +16,9 @@ import foldlog
 from foldlog import Action, Message, Observation, aio
 from foldlog._history import runtimes
 from foldlog._history.effects import EffectRule
-from foldlog._history.runtimes import CURRENT, RuntimeCall, note_left_behind
 from foldlog._history.started_calls import StartedCalls
 from foldlog.errors import InvalidArgument
+from foldlog.runtimes import CURRENT, RuntimeCall, note_left_behind
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ from google.genai import types
 from pydantic import BaseModel
 
 import foldlog
-from foldlog._archive.recording import HistoryRecorder
 from foldlog.adapters.google_adk import FoldlogSessionService
 from foldlog.condensers import Condensation
 from foldlog.eventstore import CondensationAction, Documents
@@ -37,6 +36,7 @@ from foldlog.eventstore.log.appending import Appending
 from foldlog.eventstore.log.redacted import can_be_redacted
 from foldlog.formats import decode
 from foldlog.projections import View
+from foldlog.runtimes import HistoryRecorder
 from tests.adapters.contract import (
     IMAGE,
     STRATEGIES,

@@ -7,11 +7,11 @@ from typing import Any
 from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.stored import raw
-from foldlog._figures.stats import Stats
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import StoredFigures, Where
 from foldlog.eventstore import Event, Store, open_store
 from foldlog.eventstore.sources.tables import Source, Sources
+from foldlog.types import Stats
 
 
 def open_one() -> Store:

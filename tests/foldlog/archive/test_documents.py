@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from foldlog import Histories
 from foldlog._archive import importing
 from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.refreshing import import_again
 from foldlog._formats.files import frames
 from foldlog._formats.files.documents import array_in, document_in, document_of
 from foldlog._formats.json_text import UnreadableJson
-from foldlog._history.histories import Histories
 from foldlog.eventstore import Message, open_store
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store
 

@@ -9,7 +9,8 @@ import pytest
 from foldlog._base.values import texts_in
 from foldlog._formats.codex.lines import FAILED_HEADER
 from foldlog._formats.decoded import DecodedRecords
-from foldlog._formats.registry import OURS as FORMATS, format_named
+from foldlog._formats.registry import OURS as FORMATS
+from foldlog.runtimes import format_named
 from tests.foldlog.archive.imports import (
     bytes_of,
     events_of,

@@ -23,7 +23,6 @@ from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
-from foldlog._formats.registry import format_named
 from foldlog._privacy.matching import events_with, holding, source_with
 from foldlog.eventstore import (
     CannotRedact,
@@ -39,6 +38,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.formats import SourceRefused
+from foldlog.runtimes import format_named
 from tests.foldlog.archive.imports import events_of, figures_of, in_memory
 from tests.foldlog.archive.kinds import KINDS, Line
 from tests.sound import problems

@@ -3,10 +3,10 @@
 import pytest
 
 import foldlog
-from foldlog._formats.json_text import parse
 from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.sources.reading import blocks_of, source_of
+from foldlog.runtimes import parse
 from tests.foldlog.records import said
 
 

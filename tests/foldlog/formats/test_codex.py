@@ -11,7 +11,6 @@ from hypothesis import example, given, strategies as st
 import foldlog
 from foldlog._formats.codex.compaction import truncate_middle
 from foldlog._formats.codex.skeleton import CodexSkeleton
-from foldlog._formats.json_text import json_of
 from foldlog._history.recording import Recording
 from foldlog.eventstore import (
     Action,
@@ -22,6 +21,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.sources.blocks import HASH_BYTES
 from foldlog.formats import decode
 from foldlog.projections import View
+from foldlog.runtimes import json_of
 from tests.how_many import examples
 
 CODEX = "codex"

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from foldlog._formats.registry import format_named
 from foldlog.formats import FORMATS, NotAHistory, detect
+from foldlog.runtimes import format_named
 from tests.foldlog.formats.reading import histories_at
 from tests.foldlog.records import records_of
 

@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from foldlog import from_openai, open as open_histories
-from foldlog._formats.registry import format_named
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -18,6 +17,7 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import FORMATS, decode, detect, encode
 from foldlog.projections import View
+from foldlog.runtimes import format_named
 from tests.foldlog.formats.reading import histories_at
 from tests.foldlog.formats.writing import WRITTEN
 from tests.foldlog.records import CORPUS, records_of

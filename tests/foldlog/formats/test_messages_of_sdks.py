@@ -9,11 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog._formats.record import within
-from foldlog._formats.registry import format_named
 from foldlog.eventstore import Action, codec
 from foldlog.formats import Encoder, decode
 from foldlog.projections import View
+from foldlog.runtimes import format_named, within
 from tests.foldlog.formats.reading import recorded
 from tests.foldlog.formats.writing import written
 from tests.foldlog.records import records_of

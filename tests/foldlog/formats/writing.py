@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from foldlog._formats.encoding import NO_RECORDS, Encoder, StoredRecords
+from foldlog._formats.encoding import NO_RECORDS
 from foldlog._formats.registry import formats
 from foldlog.eventstore import Event
+from foldlog.formats import Encoder, StoredRecords
 
 WRITTEN = [name for name, format in formats().items() if format.lacks is not None]
 """The formats in which any history is exported."""
