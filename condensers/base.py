@@ -32,8 +32,8 @@ from typing import (
 )
 
 from foldlog import condensers
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.usage import cost_of, count_of
-from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import Report as Report, is_standing, reports_of, with_reports
 from foldlog.condensers.selection import without_kept

@@ -23,8 +23,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from foldlog._base.json_types import JsonMap
 from foldlog._base.telemetry import has_receiver, measure, span, tell
-from foldlog._base.values import JsonMap
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable

@@ -17,9 +17,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.telemetry import tell
 from foldlog._base.usage import OF_A_CONDENSER
-from foldlog._base.values import JsonMap, JsonObject
 from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction, Event, Store
 
 CONDENSER_METADATA_KEY = OF_A_CONDENSER

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.condensers.base import (
     AgentModel,
     Condensation,

@@ -8,7 +8,7 @@ from datetime import datetime
 from reprlib import repr as short
 from typing import Final
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.eventstore.errors import InvalidArgument, InvalidOption
 from foldlog.eventstore.times import EventTime, event_microseconds
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, NoReturn, get_args
 import msgspec
 from msgspec.structs import asdict, astuple, force_setattr, replace
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore.codec_json import (
     BEGINS_EXACT,
     Undecodable,

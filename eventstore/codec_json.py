@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 
 EXACT = "$exact"
 BEGINS_EXACT = b'{"$exact":'

@@ -33,6 +33,7 @@ See docs/internals/decisions/0090-errors-that-pass.md.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 UnavailableKind = Literal[
@@ -375,7 +376,6 @@ def install_command(extra: str) -> str:
     If foldlog was installed from a checkout or a wheel, the command contains the path of the
     checkout or the wheel.
     """
-    import json
     import shlex
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import unquote, urlsplit

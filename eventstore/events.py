@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get
 
 import msgspec
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore.errors import InvalidEvent
 
 ATTRIBUTES = "attributes"

@@ -13,6 +13,7 @@ request differed from the recorded run, or if the program asked for fewer calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,8 +55,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(name="replay")
 def _replay(request: pytest.FixtureRequest) -> Iterator[Callable[..., RecordedRun]]:
-    from contextlib import ExitStack
-
     from foldlog._testing.recorded import replay
 
     update = request.config.getoption("--foldlog-update")

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, get_args
 
 from msgspec import Struct
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore import (
     Action,
     Annotation,

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore import (
     NOT_RECORDED,
     CondensationAction,

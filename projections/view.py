@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import count

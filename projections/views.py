@@ -21,7 +21,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore import (
     NOT_RECORDED,
     CondensationAction,

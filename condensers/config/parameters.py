@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import AliasChoices, Field, ValidationInfo, create_model, field_validator
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.config.registry import (
     CondenserConfig,

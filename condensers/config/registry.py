@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.llm_config import Models

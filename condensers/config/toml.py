@@ -30,7 +30,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.config.registry import condenser_from_config, parse_config
 from foldlog.condensers.errors import InvalidCondenser

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.condensers.base import AgentModel, Condenser, Step, Summarizer, setting
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S, within_s

@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.telemetry import span
-from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.base import Reply
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from foldlog.condensers.models.counting import (

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.condensers.errors import TokensUnknown
 from foldlog.condensers.models.limits import litellms_entry
 

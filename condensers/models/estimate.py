@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.condensers.base import AgentModel
 from foldlog.condensers.errors import InvalidCondenser, TokensUnknown
 from foldlog.condensers.models.tokens import TokenCounter

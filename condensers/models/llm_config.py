@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.telemetry import tell
-from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S
 from foldlog.condensers.tables import StrictTable, configuration_error, name_of_kind

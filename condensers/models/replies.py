@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.usage import usage_of
-from foldlog._base.values import JsonMap, JsonObject
 from foldlog.condensers.base import Reply, Report, Summarizer, ToolCall
 from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed
 from foldlog.condensers.models.estimate import estimate, event_size

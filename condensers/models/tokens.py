@@ -15,7 +15,7 @@ from itertools import accumulate, compress, count
 from operator import is_not
 from typing import Any, NamedTuple
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, says_something
 

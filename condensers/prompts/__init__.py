@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 
 _PARTED = "\n===\n"
 

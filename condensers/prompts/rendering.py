@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from foldlog._base.values import JsonMap, parse
+from foldlog._base.json_types import JsonMap
+from foldlog._base.values import parse
 from foldlog.eventstore import Action, CondensationSummary, Event, events
 from foldlog.projections import as_json, words_of
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.json import schema_components
 from msgspec.structs import replace
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.condensers.base import AgentModel, Condensation, Report, setting
 from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.agents_model import AskingCondenser

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.condensers.base import Summarizer
 from foldlog.condensers.models.caches import cache_rule
 from foldlog.condensers.models.tokens import offered_tools

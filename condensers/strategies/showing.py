@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 
 from msgspec.structs import replace
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.condensers.base import AgentModel, Condenser, Step, setting
 from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.condensers.selection import ends, events_to_forget

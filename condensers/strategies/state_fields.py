@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec import NODEFAULT, defstruct
 from msgspec.structs import asdict
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.condensers.base import Reply
 from foldlog.condensers.models.replies import read_json, useless
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
 from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.caches import CacheRule, cache_rule

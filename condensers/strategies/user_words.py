@@ -13,7 +13,7 @@ import re
 from itertools import groupby
 from typing import Any
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 
 _CONTEXT = (
     r"(?:bash|command|local-command|ide|agent|environment|system|task|additional|open)[-_][\w-]+"

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.eventstore.arguments import check_map, check_text
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.codec_json import whole_pairs

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 
 Difference = dict[str, Any]
 

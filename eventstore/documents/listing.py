@@ -19,7 +19,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable, StoreDamaged

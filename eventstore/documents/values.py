@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.documents.differences import Difference, apply_change
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, count

@@ -47,7 +47,7 @@ from eventsourcing.persistence import (
 )
 from eventsourcing.utils import Environment, EnvType, resolve_topic
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore import codec
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Undecodable

@@ -20,9 +20,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from foldlog._base.json_types import JsonObject
 from foldlog._base.telemetry import OF_APPENDS, SHOWN
 from foldlog._base.usage import COST, OF_A_CONDENSER, USAGE_MAPS, USAGE_NAMES, USAGE_TEXTS
-from foldlog._base.values import JsonObject
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Body, whole_pairs

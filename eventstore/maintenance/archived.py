@@ -47,7 +47,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
 from foldlog.eventstore.errors import (
     InvalidArgument,

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.eventstore.arguments import NUMBER_MAX, YEAR_10000
 from foldlog.eventstore.errors import InvalidArgument, StoreDamaged
 

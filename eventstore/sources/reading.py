@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.tables import Source, Sources, query_sources

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from foldlog._answers.document import Document, OfVersion
 from foldlog._answers.figures import TaskDocument
 from foldlog._answers.views import DroppedDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 
 
 class CallDocument(Document, frozen=True):

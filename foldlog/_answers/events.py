@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from foldlog._answers.document import Document, OfConversation, OfVersion
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 
 
 class FoundDocument(Document, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from foldlog._answers.document import Document, OfConversation
 from foldlog._answers.events import BorderDocument
 from foldlog._answers.figures import ModelDocument, SavingsDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 
 
 class RefusedDocument(Document, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from msgspec import UNSET, UnsetType
 
 from foldlog._answers.document import Document, OfConversation, OfVersion
 from foldlog._answers.figures import SpentDocument, TaskDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 
 
 class DivergenceDocument(OfVersion, frozen=True, kw_only=True):

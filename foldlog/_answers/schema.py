@@ -5,7 +5,7 @@ from importlib import import_module
 import msgspec
 
 from foldlog._answers.document import Document
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 
 _MODULES = (
     "comparison",

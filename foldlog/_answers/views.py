@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from foldlog._answers.document import Document, OfConversation, OfVersion
 from foldlog._answers.events import UnreadEventDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 
 
 class SummaryDocument(Document, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton

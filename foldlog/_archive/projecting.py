@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from foldlog._base.json_types import JsonMap
 from foldlog._base.telemetry import tell
 from foldlog._base.usage import IMPORTED
-from foldlog._base.values import JsonMap
 from foldlog._formats.decoded import decoder_of, events_of, values_of
 from foldlog._formats.files.frames import REDACTED, TITLE
 from foldlog._formats.forking import incomplete

@@ -18,8 +18,8 @@ import msgspec
 from foldlog._archive.compacting import still_compacting
 from foldlog._archive.projecting import SECRET, SECRET_BYTES, change_of_documents, make_events
 from foldlog._archive.reading import reading_of, state_of
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.usage import IMPORTED
-from foldlog._base.values import JsonMap, JsonObject
 from foldlog._figures.of_sources import count_block, figures_in
 from foldlog._figures.overview import PARENT
 from foldlog._figures.writing import put_figures

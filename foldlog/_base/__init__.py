@@ -3,6 +3,7 @@
 telemetry.py   log messages, and the hook for telemetry
 usage.py       the tokens of a model's call
 values.py      search inside a JSON value at any depth
+json_types.py  the types of JSON objects
 lazy.py        names that are imported at first use
 version.py     the version of foldlog
 """

@@ -12,11 +12,6 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import asdict
 
-JsonObject = dict[str, Any]
-"""A JSON object: its values are JSON values."""
-JsonMap = Mapping[str, Any]
-"""A JSON object that is only read."""
-
 _ARRAYS: Final = (list, tuple)
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 

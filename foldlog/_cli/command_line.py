@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

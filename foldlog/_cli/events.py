@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._base.values import JsonObject, parse
+from foldlog._base.json_types import JsonObject
+from foldlog._base.values import parse
 from foldlog._cli import terminal
 from foldlog._conversations.labels import label
 from foldlog._conversations.unreadable import DAMAGED

@@ -20,6 +20,7 @@ from foldlog._cli.hints import (
 )
 from foldlog._cli.outcome import Refused
 from foldlog._files.whole_file import check_target
+from foldlog.eventstore import EventStoreError
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Named = TypeVar("Named", Path, str)
@@ -34,7 +35,6 @@ def complete_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     """
     from foldlog._cli.stores import open_existing
     from foldlog._conversations.companions import ids_from
-    from foldlog.eventstore import EventStoreError
 
     try:
         with open_existing(str(ctx.params.get("db") or default_db())) as store:

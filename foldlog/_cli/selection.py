@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import click
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._cli.command_line import complete_from
 from foldlog._cli.outcome import Refused
 from foldlog._conversations.labels import KINDS, WIDER, kind_words, label

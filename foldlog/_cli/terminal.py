@@ -14,13 +14,14 @@ import logging
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._cli.hints import complete_commands
 from foldlog._cli.outcome import Refused
 from foldlog._words.safe_text import (
@@ -354,8 +355,6 @@ def complain(message: str) -> None:
 
 
 def print_traceback(error: Exception) -> None:
-    import traceback
-
     sys.stderr.write(printable("".join(traceback.format_exception(error))))
 
 

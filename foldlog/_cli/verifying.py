@@ -13,7 +13,7 @@ from foldlog._answers.verification import (
     VerdictDocument,
     ViewsDocument,
 )
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.maintenance import Verdict

@@ -16,7 +16,7 @@ from typing import Any, Self
 from msgspec import convert, to_builtins
 from msgspec.json import Decoder
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore import (
     ConversationErased,
     ConversationRow,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection
 from datetime import datetime
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._figures.tables import STATES, Where
 from foldlog._words.times import moment_of
 from foldlog.eventstore import InvalidArgument

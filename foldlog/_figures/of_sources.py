@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from foldlog._answers.figures import CondensationsDocument, SavingsDocument, ToolDocument
+from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import IMPORTED
-from foldlog._base.values import JsonMap
 from foldlog._figures.counting import Figures, figures_of
 from foldlog._figures.counts import Counts
 from foldlog._figures.overview import PARENT, TITLE_MAX, Overview, parent_in

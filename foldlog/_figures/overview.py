@@ -9,8 +9,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.usage import IMPORTED
-from foldlog._base.values import JsonMap, JsonObject
 from foldlog._formats.record import UNREAD
 from foldlog._formats.replacing import is_replacing, standing_in
 from foldlog._formats.usage import is_copy

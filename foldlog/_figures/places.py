@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._conversations.companions import companion_of
 from foldlog._formats.files.frames import TITLE, WHERE
 from foldlog._formats.format import Format

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.condensers.models.limits import litellms_table, names_of
 from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.arguments import check_path

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from foldlog._answers.conversations import ConversationDocument
 from foldlog._answers.figures import ModelDocument, TaskDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._conversations.unreadable import sound
 from foldlog._figures.context import ContextLimit, ContextUse, limit_of_models
 from foldlog._figures.overview import parent_in

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.condensers import TokensUnknown
 from foldlog.condensers.models.estimate import (
     OF_A_CALL,

@@ -13,8 +13,8 @@ from msgspec.structs import astuple, replace
 
 from foldlog._answers.document import Document
 from foldlog._answers.figures import ModelDocument, SpentDocument
+from foldlog._base.json_types import JsonObject
 from foldlog._base.usage import IMPORTED
-from foldlog._base.values import JsonObject
 from foldlog._figures.prices import Prices
 from foldlog._formats.summed_calls import DIGITS, Calls, Curve, add_up, calls_in, hash_of_reply
 from foldlog._formats.usage import ModelCall, calls_beside, calls_of_event

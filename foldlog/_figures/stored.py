@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._answers.figures import SavingsDocument, SpentDocument, TaskDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._figures.blocks import REASONS
 from foldlog._figures.overview import Overview, near_the_ends, read_ends
 from foldlog._figures.prices import Prices

@@ -15,7 +15,7 @@ from msgspec import to_builtins
 from msgspec.structs import astuple
 
 from foldlog._answers.figures import CondensationsDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._conversations.companions import companion_of
 from foldlog._figures.counts import Counts
 from foldlog._figures.overview import parent_in

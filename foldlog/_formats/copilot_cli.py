@@ -34,8 +34,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import usage_of
-from foldlog._base.values import JsonMap
 from foldlog._formats.blocks import shown_blocks, thinking_of
 from foldlog._formats.event_fields import data_url, file_at, text_part
 from foldlog._formats.format import Format, first_named

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import IMPORTED
-from foldlog._base.values import JsonMap
 from foldlog._conversations.labels import label
 from foldlog._formats.event_fields import parts_in
 from foldlog._formats.format import Format

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby, takewhile
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._formats.places import place_of
 from foldlog._formats.record import FINDINGS_MAX, INCOMPLETE, UNREAD, Fields
 from foldlog.eventstore import (

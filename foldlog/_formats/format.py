@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._formats.record import Fields, RecordReader, SourceTime, read_time, within
 from foldlog._formats.usage import IN_REPLIES, RecordedUsage
 from foldlog.eventstore import Event, EventStoreError

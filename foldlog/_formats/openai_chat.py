@@ -31,7 +31,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.event_fields import call_id_of, role_of
 from foldlog._formats.format import Beside, Format

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._formats.files.documents import document_in, document_of, elements, text_of
 from foldlog._formats.files.readers import JsonLines, Placed, on_lines
 from foldlog._formats.format import LOOK_AT, Contained, FileReader

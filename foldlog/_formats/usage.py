@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
+from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import COPIED, OF_NO_MODEL, cost_of, count_of, usage_of
-from foldlog._base.values import JsonMap
 from foldlog._formats.event_fields import id_of_source
 from foldlog._formats.record import Fields, dict_or_empty, dicts_in, text_or_none, time_in
 from foldlog.condensers import model_of, reports_of

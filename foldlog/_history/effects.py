@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.lease import LeaseTaken, token_of
 from foldlog.eventstore import (
     ANY_VERSION,

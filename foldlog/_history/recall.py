@@ -12,7 +12,8 @@ from operator import itemgetter
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from foldlog._base.values import JsonMap, JsonObject, parse, texts_in
+from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._base.values import parse, texts_in
 from foldlog._reports.search import SearchTerms, events_with
 from foldlog.eventstore import (
     Action,

@@ -17,8 +17,9 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
+from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import cost_of, usage_of
-from foldlog._base.values import JsonMap, values_in
+from foldlog._base.values import values_in
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.calls import OpenCalls, is_of_reply
 from foldlog._formats.json_text import check_depth

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._conversations.labels import label
 from foldlog._formats.record import dict_or_empty
 from foldlog.eventstore import Event, InvalidArgument

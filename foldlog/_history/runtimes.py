@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import structs
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._history import effects
 from foldlog._history.started_calls import BoundConversation
 from foldlog.eventstore import (

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from foldlog._answers.events import NoteDocument
 from foldlog._answers.page import HistoryDocument
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._conversations.unreadable import iter_log
 from foldlog._figures.overview import around_damage
 from foldlog._figures.prices import Prices

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from foldlog._base.values import JsonObject, replace_texts, values_in
+from foldlog._base.json_types import JsonObject
+from foldlog._base.values import replace_texts, values_in
 from foldlog._conversations.unreadable import DAMAGED
 from foldlog._words.event_json import event_document
 from foldlog._words.texts import SIGNATURES

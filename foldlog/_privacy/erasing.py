@@ -16,7 +16,7 @@ from functools import partial
 from itertools import accumulate, chain
 
 from foldlog._archive.redacting import imported_at, source_files
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._conversations.companions import (
     companion_of,
     companions,

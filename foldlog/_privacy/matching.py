@@ -21,7 +21,8 @@ from unicodedata import category, combining, normalize
 from msgspec.structs import asdict
 
 from foldlog._archive.stored import Records, beside_records
-from foldlog._base.values import JsonObject, named_in, values_in
+from foldlog._base.json_types import JsonObject
+from foldlog._base.values import named_in, values_in
 from foldlog._formats.event_fields import REDACTED
 from foldlog.condensers.prompts.rendering import unescape
 from foldlog.eventstore import (

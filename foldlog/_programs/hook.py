@@ -10,7 +10,7 @@ from pathlib import Path
 
 from foldlog._archive.compacting import note_compaction
 from foldlog._archive.importing import Failed, Import
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._programs.programs import PROGRAMS
 from foldlog._words.gist import count
 from foldlog.eventstore import Store

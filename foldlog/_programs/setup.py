@@ -16,7 +16,7 @@ from pathlib import Path
 from stat import S_IMODE
 from typing import Any, NamedTuple
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._files.whole_file import whole_file
 from foldlog._programs.programs import Program, settings_at, settings_in, text_at
 

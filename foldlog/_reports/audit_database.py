@@ -18,7 +18,7 @@ import msgspec
 from sqlite_utils import Database
 
 from foldlog._answers.files import AddedDocument, DamagedDocument
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._conversations.labels import label
 from foldlog._conversations.unreadable import iter_log
 from foldlog._derived.tables import REFUSED_BY_SQLITE, Changes, Derived, add_each

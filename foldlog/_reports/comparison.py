@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from foldlog._answers.comparison import StrategyFiguresDocument
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._words.gist import cost_words, count
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from foldlog._answers.comparison import CallDocument, MissingDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._figures.prices import Price
 from foldlog._figures.savings import is_made, recorded_cost
 from foldlog._formats.usage import begins_call

@@ -28,7 +28,8 @@ from foldlog._answers.runs import (
     RunsDocument,
     StepDocument,
 )
-from foldlog._base.values import JsonObject, parse
+from foldlog._base.json_types import JsonObject
+from foldlog._base.values import parse
 from foldlog._conversations.labels import label
 from foldlog._figures.overview import counted_in, is_request
 from foldlog._figures.prices import Prices

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
+from foldlog._base.json_types import JsonMap
 from foldlog._base.telemetry import SHOWN
-from foldlog._base.values import JsonMap, parse
+from foldlog._base.values import parse
 from foldlog._formats.record import dict_or_empty
 from foldlog._formats.usage import begins_call
 from foldlog._history.history import History

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
 
-from foldlog._base.values import JsonMap, values_in
+from foldlog._base.json_types import JsonMap
+from foldlog._base.values import values_in
 from foldlog._reports.passages import find_passages
 from foldlog._testing.prompts import AskedPrompt, flat_tool
 from foldlog.eventstore import EventStoreError

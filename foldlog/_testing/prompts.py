@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from foldlog._base.values import JsonMap, JsonObject, replace_texts, texts_in, values_in
+from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._base.values import replace_texts, texts_in, values_in
 from foldlog._history.replies import from_openai
 from foldlog._testing.calls import join_replies
 from foldlog.projections import Dialect, View

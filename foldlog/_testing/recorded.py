@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, Self, TypeAlias, get_args
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.histories import open as open_histories
 from foldlog._history.history import History
 from foldlog._history.replies import events_of_reply

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from foldlog._base.json_types import JsonObject
 from foldlog._base.telemetry import SHOWN
 from foldlog._base.usage import COPIED
-from foldlog._base.values import JsonObject, replace_texts, values_in
+from foldlog._base.values import replace_texts, values_in
 from foldlog._files.whole_file import whole_file
 from foldlog._history.history import History
 from foldlog._history.requests import REQUEST, beside_of

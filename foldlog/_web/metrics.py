@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from foldlog._answers.figures import FleetDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._files.written_files import is_a_copy
 from foldlog._words.reasons import WORDS
 from foldlog._words.safe_text import printable

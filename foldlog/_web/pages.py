@@ -20,7 +20,8 @@ from foldlog._answers.events import (
 from foldlog._answers.figures import ModelsDocument
 from foldlog._answers.page import HistoryDocument, ProgressDocument
 from foldlog._answers.views import NeededListDocument
-from foldlog._base.values import JsonObject, texts_in
+from foldlog._base.json_types import JsonObject
+from foldlog._base.values import texts_in
 from foldlog._conversations.unreadable import iter_log
 from foldlog._derived.cached_values import KeptBeside
 from foldlog._figures.overview import around_damage

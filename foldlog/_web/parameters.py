@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._web.problems import Refusal
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._history.effects import NotApproved
 from foldlog._history.lease import LeaseTaken
 from foldlog.condensers import InvalidCondenser, NoCondensationAvailable

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._conversations.labels import label
 from foldlog.eventstore import Event, UnknownEvent
 

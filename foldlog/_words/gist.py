@@ -9,7 +9,8 @@ from datetime import datetime
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
-from foldlog._base.values import JsonObject, parse
+from foldlog._base.json_types import JsonObject
+from foldlog._base.values import parse
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import UNLIMITED as UNLIMITED, printable
 from foldlog._words.times import duration_words

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import CondensationAction, CondensationRequest, Store
 

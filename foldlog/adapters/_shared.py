@@ -29,7 +29,7 @@ from msgspec import field
 from pydantic_core import to_jsonable_python
 
 from foldlog import Histories, History, aio, open as open_histories
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.condensers.reports import reports_of
 from foldlog.eventstore import (
     Action,

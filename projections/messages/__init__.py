@@ -35,7 +35,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore import Event
 from foldlog.eventstore.codec_json import describe_value
 from foldlog.projections.messages import anthropic, chat, responses

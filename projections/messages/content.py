@@ -10,7 +10,7 @@ import mimetypes
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import Action, Annotation, Content, Event
 from foldlog.eventstore.codec_json import describe_value
 

@@ -14,7 +14,7 @@ from itertools import compress, count
 from operator import ne
 from typing import Any, NamedTuple
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore import Event
 from foldlog.projections.messages.content import Part
 from foldlog.projections.messages.requests import digest

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.codec_json import describe_value
 from foldlog.projections.messages.turns import Dialect

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore import (
     Action,
     Annotation,

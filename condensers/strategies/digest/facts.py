@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from foldlog._base.values import JsonMap, named_in, texts_in
+from foldlog._base.json_types import JsonMap
+from foldlog._base.values import named_in, texts_in
 from foldlog.condensers.prompts.rendering import clip_line, readable
 from foldlog.condensers.strategies.digest.commands import (
     FileChange,

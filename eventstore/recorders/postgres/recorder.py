@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 import psycopg
 from psycopg import conninfo
 
+from foldlog._base.json_types import JsonObject
 from foldlog._base.telemetry import tell, waits
-from foldlog._base.values import JsonObject
 from foldlog.eventstore.errors import InvalidOption, StoreRefused, StoreUnavailable
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import FAILURES

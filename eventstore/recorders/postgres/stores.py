@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar, cast
 import psycopg
 from psycopg import conninfo
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.eventstore.errors import (
     InvalidArgument,
     InvalidOption,

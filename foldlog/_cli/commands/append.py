@@ -8,7 +8,7 @@ import sys
 import click
 
 from foldlog._answers.events import AppendedDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._cli import terminal
 from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.options import conversation_argument, db_option, json_option

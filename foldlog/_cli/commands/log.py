@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from foldlog._answers.document import stream
 from foldlog._answers.events import BorderDocument, LogDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._cli import terminal
 from foldlog._cli.command_line import WholeNumber
 from foldlog._cli.log_reading import KINDS_BY_DEFAULT, LogReading

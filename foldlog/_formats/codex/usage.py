@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import usage_of
-from foldlog._base.values import JsonMap
 from foldlog._formats.event_fields import id_of_source
 from foldlog._formats.record import Fields, dict_or_empty, within
 from foldlog._formats.usage import (

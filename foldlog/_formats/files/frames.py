@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._formats.json_text import UnreadableJson, parse
 
 KEY = "frame"

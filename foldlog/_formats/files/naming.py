@@ -19,7 +19,7 @@ import os
 import re
 from pathlib import Path
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 
 _CONVERSATION = ("conversation", "conversation_id", "session_id", "id")
 _NUMBERS = ("task_id", "question_id", "trial")

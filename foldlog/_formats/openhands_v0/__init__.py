@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v0.reading import NAME, OpenHandsV0Decoder, members_of
 from foldlog._formats.openhands_v0.usage import calls_of_events

@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._formats.files.readers import record_in
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder, accepts

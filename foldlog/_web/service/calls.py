@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from foldlog._answers.document import Document
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history import effects
 from foldlog._web.parameters import Count
 from foldlog._web.problems import Refusal

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from foldlog._answers.document import Document
 from foldlog._answers.events import AttributesDocument, DocumentsDocument
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._web.parameters import Count, convert
 from foldlog._web.problems import Refusal
 from foldlog._web.service.events import AppendedEvents

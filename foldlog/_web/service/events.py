@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from foldlog._answers.document import Document
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._history import effects
 from foldlog._history.history import History
 from foldlog._history.lease import LeaseTaken

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._web.problems import MEDIA_TYPE
 from foldlog._web.service.operations import Operation
 from foldlog._web.service.request import LEASE

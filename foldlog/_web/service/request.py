@@ -9,7 +9,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
-from foldlog._base.values import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.histories import Histories
 from foldlog._history.history import History
 from foldlog._history.lease import LeaseBlock

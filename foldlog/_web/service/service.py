@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._history.histories import Histories
 from foldlog._web.following import StoreChanges
 from foldlog._web.parameters import convert, fields_of, read_body

@@ -23,7 +23,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog._web.problems import Refusal
 from foldlog.eventstore import InvalidOption
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foldlog._answers.document import Document
 from foldlog._answers.views import DroppedDocument
-from foldlog._base.values import JsonObject
+from foldlog._base.json_types import JsonObject
 from foldlog._reports.dropped import dropped_document
 from foldlog._web.parameters import Count
 from foldlog._web.problems import Refusal

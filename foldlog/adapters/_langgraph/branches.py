@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from msgspec import to_builtins
 
 from foldlog import Histories
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.adapters._shared import begin, standing_version
 from foldlog.eventstore import (
     ConversationErased,

@@ -10,7 +10,7 @@ from math import isfinite
 from random import random
 from typing import Any
 
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.adapters._langgraph.branches import Checkpoint, copy_value
 from foldlog.eventstore import DELETED
 from foldlog.runtimes import REDACTED, Fields

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from foldlog import Histories, History
-from foldlog._base.values import JsonMap
+from foldlog._base.json_types import JsonMap
 from foldlog.adapters._langgraph.branches import (
     CHECKPOINT,
     HIDDEN,
