@@ -264,6 +264,9 @@ class Reader(ABC):
             )
         ]
 
+    def ids_with_records(self, projection: str) -> list[str]:
+        return [as_text(name) for (name,) in self.ask_all("ids_with_records", projection)]
+
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:

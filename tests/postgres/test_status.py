@@ -140,7 +140,7 @@ def test_a_store_in_a_file_has_no_status():
             "DROP INDEX {}.events_structural",
             "the index events_structural is missing, so reading is slow or fails",
         ),
-        ("DROP TABLE {}.figure_counts", "the table figure_counts is missing, so calls that"),
+        ("DROP TABLE {}.figure_blocks", "the table figure_blocks is missing, so calls that"),
         ("DROP FUNCTION {}.begin_epoch()", "the function begin_epoch is missing, so calls that"),
     ],
 )

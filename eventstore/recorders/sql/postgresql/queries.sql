@@ -392,6 +392,10 @@ WHERE c.visible AND c.erased_at IS NULL AND c.id >= $2::bytea AND c.id <= $3::by
     AND substring(c.id, 1, 256) <= substring($3::bytea, 1, 256)
 ORDER BY c.key, r.version DESC
 
+-- name: ids_with_records
+SELECT c.id FROM {schema}.conversations c WHERE c.visible AND c.erased_at IS NULL
+AND EXISTS (SELECT 1 FROM {schema}.records r WHERE r.conversation = c.key AND r.projection = $1::bytea)
+
 -- name: newest_records
 SELECT DISTINCT ON (projection) {record}, projection FROM {schema}.records
 WHERE conversation = $1::bigint ORDER BY projection, version DESC LIMIT $2::bigint

@@ -326,6 +326,10 @@ LEFT JOIN records r ON r.conversation = c.key AND r.projection = CAST(? AS TEXT)
 )
 WHERE c.visible AND c.erased_at IS NULL AND c.id >= CAST(? AS TEXT) AND c.id <= CAST(? AS TEXT)
 
+-- name: ids_with_records
+SELECT c.id FROM conversations c WHERE c.visible AND c.erased_at IS NULL
+AND EXISTS (SELECT 1 FROM records r WHERE r.conversation = c.key AND r.projection = CAST(? AS TEXT))
+
 -- name: put_record
 INSERT OR REPLACE INTO records (projection, conversation, version, code, body, encoding, checksum)
 VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
