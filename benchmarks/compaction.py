@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import foldlog
 from benchmarks.pages import with_part
-from benchmarks.recall import Copier, histories
 from foldlog._figures.prices import Price
 from foldlog.condensers import (
     ESTIMATE,
@@ -30,7 +32,7 @@ from foldlog.condensers import (
 from foldlog.condensers.base import ToolCall
 from foldlog.condensers.models.caches import CacheRule, cache_rule
 from foldlog.condensers.strategies.state_fields import FIELDS, REQUIRED, TOOL_NAME
-from foldlog.eventstore import Event
+from foldlog.eventstore import Action, Event, Message, Observation
 from foldlog.replays import Replay, replay
 
 PROVIDERS: Mapping[str, tuple[CacheRule, Price]] = {
@@ -46,39 +48,60 @@ LIMIT = 16_000
 PAGE = Path(__file__).parents[1] / "docs" / "internals" / "COMPACTION.md"
 PUBLISHED = PAGE.with_name("compaction.json")
 _LINE, _ASKED, _LENGTH = 160, 600, 6_000
+_EVENT = re.compile(r"<EVENT id=(\d+)>\n(.*?)\n</EVENT>", re.DOTALL)
 
 
-class Writer(Copier):
-    """Writes the same kind of text for both prompts: the user's words, then the beginning of each
-    message, the newest first.
+class Copier:
+    """Takes the place of the model that writes summaries: it copies lines from the prompt until its
+    reply is full.
+
+    The copied lines are the user's words, then the beginning of each event or message, the newest
+    first. A line of an event ends with the id of the event.
     """
 
+    model = "a copier"
     supports_function_calling = True
+    supports_response_schema = False
 
     def complete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Reply:
-        if "<EVENT id=" in str(messages[-1]["content"]):
-            text = super().complete(messages).text or ""
+        material = str(messages[-1]["content"])
+        if "<EVENT id=" in material:
+            text = _until_full(_lines_of_events(material))
         else:
-            text = _beginnings(messages[:-1])
+            text = _until_full(_lines_of_messages(messages[:-1]))
         fields = dict.fromkeys(FIELDS, "") | dict.fromkeys(REQUIRED, "see the current state")
         structured = json.dumps({**fields, "current_state": text})
         if options.get("tool_choice") == TOOL_NAME:
             call = ToolCall(TOOL_NAME, structured)
             return Reply(text=None, model=self.model, tool_calls=(call,))
-        if "one JSON object" in str(messages[-1]["content"]):
+        if "one JSON object" in material:
             text = structured
         return Reply(text=text, model=self.model)
 
 
-def _beginnings(messages: Sequence[Mapping[str, Any]]) -> str:
-    lines = list[str]()
+def _lines_of_events(material: str) -> list[str]:
+    before = material.partition("</PREVIOUS SUMMARY>")[0].partition("<PREVIOUS SUMMARY>")[2]
+    lines = [line for line in before.splitlines() if line.endswith("]")]
+    for event_id, text in _EVENT.findall(material):
+        length = _ASKED if text.startswith("User:") else _LINE
+        lines.append(f"{' '.join(text.split())[:length]} [{event_id}]")
+    return lines
+
+
+def _lines_of_messages(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = []
     for message in messages:
         text = " ".join(str(message.get("content") or message.get("tool_calls")).split())
         length = _ASKED if message["role"] == "user" else _LINE
         lines.append(f"{message['role']}: {text[:length]}")
+    return lines
+
+
+def _until_full(lines: Sequence[str]) -> str:
+    """Return the lines that have room, in their order: the user's first, then the newest."""
     room = _LENGTH
     numbers = set[int]()
-    order = sorted(range(len(lines)), key=lambda n: (not lines[n].startswith("user:"), -n))
+    order = sorted(range(len(lines)), key=lambda n: (lines[n][:5].lower() != "user:", -n))
     for number in order:
         room -= len(lines[number]) + 1
         if room > 0:
@@ -93,14 +116,14 @@ def condensers() -> dict[str, Condenser]:
     for name, limits in ((f"{SIZE} events", sizes), (f"{LIMIT:,} tokens", {"max_tokens": LIMIT})):
         for prompt in ("events", "continue"):
             arguments: dict[str, Any] = {**limits, "prompt": prompt}
-            found[f"llm, {prompt}, {name}"] = LLMSummarizingCondenser(Writer(), **arguments)
+            found[f"llm, {prompt}, {name}"] = LLMSummarizingCondenser(Copier(), **arguments)
             found[f"structured_summary, {prompt}, {name}"] = StructuredSummaryCondenser(
-                Writer(), **arguments
+                Copier(), **arguments
             )
         found[f"digest, {name}"] = condenser_from_config({"type": "digest", **limits})
     for prompt in ("events", "continue"):
         found[f"llm, {prompt}, when_cheaper"] = LLMSummarizingCondenser(
-            Writer(), max_tokens=10_000_000, prompt=prompt, when_cheaper=True
+            Copier(), max_tokens=10_000_000, prompt=prompt, when_cheaper=True
         )
     found["digest, when_cheaper"] = condenser_from_config(
         {"type": "digest", "max_tokens": 10_000_000, "when_cheaper": True}
@@ -115,6 +138,59 @@ def condensers() -> dict[str, Condenser]:
     ):
         found[str(config["type"])] = condenser_from_config(config)
     return found
+
+
+def generated(seed: int, length: int) -> list[Event]:
+    """Return a history in which each call names paths from earlier results. Newer paths are named
+    more often than older paths.
+    """
+    at = random.Random(seed)
+    events: list[Event] = [
+        Message(id=0, source="user", content="Find out why the nightly build is slow.")
+    ]
+    names: list[str] = []
+    while len(events) < length:
+        used = (
+            [names[-min(len(names), int(1.06 ** at.uniform(0, 90)))] for _ in range(2)]
+            if names
+            else []
+        )
+        call_id, next_id = f"c{len(events)}", len(events)
+        paths = [
+            f"{at.choice(('src', 'lib', 'tests'))}/m{at.randrange(16**6):06x}/part.py"
+            for _ in range(4)
+        ]
+        text = "\n".join(
+            f"{path}: {at.randrange(90)} lines\n{'and so on ' * at.randrange(40)}" for path in paths
+        )
+        events.append(
+            Action(id=next_id, tool="run", arguments={"command": f"look {used}"}, call_id=call_id)
+        )
+        events.append(
+            Observation(id=next_id + 1, tool="run", call_id=call_id, cause=next_id, content=text)
+        )
+        names += paths
+    return events
+
+
+def histories(sources: Sequence[str]) -> dict[str, list[Event]]:
+    """Return the histories of the sources by name, the longest first. A source is a file or folder
+    to import, or the URL of a store.
+    """
+    histories_by_name: dict[str, list[Event]] = {}
+    for source in sources:
+        url = source if "://" in source or source.endswith(".db") else "memory:"
+        with foldlog.open(url) as stored:
+            if url != source:
+                stored.import_(source)
+            for conversation in stored:
+                histories_by_name[f"{source} {conversation}"] = list(stored[conversation].events())
+    return {
+        name: histories_by_name[name]
+        for name in sorted(
+            histories_by_name, key=lambda name: len(histories_by_name[name]), reverse=True
+        )
+    }
 
 
 def figures(name: str, replays: Sequence[Replay]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import json
 
 from benchmarks import compaction
-from benchmarks.recall import generated
 from foldlog.condensers import ESTIMATE
 from foldlog.replays import replay
 
@@ -16,7 +15,7 @@ def test_the_page_of_compactions_shows_the_published_figures():
 
 
 def test_a_copier_writes_a_summary_for_each_of_the_two_prompts():
-    events = generated(0, 110)
+    events = compaction.generated(0, 110)
     for name, condenser in compaction.condensers().items():
         if "40 events" in name and "digest" not in name:
             figures = compaction.figures(name, [replay(events, condenser, ESTIMATE)])

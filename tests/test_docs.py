@@ -294,6 +294,14 @@ def test_the_page_of_the_python_interface_has_every_public_name_with_its_contrac
     assert re.findall(r"^### (.*)\n\n```text\n.*\n```\n\n\n", page, re.MULTILINE) == []
 
 
+def test_the_documents_for_users_have_at_most_40_000_words():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    counts = {
+        path.name: len(path.read_text().split()) for path in pages if "decisions" not in path.parts
+    }
+    assert sum(counts.values()) <= 40_000, counts
+
+
 def test_the_site_names_every_page():
     named = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}

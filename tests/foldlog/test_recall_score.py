@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from benchmarks import recall
+from benchmarks.compaction import Copier
 from foldlog._answers.comparison import MissingDocument as Missing
 from foldlog._reports.recall_score import is_near, words_beside
+from foldlog.condensers import LLMSummarizingCondenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.eventstore import (
     Action,
@@ -126,7 +127,7 @@ def test_nothing_is_missing_without_a_condenser_but_what_could_not_be_sent(event
 
 def test_the_copier_keeps_the_users_words_and_the_ids_of_events():
     events = looking_back()
-    result = replay(events, recall.condenser_of({"type": "llm", "max_size": 10, "keep_first": 0}))
+    result = replay(events, LLMSummarizingCondenser(Copier(), max_size=10, keep_first=0))
     summary = next(event for event in result.final if event.id < 0)
     assert summary.content.splitlines()[0].startswith("User:")
     assert summary.content.splitlines()[0].endswith("[0]")
