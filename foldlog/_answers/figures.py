@@ -199,8 +199,8 @@ class TaskDocument(Document, frozen=True, kw_only=True):
     ``first_event_at`` to ``last_event_at`` is the time that passed, and ``seconds`` is the sum of
     the agents' times. ``first_error`` is the first error of any agent, and ``first_error_in`` is
     the conversation of this agent. ``agents`` begins with the conversation itself; lists leave it
-    out. In the answer of ``/api/task``, ``missing`` are the sub-agents of the asked conversation
-    that were erased, or never began.
+    out. In the answer of ``/api/task``, ``erased`` maps the sub-agents of the asked conversation
+    that were erased to the reasons.
     """
 
     sub_agents: int
@@ -213,7 +213,7 @@ class TaskDocument(Document, frozen=True, kw_only=True):
     longest_wait_s: float | None
     spent: SpentDocument
     agents: tuple[AgentDocument, ...] | UnsetType = UNSET
-    missing: tuple[str, ...] | UnsetType = UNSET
+    erased: dict[str, str] | UnsetType = UNSET
 
 
 class GroupedDocument(Document, frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ from foldlog._reports.sub_agents import calls_of_children
 from foldlog._web.metrics import size_of
 from foldlog._web.notes import conversations_with_notes
 from foldlog._web.parameters import Text
-from foldlog.eventstore import EventStoreError, Store
+from foldlog.eventstore import ConversationNotFound, EventStoreError, Store
 
 LIMIT = 500
 """The number of conversations in an answer, unless the request has another ``limit``."""
@@ -230,8 +230,13 @@ class ServedConversations:
             row = self._store.conversation(name, pending=True)
             call = calls[name].call if name in calls else UNSET
             agents[name] = replace(agent, call_event=call, redactions=row.redactions)
-        missing = tuple(name for name in calls if name not in agents)
-        return replace(document, agents=tuple(agents.values()), missing=missing)
+        erased = dict[str, str]()
+        for name in calls.keys() - agents.keys():
+            with suppress(ConversationNotFound):  # its worker was killed before it began
+                row = self._store.conversation(name, pending=True)
+                if row.erased_at is not None:
+                    erased[name] = row.erased_reason or ""
+        return replace(document, agents=tuple(agents.values()), erased=erased)
 
     def list(
         self,

@@ -25,6 +25,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.projections import Views
 from tests.browser.states import BLOCKS, BUTTONS, READY, V, find, forked_report, sample
+from tests.browser.task_store import TASK, write_task
 from tests.foldlog.formats.reading import histories_at
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
 from tests.said import said
@@ -497,6 +498,40 @@ def test_a_task_is_a_tree_whose_runs_open_inside_their_calls(page, serve, tmp_pa
     page.wait("document.querySelectorAll('.run-of')[1]?.innerText.includes('words of second')")
     page.wait("document.querySelector('.run-of .bad').innerText.includes('no such file')")
     page.settle()
+
+
+def test_the_page_of_a_task_answers_what_a_debugger_asks(page, serve, tmp_path):
+    store = tmp_path / "task.db"
+    write_task(store)
+    address = serve(f"sqlite:///{store}")
+    page.open(address)
+    page.wait("document.querySelectorAll('a.row').length === 1")
+    page.click("a.row .name")
+    page.wait("document.querySelectorAll('.agent').length === 5")
+    words = page.text(".agents")
+    for answer in (
+        "2 errors, $3.10, $0.3700 without sub-agents, 9 m 36 s of work in 3 m 46 s",
+        "First error in Find out why the build of version 4.2 fails, and repair it.: make: ***",
+        "Highest cost: Find out why the build of version 4.2 fails, and repair it. $2.35",
+        "Calls without a result, which may have run: in Release version 4.2",
+        "Redacted: Write the release notes of version 4.2 from the commits. (1 event)",
+        f"Erased: {TASK}/scan (a token of a user)",
+    ):
+        assert answer in words
+    models = "Array.from(document.querySelectorAll('.agent'), (row) => row.children[3].innerText)"
+    assert page.ask(models) == ["opus", "sonnet", "haiku", "haiku", "sonnet"]
+    page.run("document.querySelector('.agents input').value = 'libexpat-2.6.1'")
+    page.click(".agents form button")
+    page.wait("document.querySelector('.agents [role=status]').innerText.includes('lost: result')")
+
+    page.click(".agents p a", "Sign version 4.2")
+    page.wait(f"{V}?.history?.conversation === '{TASK}/sign'")
+    page.wait("document.querySelector('.transcript').innerText.includes('may have run')")
+    assert page.ask(f"{V}.event") == 6
+    page.click(".agents > p a")
+    page.wait(f"{V}?.history?.conversation === '{TASK}'")
+    page.wait("document.querySelector('.run-of ul')?.innerText.includes('release-key-0042 (0)')")
+    assert page.ask(f"{V}.event") == 13
 
 
 def test_the_pictures_of_the_documentation_are_made(page, tmp_path):

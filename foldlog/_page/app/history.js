@@ -65,6 +65,13 @@ export class History {
     this.setSizes();
   }
 
+  // The last call without a result.
+  get openCall() {
+    let id = this.version - 1;
+    while (id >= 0 && (this.kind(id) !== "action" || this.answered.has(id))) id -= 1;
+    return id < 0 ? undefined : id;
+  }
+
   // The sign before a number of tokens. It is empty if a tokenizer counted the tokens.
   get about() {
     return this.tokens_are === "counted" ? "" : "≈\u00a0";

@@ -87,6 +87,7 @@ class App {
       show(source.task(), (task) => {
         this.agents.take(task);
         this.transcript.again();
+        this.showChild();
       });
     await show(source.dropped(), (dropped) => this.marks.take(dropped));
     if (source.models) await show(source.models(), (models) => (history.models = models));
@@ -601,16 +602,29 @@ class App {
     this.version = number("v", "version", isVersion) ?? this.version;
     this.from = number("from", "version", isVersion);
     this.event = number("e", "event", (id) => (id >= 0 && id < last) || history.summaryOf.has(id));
-    if (given.get("at") === "error" && this.marks.errors.length) {
-      this.event = this.marks.errors[0];
-      this.version = this.event + 1;
+    const { errors, waits } = this.marks;
+    const place = { error: errors[0], wait: waits.length ? this.marks.longest.id : undefined, open: history.openCall }[given.get("at")];
+    if (place !== undefined) {
+      this.event = place;
+      this.version = place + 1;
     }
+    this.child = given.get("child");
+    this.showChild();
     this.notice.textContent = unknown.length ? `This history has no ${unknown.join(" and no ")}: it has the versions 0 to ${grouped(last)}${last ? `, and the events 0 to ${grouped(last - 1)}` : ""}. Version ${grouped(this.version)} is shown.` : "";
     if (this.chart.history) this.chart.reveal(this.version);
     const tab = given.get("tab") ?? (this.from !== null ? "memory" : null);
     if (tab === "memory" || tab === "transcript") this.showPage(tab);
     this.toRead = this.event ?? this.version - 1;
     this.changed("blocks", "moment", "chosen");
+  }
+
+  // Go to the call that began the sub-agent that the address names, and open its run.
+  showChild() {
+    const call = this.child ? this.agents.callOf(this.child) : undefined;
+    if (call === undefined) return;
+    this.goToEvent(call);
+    this.agents.open(this.child);
+    this.child = null;
   }
 
   address() {

@@ -14,7 +14,7 @@ const SORTS = [
   ["cost", "Cost", "The cost of all model calls. ≈ means that prices come from a table"], ["activity", "Last event", "Runs without times come last"],
 ];
 const FACETS = [["state", "State"], ["program", "Program"], ["tool", "Tool"], ["model", "Model"], ["attribute", "Attribute"]];
-const STATES_OF_RUNS = { error: "ended with an error", open_call: "waits for a tool", result: "waits for the model", request: "asked, not answered", answer: "answered" };
+export const STATES_OF_RUNS = { error: "ended with an error", open_call: "waits for a tool", result: "waits for the model", request: "asked, not answered", answer: "answered" };
 const HOME = "foldlog-home";
 
 export class Runs {
@@ -461,7 +461,7 @@ export class Runs {
       this.hits.hidden = false;
       refill(this.hits,
         el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} in ${facets ? "the chosen" : "all"} runs with all of the words` : `No ${asksForErrors ? "error" : "event"} contains these words.`),
-        ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft" }, `${hit.kind} ${idOf(hit.event)} · ${shortId(hit.conversation)}`), el("bdi", { class: "snippet" }, ...withMarks(hit.snippet, hit.highlights)))));
+        ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft", title: printable(hit.task ? `${hit.conversation}, a sub-agent in the task ${hit.task}` : hit.conversation) }, `${hit.task ? `in task ${shortId(hit.task)} · ` : ""}${hit.kind} ${idOf(hit.event)} · ${shortId(hit.conversation)}`), el("bdi", { class: "snippet" }, ...withMarks(hit.snippet, hit.highlights)))));
     } catch (error) {
       this.hits.hidden = false;
       this.hits.replaceChildren(el("p", { class: "soft" }, said(`Only titles and ids were searched: ${error.message}`)));

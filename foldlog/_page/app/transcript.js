@@ -10,6 +10,7 @@ const PORTION = 40; // The number of events in one request.
 const MOST_TEXTS = 4_000;
 const SOON = 2_000; // The milliseconds that the page waits for its first texts.
 const USUAL = { action: 120, user: 90, agent: 70, system: 110, condensation: 110 };
+const EFFECT = "foldlog.effect"; // The name of the marks.
 const QUIET = new Set(["annotation", "documents", "request", "redaction", "retraction"]);
 
 // The blocks of a run, in the order of events. A block has the id of its event, and for a call the id of its result.
@@ -313,12 +314,22 @@ export class Transcript {
     if (event === undefined) main.append(el("b", {}, sentence(kind)), el("div", { class: "waiting" }));
     else main.append(...this.content(id, kind, event));
     if (result !== undefined) main.append(...this.result(id, result));
+    else if (kind === "action") main.append(el("p", { class: "soft" }, this.hasBegun(id) ? "No result. The tool has begun, so the call may have run." : "No result."));
     main.append(...app.agents.of(id), ...this.notesOf(id), ...(result === undefined ? [] : this.notesOf(result)));
     markWords(main, app.words);
     if (this.days[place] !== null) node.append(el("div", { class: "day" }, dated(this.days[place])[0]));
     node.append(el("div", { class: "id-of" }, this.idLink(id), stateLabel(id)), main, this.facts(id, result));
     this.showState(place, node);
     return node;
+  }
+
+  // Whether a mark among the next loaded events says that the tool of a call has begun.
+  hasBegun(id) {
+    for (let mark = id + 1; mark <= id + PORTION; mark += 1) {
+      const event = this.texts.get(mark);
+      if (event?.name === EFFECT && event.cause === id) return true;
+    }
+    return false;
   }
 
   idLink(id) {
