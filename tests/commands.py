@@ -3,6 +3,10 @@
 import click
 
 from foldlog._cli.application import application
+from foldlog._cli.catalog import COMMANDS
+
+NAMES = [name for names in COMMANDS.values() for name in names]
+"""The names of all commands, such as ``list`` and ``store verify``, in the order of the help."""
 
 
 def command_named(name: str) -> click.Command:

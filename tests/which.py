@@ -15,7 +15,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from foldlog._cli.catalog import COMMANDS, module_of
+from foldlog._cli.catalog import module_of
+from tests.commands import NAMES
 
 ROOT = Path(__file__).parents[1]
 CALLS = ROOT / "tests/golden/calls.json"
@@ -78,7 +79,7 @@ def _nearest(path: Path, files: list[tuple[str, str]]) -> list[str]:
 
 @cache
 def _commands() -> dict[str, str]:
-    return {name: module_of(name) for names in COMMANDS.values() for name in names}
+    return {name: module_of(name) for name in NAMES}
 
 
 def _of_format(path: Path) -> list[str]:

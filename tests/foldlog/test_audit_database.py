@@ -16,7 +16,6 @@ from msgspec.structs import asdict
 from sqlite_utils import Database
 
 from foldlog import Histories
-from foldlog._figures.shown import collect_stats
 from foldlog._reports import audit_database
 from foldlog._reports.audit_database import update
 from foldlog._reports.audit_file import NoAuditDatabase
@@ -117,7 +116,7 @@ def test_tools_and_condensations_are_counted_as_stats_counts_them(path):
     with open_store("memory:") as store:
         store.append("c", events, expected_version=0)
         assert update(store, path).condensations == 2
-        stats = collect_stats(store, ["c"], views=Views(store))
+        stats = Histories(store)["c"].stats()
     (counted,) = stats.condensations.values()
     assert (counted.made, counted.declined) == (1, 1)
     outcomes = rows(path, "SELECT outcome FROM condensations ORDER BY id")

@@ -16,9 +16,8 @@ from importlib import metadata
 import pytest
 
 from foldlog._cli import stores
-from foldlog._cli.catalog import COMMANDS
 from foldlog.eventstore import open_store
-from tests.commands import command_named
+from tests.commands import NAMES, command_named
 from tests.foldlog.records import SAMPLE, said
 from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some
@@ -83,7 +82,7 @@ def test_it_says_its_version(foldlog):
 
 
 def test_help_can_be_asked_for_by_one_letter_and_names_no_type_of_python(foldlog):
-    for arguments in ((), *(name.split() for names in COMMANDS.values() for name in names)):
+    for arguments in ((), *map(str.split, NAMES)):
         shown = foldlog(*arguments, "--help").out
         assert re.findall(r"<[a-z ]+[>\[]", shown) == [], arguments
         assert " ".join(("Usage: foldlog", *arguments)) in shown
@@ -168,7 +167,7 @@ def test_a_shell_without_completion_is_named(foldlog, monkeypatch):
 
 
 def test_the_options_of_every_command_are_the_arguments_of_its_function():
-    for name in (name for names in COMMANDS.values() for name in names):
+    for name in NAMES:
         command = command_named(name)
         names = [parameter.name for parameter in command.params]
         assert sorted(names) == sorted(inspect.signature(command.callback).parameters), name

@@ -5,12 +5,9 @@ import stat
 import pytest
 
 from foldlog._cli import quick_hook
-from foldlog._cli.catalog import COMMANDS
 from foldlog._cli.options import complete_id
-from tests.commands import command_named
+from tests.commands import NAMES, command_named
 from tests.foldlog.records import said
-
-NAMES = [name for names in COMMANDS.values() for name in names]
 
 
 @pytest.fixture

@@ -11,15 +11,12 @@ import tempfile
 import pytest
 
 from foldlog import open as foldlog_open
-from foldlog._cli.catalog import COMMANDS
 from foldlog.eventstore import open_store
-from tests.commands import command_named
+from tests.commands import NAMES, command_named
 from tests.foldlog.records import SAMPLE
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
 from tests.said import said
-
-NAMES = [name for names in COMMANDS.values() for name in names]
 
 
 def test_the_help_of_each_command_has_an_example_that_it_takes():

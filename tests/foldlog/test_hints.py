@@ -14,15 +14,13 @@ from pathlib import Path
 import pytest
 
 from foldlog._cli import hints
-from foldlog._cli.catalog import COMMANDS
 from foldlog.eventstore import open_store
 from foldlog.eventstore.errors import install_command
-from tests.commands import command_named
+from tests.commands import NAMES, command_named
 from tests.said import said
 
 ROOT = Path(__file__).parents[2]
 HINT = re.compile(r"'foldlog ([a-z]+(?: [^']*)?)'")
-NAMES = [name for names in COMMANDS.values() for name in names]
 
 
 def words(typed):

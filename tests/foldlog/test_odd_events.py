@@ -21,14 +21,13 @@ import pytest
 
 import foldlog as api
 from foldlog import Action, EventStoreError, Message, SystemMessage
-from foldlog._cli.catalog import COMMANDS
 from foldlog._formats.conversion import NotWritten, OtherFormat
 from foldlog._formats.registry import formats
 from foldlog._words.safe_text import json_text
 from foldlog.condensers import NoCondensationAvailable
 from foldlog.eventstore import InvalidArgument, UnknownEvent, open_store
 from foldlog.projections import View
-from tests.commands import command_named
+from tests.commands import NAMES, command_named
 from tests.golden.rows import made_events, with_bytes
 from tests.web_client import asking_store
 
@@ -250,7 +249,7 @@ def add_other_files():
 
 
 COMMAND_NAMES = sorted(
-    (name for names in COMMANDS.values() for name in names if name not in LEFT_OUT),
+    (name for name in NAMES if name not in LEFT_OUT),
     key=lambda name: name in LAST,
 )
 

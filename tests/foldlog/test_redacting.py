@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import foldlog as api
-from foldlog._cli.catalog import COMMANDS
 from foldlog._privacy import redacting as _redacting
 from foldlog._privacy.matching import holding
 from foldlog._privacy.redacting import redact_matching
@@ -25,7 +24,7 @@ from foldlog.formats import decode, encode
 from foldlog.maintenance import Maintenance
 from foldlog.projections.messages.content import data_url
 from tests.between import before_next_call
-from tests.commands import command_named
+from tests.commands import NAMES, command_named
 from tests.crash.bytes_left import bytes_left
 from tests.how_many import some
 from tests.said import said
@@ -159,7 +158,7 @@ def test_the_command_names_the_values_that_go_with_an_event_unless_a_later_event
 
 
 def test_each_command_that_takes_an_event_takes_the_id_of_a_summary():
-    commands = {name: command_named(name) for names in COMMANDS.values() for name in names}
+    commands = {name: command_named(name) for name in NAMES}
     taking = {
         name: command.context_settings.get("ignore_unknown_options", False)
         for name, command in commands.items()

@@ -28,7 +28,7 @@ from foldlog._answers.page import HistoryDocument, RefusedDocument
 from foldlog._cli.serving import listening
 from foldlog._conversations.labels import KINDS
 from foldlog._figures.prices import Prices
-from foldlog._figures.shown import collect_stats, document_of
+from foldlog._figures.shown import document_of
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._page.report import write_report
 from foldlog._web.access import POLICY
@@ -48,7 +48,6 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import formats
-from foldlog.projections import Views
 from tests.beside import SAMPLES
 from tests.foldlog.records import CORPUS
 from tests.how_many import some
@@ -257,7 +256,7 @@ def test_every_list_counts_the_condensations_that_were_made(store):
             )
             append(store, "some", condensation)
             ((_, summary),) = FiguresOfStore(store).of([store.conversation("some")])
-            figures = collect_stats(store, ["some"], views=Views(store)).condensations.values()
+            figures = Histories(store)["some"].stats().condensations.values()
             assert (summary.condensations, summary.tokens_saved) == (
                 place,
                 sum(each.tokens_saved for each in figures),

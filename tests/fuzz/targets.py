@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import
 from foldlog._formats.conversion import writable_formats
 from foldlog.condensers import condenser_from_config, load_condenser
@@ -44,6 +43,7 @@ from foldlog.eventstore.log.seal import decompress
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import urls
 from foldlog.formats import FORMATS, decode, encode
+from tests.foldlog.archive.imports import open_with_imports
 from tests.foldlog.formats.test_detection import mixture
 from tests.fuzz.mutation import any_text, as_json, mutate, mutate_json
 
@@ -160,7 +160,7 @@ def _import_file(path, format):
     """
     count = 0
     before = path.read_bytes()
-    with makes_events(open_store("memory:")) as store:
+    with open_with_imports() as store:
         importing = Import(store, [path], format)
         for result in importing:
             if isinstance(result, Failed):
@@ -331,7 +331,7 @@ def command(rng):
     traceback and nothing that controls the terminal.
     """
     from foldlog._cli import main
-    from foldlog._cli.catalog import COMMANDS
+    from tests.commands import NAMES
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -371,9 +371,7 @@ def command(rng):
             "--output",
             "new.jsonl",
         )
-        commands = [
-            c for group in COMMANDS.values() for c in group if c not in ("demo", "compare", "serve")
-        ]
+        commands = [c for c in NAMES if c not in ("demo", "compare", "serve")]
         arguments = [*rng.choice(commands).split(), *rng.choices(words, k=rng.randrange(6))]
         status, out, err = _run(main, arguments, place)
     summary = f"{arguments}: {status}\n{out[-300:]}\n{err[-500:]}"

@@ -3,7 +3,6 @@
 import pytest
 
 from foldlog import LeaseTaken
-from foldlog._archive.importing import Import
 from foldlog.eventstore import ANY_VERSION, Origin
 from foldlog.formats import SourceRefused
 from tests.golden.make import LONG, history, write_source
@@ -46,8 +45,8 @@ def check_imports(histories, folder):
     assert len([*histories["used"].events()]) == 8
     for name in ("blanked", "erased source", "copied"):
         write_source(folder, name, 4)
-        (outcome,) = Import(histories.store, [folder / f"{name}.jsonl"], "auto", prefix="again/")
-        assert isinstance(outcome.error, SourceRefused), name
+        with pytest.raises(SourceRefused):
+            histories.import_(folder / f"{name}.jsonl", prefix="again/")
 
 
 def check_work(history):

@@ -22,11 +22,10 @@ from msgspec.structs import replace
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
 from foldlog._cli import main
-from foldlog._cli.catalog import COMMANDS
 from foldlog._cli.hints import use_store
+from tests.commands import NAMES
 
 OUTPUTS = Path(__file__).parent / "outputs"
-NAMES = [name for names in COMMANDS.values() for name in names]
 _NOON = datetime(2026, 2, 17, 12, tzinfo=UTC)
 _CHAT = [{"role": "user", "content": "Is it raining?"}, {"role": "assistant", "content": "No."}]
 _OF_THE_RUN = re.compile(

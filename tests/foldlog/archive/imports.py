@@ -23,9 +23,9 @@ def new_store() -> Store:
     return makes_events(open_one())
 
 
-def in_memory() -> Store:
-    """A store beside those of a test."""
-    return makes_events(open_store("memory:"))
+def open_with_imports(url: object = "memory:", **settings: Any) -> Store:
+    """Open a store that makes the events of imports, beside the store of a test."""
+    return makes_events(open_store(url, **settings))
 
 
 def imported(store: Store, path: Path, format: str = "auto", **how: Any) -> Imported:

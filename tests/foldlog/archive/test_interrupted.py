@@ -6,9 +6,8 @@ from itertools import count
 
 import pytest
 
-from foldlog._archive.importing import Import
 from tests.eventstore.interruptions import interrupted_at
-from tests.foldlog.archive.imports import bytes_of, events_of, in_memory
+from tests.foldlog.archive.imports import bytes_of, events_of, imported, open_with_imports
 from tests.foldlog.records import lines_of
 from tests.sound import assert_sound
 
@@ -17,8 +16,7 @@ _STEP = 311
 
 
 def import_and_use(store, path):
-    (outcome,) = Import(store, [path])
-    store.version(outcome.conversation)
+    store.version(imported(store, path).conversation)
 
 
 @pytest.mark.parametrize(
@@ -27,12 +25,12 @@ def import_and_use(store, path):
 def test_it_leaves_nothing_half(first, tmp_path):
     path = tmp_path / "session.jsonl"
     path.write_bytes(b"".join(lines_of("claude-code")[:9]))
-    with in_memory() as store:
+    with open_with_imports() as store:
         import_and_use(store, path)
         (row,) = store.conversations()
         expected = events_of(store, row.id)
     for place in count(first, _STEP):
-        with in_memory() as store:
+        with open_with_imports() as store:
             exception = KeyboardInterrupt()
             with interrupted_at(place, exception, of="foldlog.") as interrupting:
                 try:

@@ -9,14 +9,19 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog._archive import makes_events, projecting, reading, recording, writing
-from foldlog._archive.importing import Import
+from foldlog._archive import projecting, reading, recording, writing
 from foldlog.eventstore import KeyRing, Redaction, open_store
 from foldlog.eventstore.log import importing as log_importing
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.sources import moving
 from tests.between import Killed
-from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, in_memory
+from tests.foldlog.archive.imports import (
+    bytes_of,
+    events_of,
+    figures_of,
+    imported,
+    open_with_imports,
+)
 from tests.foldlog.records import lines_of
 from tests.sound import assert_sound
 
@@ -40,21 +45,20 @@ WHOLE = b"".join(LINES)
 
 def grow(store, path):
     path.write_bytes(b"".join(LINES[: len(LINES) // 2]))
-    list(Import(store, [path]))
+    imported(store, path)
     path.write_bytes(WHOLE)
-    list(Import(store, [path]))
+    imported(store, path)
 
 
 def use(store, path):
     path.write_bytes(WHOLE)
-    (outcome,) = Import(store, [path])
-    store.version(outcome.conversation)
+    store.version(imported(store, path).conversation)
 
 
 def fork(store, path):
     use(store, path)
     path.write_bytes(b"".join([*LINES[:-4], LINES[-1]]))
-    list(Import(store, [path]))
+    imported(store, path)
 
 
 def read_conversations(store):
@@ -113,7 +117,7 @@ def new_place(request, tmp_path):
             url = f"sqlite:///{tmp_path}/{number}.db"
         else:
             url = request.getfixturevalue("postgres_url")(another=True)
-        return lambda: makes_events(open_store(url, keys=keys))
+        return lambda: open_with_imports(url, keys=keys)
 
     return of_number
 
@@ -121,7 +125,7 @@ def new_place(request, tmp_path):
 @pytest.mark.parametrize("work", [grow, use, fork, redact_one, record])
 def test_a_killed_import_or_first_use_goes_on(work, new_place, tmp_path, monkeypatch):
     path = tmp_path / "session.jsonl"
-    with in_memory() as store:
+    with open_with_imports() as store:
         work(store, path)
         expected = read_conversations(store)
     for transactions in count():
@@ -147,8 +151,8 @@ def test_a_killed_import_or_first_use_goes_on(work, new_place, tmp_path, monkeyp
 def test_a_killed_copy_goes_on_and_makes_no_event_twice(was_pending, tmp_path, monkeypatch):
     path = tmp_path / "session.jsonl"
     path.write_bytes(WHOLE)
-    with in_memory() as store:
-        (outcome,) = Import(store, [path])
+    with open_with_imports() as store:
+        outcome = imported(store, path)
         base = tmp_path / "base.db"
         with open_store(base) as target:
             assert [each.problem for each in copy_store(store, target, jobs=1) if was_pending] == [
@@ -166,7 +170,7 @@ def test_a_killed_copy_goes_on_and_makes_no_event_twice(was_pending, tmp_path, m
                 except Killed:
                     is_over = False
             shutil.copy(killed, used)
-            with makes_events(open_store(used)) as target:
+            with open_with_imports(used) as target:
                 assert_sound(target)
                 if was_pending or is_over:  # else there may be nothing yet
                     assert events_of(target, outcome.conversation) == expected, transactions

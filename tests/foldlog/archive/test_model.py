@@ -19,7 +19,6 @@ import psycopg
 import pytest
 
 from foldlog import Histories
-from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
@@ -29,7 +28,6 @@ from foldlog.eventstore import (
     DocumentChanges,
     KeyRing,
     Message,
-    open_store,
 )
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -39,7 +37,7 @@ from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.formats import SourceRefused
 from foldlog.runtimes import format_named
-from tests.foldlog.archive.imports import events_of, figures_of, in_memory
+from tests.foldlog.archive.imports import events_of, figures_of, open_with_imports
 from tests.foldlog.archive.kinds import KINDS, Line
 from tests.sound import problems
 
@@ -368,7 +366,7 @@ class Model:
                 continue
             other = self.path.with_suffix(".again.jsonl")
             other.write_bytes(b"".join(raw(self.store, name)))
-            with in_memory() as store:
+            with open_with_imports() as store:
                 (result,) = Import(store, [other], self.kind.format)
                 assert not isinstance(result, Failed)
                 expected, ours = events_of(store, result.conversation), events_of(self.store, name)
@@ -397,7 +395,7 @@ class InMemory:
     """Stores in memory."""
 
     def open(self, keys):
-        return makes_events(open_store("memory:", keys=keys))
+        return open_with_imports("memory:", keys=keys)
 
     def next_round(self):
         """Take notice that the stores of a round are closed."""
@@ -425,7 +423,7 @@ class OnServer(InMemory):
     def open(self, keys):
         self._url = self._new(another=self._is_first)
         self._is_first = False
-        return makes_events(open_store(self._url, keys=keys))
+        return open_with_imports(self._url, keys=keys)
 
     def next_round(self):
         self._is_first = True

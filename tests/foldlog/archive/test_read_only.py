@@ -5,12 +5,10 @@ is used.
 import pytest
 
 import foldlog
-from foldlog._archive import makes_events
-from foldlog._figures.shown import collect_stats
 from foldlog._reports.search import search
-from foldlog.eventstore import KeyRing, StoreRefused, open_store
+from foldlog.eventstore import KeyRing, StoreRefused
 from foldlog.projections import Views
-from tests.foldlog.archive.imports import imported
+from tests.foldlog.archive.imports import imported, open_with_imports
 from tests.foldlog.records import lines_of
 
 KEYS = KeyRing(["11" * 32])
@@ -30,8 +28,8 @@ def opened(request, tmp_path):
         else f"sqlite:///{tmp_path}/s.db?patience_s=10"
     )
     with (
-        makes_events(open_store(f"{url}&mode=rwc", keys=keys)) as writing,
-        makes_events(open_store(f"{url}&mode=ro", keys=keys)) as reading,
+        open_with_imports(f"{url}&mode=rwc", keys=keys) as writing,
+        open_with_imports(f"{url}&mode=ro", keys=keys) as reading,
     ):
         yield writing, reading
 
@@ -58,7 +56,7 @@ def shown(store, name):
         "export": [*history.export()],
         "openai": [*history.export("openai-chat")],
         "attributes": history.attributes(),
-        "tools": collect_stats(store, [name], views=views).document().tools,
+        "tools": history.stats().document().tools,
         "found": sorted((hit.id, hit.snippet) for hit in search(store, "mars").hits),
     }
 

@@ -5,11 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from foldlog._archive import makes_events
 from foldlog._privacy.erasing import conversations_with
 from foldlog._privacy.matching import events_with
-from foldlog.eventstore import open_store
-from tests.foldlog.archive.imports import imported
+from tests.foldlog.archive.imports import imported, open_with_imports
 
 MARCH = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -30,7 +28,7 @@ def clock():
 
 @pytest.fixture
 def store(clock):
-    with makes_events(open_store("memory:", clock=clock)) as store:
+    with open_with_imports("memory:", clock=clock) as store:
         yield store
 
 

@@ -22,8 +22,8 @@ from tests.foldlog.archive.imports import (
     figures_of,
     imported,
     imported_lines,
-    in_memory,
     new_store,
+    open_with_imports,
     source_of,
 )
 from tests.foldlog.records import lines_of
@@ -139,7 +139,7 @@ def test_a_log_that_was_written_again_becomes_a_fork(what, lines, path, store):
     assert bytes_of(store, first.conversation) == b"".join(lines)
     assert events_of(store, first.conversation) == before
     assert bytes_of(store, second.conversation) == b"".join(again)
-    with in_memory() as fresh:
+    with open_with_imports() as fresh:
         alone = imported(fresh, path).conversation
         assert events_of(store, second.conversation) == events_of(fresh, alone)
     assert store.conversation(second.conversation, pending=True).parent == first.conversation

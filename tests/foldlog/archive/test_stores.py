@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from foldlog import Histories
-from foldlog._archive import makes_events, projecting, reading
+from foldlog._archive import projecting, reading
 from foldlog.eventstore import (
     ConversationErased,
     EventsNotMade,
@@ -36,6 +36,7 @@ from tests.foldlog.archive.imports import (
     imported,
     imported_lines,
     new_store,
+    open_with_imports,
     refused,
     source_of,
 )
@@ -110,7 +111,7 @@ def lines(path):
 
 def test_a_store_without_formats_does_not_say_that_a_conversation_is_empty(tmp_path, path):
     url = f"sqlite:///{tmp_path}/a.db"
-    with makes_events(open_store(url)) as store:
+    with open_with_imports(url) as store:
         outcome = imported(store, path)
     with open_store(url) as store, pytest.raises(EventsNotMade, match=r"foldlog\.open"):
         store.version(outcome.conversation)
@@ -252,11 +253,11 @@ def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_al
 @pytest.mark.parametrize("lost", [0, 9, 24])
 def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost, tmp_path):
     path = tmp_path / "damaged.db"
-    with makes_events(open_store(path)) as store:
+    with open_with_imports(path) as store:
         name = imported(store, session(tmp_path)).conversation
         expected = events_of(store, name)
     execute(path, f"UPDATE events SET body = 'x' WHERE id = {lost}")
-    with makes_events(open_store(path)) as store, new_store() as target:
+    with open_with_imports(path) as store, new_store() as target:
         (moved,) = copy_store(store, target, damaged=True)
         assert f"event {lost}" in str(moved.problem)
         assert_sound(target)
@@ -269,29 +270,29 @@ def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost, tmp_
 @USES
 def test_a_source_is_sealed_with_its_conversation(use, tmp_path):
     path = tmp_path / "a.db"
-    with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
+    with open_with_imports(f"sqlite:///{path}", keys=KEYS) as store:
         outcome = imported(store, session(tmp_path))
         use(store, outcome.conversation)
         assert bytes_of(store, outcome.conversation) == session(tmp_path).read_bytes()
         figures = figures_of(store, outcome.conversation)
         assert_sound(store)
     with (
-        makes_events(open_store(f"sqlite:///{path}")) as store,
+        open_with_imports(f"sqlite:///{path}") as store,
         pytest.raises(Exception, match="encrypted"),
     ):
         bytes_of(store, outcome.conversation)
-    with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
+    with open_with_imports(f"sqlite:///{path}", keys=KEYS) as store:
         assert [each.problem for each in rekey(store, decrypt=True)] == [None]
-    with makes_events(open_store(f"sqlite:///{path}")) as store:
+    with open_with_imports(f"sqlite:///{path}") as store:
         assert bytes_of(store, outcome.conversation) == session(tmp_path).read_bytes()
         assert figures_of(store, outcome.conversation) == figures
         assert_sound(store)
-    with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
+    with open_with_imports(f"sqlite:///{path}", keys=KEYS) as store:
         assert [each.problem for each in rekey(store)] == [None]
         assert events_of(store, outcome.conversation)
         assert_sound(store)
     with (
-        makes_events(open_store(f"sqlite:///{path}")) as store,
+        open_with_imports(f"sqlite:///{path}") as store,
         pytest.raises(Exception, match="encrypted"),
     ):
         bytes_of(store, outcome.conversation)
@@ -328,7 +329,7 @@ def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(
 
 def test_a_changed_record_and_a_lost_one_are_found(tmp_path):
     path = tmp_path / "a.db"
-    with makes_events(open_store(f"sqlite:///{path}")) as store:
+    with open_with_imports(f"sqlite:///{path}") as store:
         outcome = imported(store, session(tmp_path))
         source = source_of(store, outcome.conversation)
 
@@ -347,12 +348,12 @@ def test_a_changed_record_and_a_lost_one_are_found(tmp_path):
 @pytest.mark.parametrize("column", ["sources.about", "sources.sums", "blocks.body", "made.places"])
 def test_what_cannot_be_unpacked_is_found(column, tmp_path):
     path = tmp_path / "a.db"
-    with makes_events(open_store(f"sqlite:///{path}")) as store:
+    with open_with_imports(f"sqlite:///{path}") as store:
         outcome = imported(store, session(tmp_path))
         used(store, outcome.conversation)
     table, name = column.split(".")
     execute(path, f"UPDATE {table} SET {name} = x'00'")
-    with makes_events(open_store(f"sqlite:///{path}")) as store:
+    with open_with_imports(f"sqlite:///{path}") as store:
         (problem,) = problems(store)
         assert "cannot be decompressed" in problem
 

@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._archive import makes_events
-from foldlog._archive.importing import Import, Imported
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._formats.registry import OURS
-from foldlog.eventstore import open_store
+from tests.foldlog.archive.imports import imported, open_with_imports
 from tests.foldlog.records import CORPUS
 
 TABLE = Path(__file__).parents[2] / "golden" / "figures.json"
@@ -63,12 +61,10 @@ def row_of(store, conversation):
 
 def rows_of(format):
     """The figures of a format's sample before the first use, and after it."""
-    with tempfile.TemporaryDirectory() as folder, makes_events(open_store("memory:")) as store:
+    with tempfile.TemporaryDirectory() as folder, open_with_imports() as store:
         path = Path(folder, "sample.jsonl")
         path.write_bytes((CORPUS / f"{format}.jsonl").read_bytes())
-        (imported,) = Import(store, [path], format)
-        assert isinstance(imported, Imported), imported
-        name = imported.conversation
+        name = imported(store, path, format).conversation
         before = row_of(store, name)
         store.version(name)
         return before, row_of(store, name)
