@@ -6,7 +6,7 @@ change_of_prompt, staying          make the event that stores a change of a runt
 CURRENT, RuntimeCall               the current tool call of a runtime
 note_left_behind                   notes the calls that a killed program left open
 taken_back                         the message that lists the effects of events taken back
-KeptBeside                         caches values beside conversations
+CachedValues                       caches values beside conversations
 companion, companion_of            ids of companion conversations
 erase_conversations                erases conversations with their companions
 place_of, is_of                    the index of an event in its record, and its format
@@ -30,7 +30,7 @@ from foldlog._archive.stored import (
 )
 from foldlog._base.values import values_in as values_in
 from foldlog._conversations.companions import companion as companion, companion_of as companion_of
-from foldlog._derived.cached_values import KeptBeside as KeptBeside
+from foldlog._derived.cached_values import CachedValues as CachedValues
 from foldlog._formats.calls import Recent as Recent
 from foldlog._formats.event_fields import REDACTED as REDACTED
 from foldlog._formats.files.readers import JsonLines as JsonLines, record_in as record_in

@@ -39,7 +39,7 @@ conversations from the first id to the last are read as one range.
 _decoder = cache(Decoder)
 
 
-class KeptBeside:
+class CachedValues:
     """The cached values of a report. A value belongs to a version of its conversation."""
 
     def __init__(self, store: Store, projection: str, code: int, *, at_once: bool = True) -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import msgspec
 
 from foldlog._base.telemetry import tell
-from foldlog._derived.cached_values import KeptBeside
+from foldlog._derived.cached_values import CachedValues
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -233,7 +233,7 @@ def to_resume(
 
     read_parent = cache(partial(parent_of, store))
     remaining_rows = iter(rows)
-    with KeptBeside(store, "open_calls", _CODE) as counts:
+    with CachedValues(store, "open_calls", _CODE) as counts:
         while page := list(islice(remaining_rows, PAGE)):
             open_calls = counts.load(page)
             lease_ends = store.database.recorder.query(partial(_read_ends, store.database))
@@ -265,7 +265,7 @@ def _above(
 
 def _is_left(
     views: Views,
-    counts: KeptBeside,
+    counts: CachedValues,
     open_calls: dict[str, int],
     lease_ends: Mapping[str, datetime | None],
     row: ConversationRow,

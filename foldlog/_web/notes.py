@@ -14,7 +14,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from foldlog._answers.events import NoteDocument, NotesDocument
-from foldlog._derived.cached_values import KeptBeside, cached_records, value_of
+from foldlog._derived.cached_values import CachedValues, cached_records, value_of
 from foldlog._web.parameters import Text
 from foldlog.eventstore import InvalidArgument, Store, StoreUnavailable
 
@@ -58,7 +58,7 @@ class Notes:
         with self._lock:
             return NotesDocument(
                 conversation=conversation,
-                notes=self._load(KeptBeside(self._store, *_KEPT), conversation),
+                notes=self._load(CachedValues(self._store, *_KEPT), conversation),
             )
 
     def change(self, conversation: str, event: int | None, text: str | None) -> NotesDocument:
@@ -70,7 +70,7 @@ class Notes:
         """
         with self._lock:
             for _ in range(_TRIES):
-                cache = KeptBeside(self._store, *_KEPT, at_once=False)
+                cache = CachedValues(self._store, *_KEPT, at_once=False)
                 row = self._store.conversation(conversation)
                 if event is not None and event >= row.version:
                     raise InvalidArgument(
@@ -86,14 +86,14 @@ class Notes:
                 )
                 cache.keep(row, notes)
                 cache.flush()
-                if self._load(KeptBeside(self._store, *_KEPT), conversation) == notes:
+                if self._load(CachedValues(self._store, *_KEPT), conversation) == notes:
                     return NotesDocument(conversation=conversation, notes=notes)
         raise StoreUnavailable(
             "the note was not stored, because other programs write to the store; send it again",
             kind="busy",
         )
 
-    def _load(self, cache: KeptBeside, conversation: str) -> tuple[NoteDocument, ...]:
+    def _load(self, cache: CachedValues, conversation: str) -> tuple[NoteDocument, ...]:
         row = self._store.conversation(conversation)
         self._store.query(
             conversation, lambda reading: reading.version

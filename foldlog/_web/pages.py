@@ -23,7 +23,7 @@ from foldlog._answers.views import NeededListDocument
 from foldlog._base.json_types import JsonObject
 from foldlog._base.values import texts_in
 from foldlog._conversations.unreadable import iter_log
-from foldlog._derived.cached_values import KeptBeside
+from foldlog._derived.cached_values import CachedValues
 from foldlog._figures.overview import around_damage
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import models_of
@@ -159,12 +159,12 @@ class Pages:
             cache.keep(row, document)
             cache.flush()
 
-    def _beside(self, name: str) -> KeptBeside:
+    def _beside(self, name: str) -> CachedValues:
         if self._model is None:
             of_model = ""
         else:
             of_model = f" {self._model.model} {self._limit}"
-        return KeptBeside(self._store, f"{name}{of_model}", _CODE)
+        return CachedValues(self._store, f"{name}{of_model}", _CODE)
 
     def write_report(self, conversation: str, path: Path, notes: Sequence[NoteDocument]) -> None:
         write_report(

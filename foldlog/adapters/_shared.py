@@ -55,8 +55,8 @@ from foldlog.projections.messages.requests import SentBeside
 from foldlog.runtimes import (
     CURRENT,
     REDACTED,
+    CachedValues,
     HistoryRecords,
-    KeptBeside,
     Records,
     RuntimeCall,
     is_of,
@@ -385,7 +385,7 @@ def cached_values(
     Cost: one statement reads all cached results, and ``make`` is called for each changed
     conversation.
     """
-    with KeptBeside(histories.store, name, _KEPT_CODE) as beside:
+    with CachedValues(histories.store, name, _KEPT_CODE) as beside:
         for conversation, value, is_present in beside.below(start):
             if not is_present and is_wanted(conversation):
                 row = histories.store.conversation(conversation)

@@ -38,7 +38,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import decode
 from foldlog.projections import Views
-from foldlog.runtimes import KeptBeside
+from foldlog.runtimes import CachedValues
 from tests.foldlog.records import CORPUS
 from tests.how_many import some
 from tests.said import said
@@ -172,7 +172,7 @@ def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url,
         return sum(record is not None for _, record in records)
 
     with open_store(url) as store:
-        beside, recorder = KeptBeside(store, "titles", 1), store.database.recorder
+        beside, recorder = CachedValues(store, "titles", 1), store.database.recorder
         offer = recorder.offer
 
         def offered(work, *, at_once):
@@ -415,7 +415,7 @@ def test_what_is_kept_below_an_id_is_that_of_each_present_version(histories):
     names = ["a/", "a/kept", "a/grown", "a/erased", "a/redacted", "a/other code", last]
     for name in ("a", "a0", *names):
         histories[name].append(said(name))
-    with KeptBeside(store, "test", 1) as ours, KeptBeside(store, "test", 2) as others:
+    with CachedValues(store, "test", 1) as ours, CachedValues(store, "test", 2) as others:
         for row in store.iter_conversations():
             beside = others if row.id == "a/other code" else ours
             beside.keep(row, f"about {row.id}")
@@ -426,8 +426,8 @@ def test_what_is_kept_below_an_id_is_that_of_each_present_version(histories):
     expected = {name: (f"about {name}", True) for name in ("a/", "a/kept", last)}
     expected |= dict.fromkeys(("a/fork", "a/redacted", "a/other code"), (None, False))
     expected["a/grown"] = ("about a/grown", False)
-    values = KeptBeside(store, "test", 1).below("a/")
+    values = CachedValues(store, "test", 1).below("a/")
     assert {name: (value, is_present) for name, value, is_present in values} == expected
-    with KeptBeside(store, "test", 1) as ours:
+    with CachedValues(store, "test", 1) as ours:
         ours.keep(store.conversation("a/fork"), "its own")
-    assert [*KeptBeside(store, "test", 1).below("a/fork")] == [("a/fork", "its own", True)]
+    assert [*CachedValues(store, "test", 1).below("a/fork")] == [("a/fork", "its own", True)]

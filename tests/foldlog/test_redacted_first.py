@@ -17,7 +17,7 @@ from foldlog.adapters._records.openhands_files import EventFiles
 from foldlog.adapters._shared import cached_values
 from foldlog.eventstore import Action, Documents, Store, VersionConflict, open_store
 from foldlog.eventstore.documents import changes
-from foldlog.runtimes import KeptBeside, RuntimeCall
+from foldlog.runtimes import CachedValues, RuntimeCall
 from tests.said import said
 
 
@@ -132,14 +132,14 @@ def test_a_cached_value_that_is_made_from_the_cached_value_before_it(
 ):
     assert [*cached_values(histories, "test", "paren", lambda row, before: "marigold")] != []
     parent.append(said("three"))
-    below = KeptBeside.below
+    below = CachedValues.below
 
     def read_and_redact(beside, start):
         paths = [*below(beside, start)]
         parent.redact(1, reason="asked to")
         return paths
 
-    monkeypatch.setattr(KeptBeside, "below", read_and_redact)
+    monkeypatch.setattr(CachedValues, "below", read_and_redact)
     assert [*cached_values(histories, "test", "paren", lambda row, before: before)] == []
 
 
