@@ -23,8 +23,9 @@ import foldlog
 from foldlog import Histories
 from foldlog._answers.conversations import ServedPageDocument
 from foldlog._answers.events import FindDocument, HitsDocument, ShownDocument
-from foldlog._answers.figures import FleetDocument
+from foldlog._answers.figures import FleetDocument, TaskDocument
 from foldlog._answers.page import HistoryDocument, RefusedDocument
+from foldlog._answers.views import HandOversDocument
 from foldlog._cli.serving import listening
 from foldlog._conversations.labels import KINDS
 from foldlog._figures.prices import Prices
@@ -169,6 +170,9 @@ def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its
         ("event?id=usual&event=2", ShownDocument),
         ("find?id=usual&words=make", FindDocument),
         ("search?words=make", HitsDocument),
+        ("task?id=usual", TaskDocument),
+        ("hand-overs?id=usual&words=make", HandOversDocument),
+        ("hand-overs?id=usual&call=1", RefusedDocument),
         ("history?id=none", RefusedDocument),
     ],
 )
