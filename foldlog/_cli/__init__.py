@@ -1,10 +1,10 @@
 """The command ``foldlog``, for people and for scripts.
 
-To add a command, write ``commands/<name>.py`` with a function ``run``, and put its name into
-``COMMANDS`` in ``catalog.py``. A command for a whole store is ``commands/store/<name>.py``. The
-decorators of ``run`` are the command line, and its docstring is the help. The module of a command
-is imported only when the command is called. Inside ``run``, import modules that only some options
-need, or that are not always installed.
+To add a command, write ``commands/<name>.py`` with a function ``run``, put its name into
+``COMMANDS`` in ``catalog.py``, and run ``python -m tests.golden.words``. A command for a whole
+store is ``commands/store/<name>.py``. The decorators of ``run`` are the command line, and its
+docstring is the help. The module of a command is imported only when the command is called. Inside
+``run``, import modules that only some options need, or that are not always installed.
 
 The rules of every command:
 
@@ -41,11 +41,12 @@ The files:
     erasing.py redacting.py vacuuming.py verifying.py
     checkpoints.py
                                                the work of commands for a whole store
-    quick_hook.py                              a hook, with few imports
+    quick_hook.py quick_completion.py          a hook and completion, with few imports
 """
 
 import atexit
 import gc
+import os
 import signal
 import sys
 
@@ -60,6 +61,10 @@ def main() -> None:
     try:
         if sys.argv[1:] == ["--version"]:  # without the imports of every other command
             sys.stdout.write(f"foldlog {__version__}\n")
+            sys.exit(DONE)
+        from foldlog._cli.quick_completion import COMPLETE, complete_quickly
+
+        if (shell := os.environ.get(COMPLETE)) and complete_quickly(shell):
             sys.exit(DONE)
         from foldlog._cli.quick_hook import answer, is_hook
 

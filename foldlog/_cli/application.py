@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from foldlog import __version__
 from foldlog._cli import terminal
-from foldlog._cli.catalog import COMMANDS, FIRST_DAY, GROUP, module_of
-from foldlog._cli.command_line import COMPLETE, SETTINGS, Command
+from foldlog._cli.catalog import (
+    COMMANDS,
+    FIRST_DAY,
+    GROUP,
+    about_installed,
+    installed,
+    is_ours,
+    module_of,
+    package_of,
+)
+from foldlog._cli.command_line import SETTINGS, Command
 from foldlog._cli.hints import use_store
 from foldlog._cli.outcome import (
     DONE,
@@ -28,12 +36,11 @@ from foldlog._cli.outcome import (
     Refused,
     is_of_damage,
 )
+from foldlog._cli.quick_completion import COMPLETE, words
 from foldlog._cli.suggestions import suggest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-    from click.shell_completion import CompletionItem
 
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
 _ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff", "--help", "-h"}
@@ -43,8 +50,8 @@ everything.
 
 
 class _Commands(click.Group):
-    """Commands whose modules are imported only when they are called. The help and the completion
-    of names read the docstrings of the commands from their sources.
+    """Commands whose modules are imported only when they are called. The help reads what they do
+    from the table of ``quick_completion``.
     """
 
     def sections(self) -> Mapping[str, Mapping[str, str]]:
@@ -58,59 +65,39 @@ class _Commands(click.Group):
         for heading, commands in self.sections().items():
             if commands:
                 with formatter.section(heading):
-                    formatter.write_dl([*map(_row_of, commands.items())])
+                    formatter.write_dl([*commands.items()])
         click.Command.format_options(self, ctx, formatter)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        rows = [_row_of(row) for commands in self.sections().values() for row in commands.items()]
-        names = [
-            CompletionItem(name, help=about) for name, about in rows if name.startswith(incomplete)
-        ]
-        return names + click.Command.shell_complete(self, ctx, incomplete)
 
 
 class _AllCommands(_Commands):
     def sections(self) -> Mapping[str, Mapping[str, str]]:
+        about = _about_commands()
         sections = {
-            heading: {name: _help_of(name) for name in names if not name.startswith(f"{GROUP} ")}
+            heading: {name: about[name] for name in names if not name.startswith(f"{GROUP} ")}
             for heading, names in COMMANDS.items()
         }
         sections["Administration"][GROUP] = _ABOUT_STORE
-        sections["Installed"] = {
-            name: f"A command of {_package_of(entry)}." for name, entry in _installed().items()
-        }
+        sections["Installed"] = about_installed()
         return sections
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name == GROUP:
             return _store
-        if _is_ours(name):
+        if is_ours(name):
             return _load(name)
-        entry = _installed().get(name)
+        entry = installed().get(name)
         return None if entry is None else _load_installed(entry)
 
 
 class _StoreCommands(_Commands):
     def sections(self) -> Mapping[str, Mapping[str, str]]:
+        about = _about_commands()
         names = COMMANDS["Administration"]
-        return {
-            "Administration": {name.removeprefix(f"{GROUP} "): _help_of(name) for name in names}
-        }
+        return {"Administration": {name.removeprefix(f"{GROUP} "): about[name] for name in names}}
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         full_name = f"{GROUP} {name}"
-        return _load(full_name) if _is_ours(full_name) else None
-
-
-def _row_of(command: tuple[str, str]) -> tuple[str, str]:
-    name, about = command
-    return name, click.Command(name, help=about).get_short_help_str(300)
-
-
-def _is_ours(name: str) -> bool:
-    return any(name in names for names in COMMANDS.values())
+        return _load(full_name) if is_ours(full_name) else None
 
 
 @cache  # Click takes the decorators of a function once
@@ -121,28 +108,9 @@ def _load(name: str) -> click.Command:
     return click.command(cls=Command, context_settings=settings)(module.run)
 
 
-def _help_of(name: str) -> str:
-    """Return the docstring of a command. It is read from the source of the command's module, so the
-    module is not imported.
-    """
-    path = Path(__file__).parent.joinpath(*module_of(name).split(".")[2:]).with_suffix(".py")
-    _, _, run = path.read_text("utf-8").partition("\ndef run(")
-    return inspect.cleandoc(run.split('"""')[1])
-
-
-def _installed() -> Mapping[str, EntryPoint]:
-    """Return the commands of installed packages. They cannot replace a command of foldlog."""
-    from importlib.metadata import entry_points
-
-    return {
-        entry.name: entry
-        for entry in entry_points(group="foldlog.commands")
-        if entry.name != GROUP and not _is_ours(entry.name)
-    }
-
-
-def _package_of(entry: EntryPoint) -> str:
-    return entry.value if entry.dist is None else entry.dist.name
+def _about_commands() -> Mapping[str, str]:
+    """Return what each command does. A new command has no words before they are written."""
+    return defaultdict(str, {word.command: word.about for word in words() if not word.names})
 
 
 def _load_installed(entry: EntryPoint) -> click.Command:
@@ -150,12 +118,12 @@ def _load_installed(entry: EntryPoint) -> click.Command:
         command = entry.load()
     except Exception as error:  # whatever the code of a package raises
         raise Refused(
-            f"the command {entry.name!r} of {_package_of(entry)} cannot be loaded:"
+            f"the command {entry.name!r} of {package_of(entry)} cannot be loaded:"
             f" {error}; correct or uninstall the package"
         ) from error
     if not isinstance(command, click.Command):
         raise Refused(
-            f"the command {entry.name!r} of {_package_of(entry)} is a {type(command).__name__},"
+            f"the command {entry.name!r} of {package_of(entry)} is a {type(command).__name__},"
             " not a command of Click; decorate the function with click.command()"
         )
     return command
@@ -222,7 +190,8 @@ def application(ctx: click.Context, as_json: bool) -> None:
     if ctx.invoked_subcommand is None:
         from foldlog._cli.overview import show_overview
 
-        show_overview({name: _help_of(name) for name in FIRST_DAY})
+        about = _about_commands()
+        show_overview({name: about[name] for name in FIRST_DAY})
     elif as_json:
         raise Refused(f"--json follows the command: foldlog {ctx.invoked_subcommand} … --json")
 

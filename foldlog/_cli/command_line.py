@@ -19,8 +19,6 @@ SETTINGS: JsonMap = {
     "max_content_width": 100,
     "show_default": True,
 }
-COMPLETE = "_FOLDLOG_COMPLETE"
-"""The variable by which a shell asks to complete a word."""
 EVENT_SETTINGS: JsonMap = {"ignore_unknown_options": True}
 """Accepts an argument that begins with a minus, such as the id of a summary."""
 

@@ -9,8 +9,8 @@ import click
 from click.shell_completion import get_completion_class
 
 from foldlog._cli import terminal
-from foldlog._cli.command_line import COMPLETE
 from foldlog._cli.outcome import Refused
+from foldlog._cli.quick_completion import COMPLETE
 
 _RC_FILES = {"bash": ".bashrc", "zsh": ".zshrc"}
 _FISH_FILE = ".config/fish/completions/foldlog.fish"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-DONE: Final = 0
-FINDINGS: Final = 1
+DONE = 0
+FINDINGS = 1
 """The status after a finding. All other work was done. Every command that printed a finding ends
 with status 1.
 """
-REFUSED: Final = 2
+REFUSED = 2
 """The status after bad input or wrong usage: nothing was done, and an error message says why."""
 
-INTERRUPTED: Final = 130  # the status that a shell reports for a program that SIGINT ended
-INTERRUPTED_WORDS: Final = "interrupted: completed work was kept, no partial data was written"
+INTERRUPTED = 130  # the status that a shell reports for a program that SIGINT ended
+INTERRUPTED_WORDS = "interrupted: completed work was kept, no partial data was written"
 
 
 class Refused(Exception):

@@ -14,12 +14,15 @@ from contextlib import closing
 from importlib import metadata
 
 import pytest
+from click.shell_completion import get_completion_class
 
 from foldlog._cli import stores
+from foldlog._cli.application import application
 from foldlog.eventstore import open_store
 from tests.commands import NAMES, command_named
 from tests.foldlog.records import SAMPLE, said
 from tests.foldlog.terminals import FOLDLOG
+from tests.golden.words import FILE, lines
 from tests.how_many import some
 
 
@@ -134,6 +137,26 @@ def test_a_shell_completes_commands_options_values_and_conversations(
     monkeypatch.setenv("COMP_WORDS", line)
     monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
     assert word in foldlog().out.split()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "line",
+    ["foldlog -", "foldlog list --limit 4 -", "foldlog log c1 --kind x --", "foldlog fork -"],
+)
+def test_options_are_completed_without_click_as_click_completes_them(
+    foldlog, monkeypatch, shell, line
+):
+    monkeypatch.setenv("_FOLDLOG_COMPLETE", f"{shell}_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    *before, word = line.split()
+    monkeypatch.setenv("COMP_CWORD", word if shell == "fish" else str(len(before)))
+    click = get_completion_class(shell)(application, {}, "foldlog", "_FOLDLOG_COMPLETE")
+    assert foldlog().out == click.complete() + "\n"
+
+
+def test_the_words_for_completion_and_help_are_those_of_the_commands():
+    assert FILE.read_text() == lines(), "run python -m tests.golden.words"
 
 
 @pytest.mark.parametrize(

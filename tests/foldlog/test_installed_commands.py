@@ -54,6 +54,14 @@ def test_the_command_of_a_package_runs_and_is_listed(installed):
     assert "A command of hello" not in installed("list --help").out, "foldlog's own stay"
 
 
+def test_a_command_of_a_package_is_completed_beside_the_others(installed, monkeypatch):
+    monkeypatch.setenv("_FOLDLOG_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "foldlog s")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    names = ["search", "serve", "show", "stats", "setup", "secrets", "store", "shout"]
+    assert installed().out.split() == [f"plain,{name}" for name in names]
+
+
 def test_a_command_that_cannot_be_loaded_is_named(installed):
     ran = installed("broken")
     assert ran.status == 2

@@ -357,10 +357,9 @@ def test_no_other_file_of_the_command_prints():
         ("__init__.py", "sys.stderr.write"),
         # the bytes of a file: JSON, or escaped on a terminal
         ("commands/export.py", "sys.stdout.buffer"),
-        (
-            "quick_hook.py",
-            "sys.stdout.write",
-        ),  # JSON for a program: no module of the terminal
+        # for programs, without a module of the terminal: foldlog's own words, and JSON
+        ("quick_completion.py", "sys.stdout.write"),
+        ("quick_hook.py", "sys.stdout.write"),
         ("tables.py", "from rich.cells import cell_len"),  # how wide a text is
     ]
 
