@@ -20,6 +20,7 @@ from benchmarks import pictures
 from foldlog import Histories, History, Maintenance
 from foldlog._cli import main
 from foldlog._formats import registry
+from tests.golden import words
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -352,3 +353,7 @@ def test_a_section_that_is_quoted_behind_a_link_is_on_that_page():
             if not re.search(rf"^#+ {re.escape(heading)}$", text, re.MULTILINE):
                 missing.append(f"{page.name}: {target} has no section {heading!r}")
     assert missing == []
+
+
+def test_the_words_for_completion_and_help_are_those_of_the_commands():
+    assert words.FILE.read_text() == words.lines(), "run python -m tests.golden.words"

@@ -22,7 +22,6 @@ from foldlog.eventstore import open_store
 from tests.commands import NAMES, command_named
 from tests.foldlog.records import SAMPLE, said
 from tests.foldlog.terminals import FOLDLOG
-from tests.golden.words import FILE, lines
 from tests.how_many import some
 
 
@@ -153,10 +152,6 @@ def test_options_are_completed_without_click_as_click_completes_them(
     monkeypatch.setenv("COMP_CWORD", word if shell == "fish" else str(len(before)))
     click = get_completion_class(shell)(application, {}, "foldlog", "_FOLDLOG_COMPLETE")
     assert foldlog().out == click.complete() + "\n"
-
-
-def test_the_words_for_completion_and_help_are_those_of_the_commands():
-    assert FILE.read_text() == lines(), "run python -m tests.golden.words"
 
 
 @pytest.mark.parametrize(
