@@ -227,6 +227,8 @@ print(json.dumps([module for module in ("litellm", "tiktoken") if module in sys.
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
+    if modules and encoding_of(name) is None:  # an older litellm, which counts by rules of its own
+        modules = {"litellm", *modules}
     assert set(json.loads(ran.stdout)) == modules
 
 
@@ -241,7 +243,7 @@ def test_what_is_known_of_a_model_without_litellm_is_what_litellm_knows(litellm)
     listed = [*litellms_table()]
     names = [*listed, *(f"openai/{name}" for name in listed), "openai/own", "anthropic/own", "own"]
     known = {name: found for name in names if (found := lookup(name)) is not None}
-    assert len(known) > 900
+    assert len(known) > len(listed) / 5  # the others need litellm itself
     for name in some(known, 60):
         bare, entry = known[name]
         assert bare == litellm.get_llm_provider(name)[0]
