@@ -511,7 +511,8 @@ def redact_events(
     paths = chain.from_iterable(files.values())
     unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), files, paths)
     lost: tuple[str, ...] = ()
-    if any(isinstance(event, DocumentChanges) for event in related.events[conversation]):
+    # The conversation may have been erased after the redaction.
+    if any(isinstance(event, DocumentChanges) for event in related.events.get(conversation, ())):
         lost = documents_lost(store, conversation, receipt.event_ids)
     return receipt._replace(unconfirmed=unconfirmed, documents_lost=lost)
 

@@ -73,6 +73,22 @@ def test_a_fork_that_is_erased_at_the_same_time_stops_no_redaction(monkeypatch, 
         histories["other"].redact(0, reason="asked to", with_summaries=True)
 
 
+def test_a_conversation_that_is_erased_after_its_redaction_leaves_the_receipt(
+    monkeypatch, histories
+):
+    history = histories["c"]
+    history.append([said("tulip"), said("rose")])
+    redact = _redacting.redact.redact
+
+    def then_erased(*args, **options):
+        receipt = redact(*args, **options)
+        histories.erase("c", reason="asked to")
+        return receipt
+
+    monkeypatch.setattr(_redacting.redact, "redact", then_erased)
+    assert history.redact(0, reason="asked to").event_ids == (0,)
+
+
 @pytest.mark.parametrize(
     "step", ["_find_events", "choose", "redact", "find_remaining", "keep_documents", "shown_by"]
 )
