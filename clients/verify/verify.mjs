@@ -1,19 +1,29 @@
 // Checks a proof of `foldlog store checkpoint --prove` or `--since`, without foldlog and the store.
 //
-//     node verify.mjs PROOF.json KEY [CHECKPOINT]
+//     node verify.mjs PROOF.json KEY CHECKPOINT [CHECKPOINT]
 //
-// KEY is the public key, a PEM file. CHECKPOINT is the checkpoint that you kept: without it, compare the printed root
-// with the root that you kept. docs/PROOF.md says what a proof means. SHA-256 and Ed25519 are all that a verifier needs.
+// KEY is the public key, a PEM file. CHECKPOINT is the checkpoint that you kept; for a proof of --since the earlier one,
+// the later one, or both. The exit status is 0 if the proof is true, 1 if not, and 2 without arguments. docs/PROOF.md
+// says what a proof means. SHA-256 and Ed25519 are all that a verifier needs.
 
 import { createHash, createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
 
-const sha256 = (...parts) => createHash("sha256").update(Buffer.concat(parts.map((part) => Buffer.from(part)))).digest();
-const fromHex = (text) => Buffer.from(text, "hex");
-const parent = (left, right) => sha256([1], left, right);
+class NotProved extends Error {}
 
 function check(isTrue, problem) {
-  if (!isTrue) throw new Error(problem);
+  if (!isTrue) throw new NotProved(problem);
+}
+
+const sha256 = (...parts) => createHash("sha256").update(Buffer.concat(parts.map((part) => Buffer.from(part)))).digest();
+const parent = (left, right) => sha256([1], left, right);
+const hashes = (texts) => texts.map((text) => fromHex(text));
+
+// Only values of the right length have one place in what is hashed.
+function fromHex(text, length = 32) {
+  const bytes = Buffer.from(text, "hex");
+  check(bytes.length === length, `a hash or salt has ${bytes.length} bytes instead of ${length}`);
+  return bytes;
 }
 
 function number(value, bytes) {
@@ -23,7 +33,7 @@ function number(value, bytes) {
 }
 
 // A checkpoint is a C2SP signed note: origin, number of leaves, root, empty line, signatures.
-export function readCheckpoint(note, key) {
+function readCheckpoint(note, key) {
   const end = note.indexOf("\n\n") + 1;
   const text = note.slice(0, end);
   const [origin, size, root] = text.split("\n");
@@ -39,7 +49,7 @@ export function readCheckpoint(note, key) {
 }
 
 // RFC 9162, section 2.1.3.2: the root that follows from a leaf and its path.
-export function rootOf(leafHash, index, size, path) {
+function rootOf(leafHash, index, size, path) {
   let hash = leafHash, here = index, last = size - 1;
   check(index < size, "the tree has fewer leaves");
   for (const step of path) {
@@ -58,7 +68,7 @@ export function rootOf(leafHash, index, size, path) {
 }
 
 // RFC 9162, section 2.1.4.2: both roots follow from one path.
-export function checkConsistency(earlier, later, path) {
+function checkConsistency(earlier, later, path) {
   if (earlier.size === later.size) return check(earlier.root.equals(later.root) && !path.length, "two roots for one size");
   let here = earlier.size - 1, last = later.size - 1;
   const isComplete = Number.isInteger(Math.log2(earlier.size));
@@ -80,38 +90,62 @@ export function checkConsistency(earlier, later, path) {
   check(last === 0 && old.equals(earlier.root) && grown.equals(later.root), "the later checkpoint does not continue the earlier one");
 }
 
-export function checkEvent(proof, key) {
+function checkEvent(proof, key) {
   const { size, root } = readCheckpoint(proof.checkpoint, key);
   const commitment = fromHex(proof.links[0][1]);
-  // A redacted event has no salt any more: only its place and its fields are proved.
-  if (proof.event_salt !== null) check(sha256(fromHex(proof.event_salt), proof.body).equals(commitment), "the event is not the one that was committed");
+  // A redaction erased the salt and the content. The mark of the redaction has the hash of the content.
+  const mark = proof.event_salt === null ? JSON.parse(proof.body).redacted : undefined;
+  const hash = mark ? fromHex(mark.hash) : sha256(fromHex(proof.event_salt, 16), proof.body);
+  check(hash.equals(commitment), mark ? "the mark of the redaction belongs to another event" : "the event is not the one that was committed");
   check(proof.links[0][0].startsWith(`${proof.event} `), "the proof is of another event");
   let head = fromHex(proof.before);
-  for (const [fields, committed] of proof.links) head = sha256(head, fromHex(proof.salt), `salted ${fields}\n`, fromHex(committed));
+  for (const [fields, committed] of proof.links) head = sha256(head, fromHex(proof.salt, 16), `salted ${fields}\n`, fromHex(committed));
   const version = proof.event + proof.links.length;
   const leaf = sha256([0], sha256(proof.conversation), [0], number(proof.generation, 4), number(version, 8), head, fromHex(proof.ledger));
-  check(rootOf(leaf, proof.leaf, size, proof.path.map(fromHex)).equals(root), "the checkpoint does not cover the event");
+  check(rootOf(leaf, proof.leaf, size, hashes(proof.path)).equals(root), "the checkpoint does not cover the event");
   const recordedAt = new Date(Number(proof.links[0][0].split(" ")[4]) / 1000).toISOString();
-  const what = `event ${proof.event} of ${proof.conversation}, recorded at ${recordedAt} by the clock of the store,`;
-  const known = proof.event_salt === null ? `${what} is redacted; its place is proved` : `${what} is proved:\n${proof.body}`;
+  const what = `event ${proof.event} of ${proof.conversation}, recorded at ${recordedAt} by the clock of the store`;
+  // The owner can make a mark with the right hash.
+  const known = mark
+    ? `the place of ${what}, is proved, not its content: the owner says that it was redacted (${JSON.stringify(mark)}); ` +
+      "'foldlog store verify --against' shows the receipt"
+    : `${what}, is proved:\n${proof.body}`;
   return `${known}\nroot: ${root.toString("base64")}`;
 }
 
-export function checkProof(proof, key, kept) {
-  check(kept === undefined || kept.split("\n\n")[0] === proof.checkpoint.split("\n\n")[0], "the proof is for another checkpoint than the one that you kept");
+// Both checkpoints are signed, but an owner can sign any text: at least one must be the one that the auditor kept.
+function checkProof(proof, key, kept) {
+  const noteText = (note) => note.split("\n\n")[0];
+  const ofProof = [proof.earlier ?? proof.checkpoint, proof.checkpoint].map(noteText);
+  check(kept.every((own) => ofProof.includes(noteText(own))), "the proof is for another checkpoint than the one that you kept");
   if (proof.earlier === undefined) return checkEvent(proof, key);
   const [earlier, later] = [proof.earlier, proof.checkpoint].map((note) => readCheckpoint(note, key));
-  checkConsistency(earlier, later, proof.path.map(fromHex));
-  return `the checkpoint with ${later.size} leaves continues the one with ${earlier.size}`;
+  checkConsistency(earlier, later, hashes(proof.path));
+  const [ofEarlier, ofLater] = ofProof.map((text) => kept.map(noteText).includes(text) ? "you kept" : "only the owner showed");
+  return `the checkpoint with ${later.size} leaves, which ${ofLater}, continues the one with ${earlier.size}, which ${ofEarlier}\n` +
+    "that the store still has its conversations is not proved: 'foldlog store verify --against' compares them";
 }
 
-if (process.argv[2]) {
-  const [, , proofFile, keyFile, keptFile] = process.argv;
+function read(path, parse, form) {
   try {
-    const kept = keptFile && readFileSync(keptFile, "utf8");
-    console.log(checkProof(JSON.parse(readFileSync(proofFile, "utf8")), createPublicKey(readFileSync(keyFile)), kept));
+    return parse(readFileSync(path, "utf8"));
+  } catch {
+    throw new NotProved(`${path} cannot be read as ${form}`);
+  }
+}
+
+const [proofFile, keyFile, ...keptFiles] = process.argv.slice(2);
+if (!keptFiles.length || keptFiles.length > 2) {
+  console.error("usage: node verify.mjs PROOF.json PUBLIC-KEY.pem CHECKPOINT [CHECKPOINT]\nCHECKPOINT is the file that you kept.");
+  process.exitCode = 2;
+} else {
+  try {
+    const key = read(keyFile, createPublicKey, "a public key in PEM");
+    check(key.asymmetricKeyType === "ed25519", `${keyFile} is not an Ed25519 key`);
+    const kept = keptFiles.map((file) => read(file, String, "a checkpoint"));
+    console.log(checkProof(read(proofFile, JSON.parse, "JSON"), key, kept));
   } catch (error) {
-    console.error(`not proved: ${error.message}`);
+    console.error(`not proved: ${error instanceof NotProved ? error.message : `${proofFile} does not have the form of a proof`}`);
     process.exitCode = 1;
   }
 }

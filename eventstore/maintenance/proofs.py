@@ -10,7 +10,7 @@ from foldlog.eventstore.errors import InvalidArgument, count
 from foldlog.eventstore.log.finding import find_existing, tombstones_before
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import commitment_of, first_head, is_redacted, sound
-from foldlog.eventstore.maintenance.checkpoint import leaves_of
+from foldlog.eventstore.maintenance.checkpoint import leaves_of, verify_against
 from foldlog.eventstore.maintenance.merkle import consistency_path, inclusion_path, root_of
 from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
 from foldlog.eventstore.recorders.base import Reader
@@ -101,7 +101,12 @@ def prove_event(
 def prove_consistency(
     store: Store, earlier: StoreCheckpoint, checkpoint: StoreCheckpoint
 ) -> ConsistencyProof:
-    """Prove that a checkpoint continues an earlier one. Cost: reading all leaves."""
+    """Prove that the list of checkpoints was continued from an earlier checkpoint to another one.
+    Nothing else is proved to somebody without the store.
+
+    Raises ``InvalidArgument`` if the list was changed, or if ``verify_against`` finds a change
+    since the earlier checkpoint. Cost: checking every event, as ``verify_against`` does.
+    """
     leaves = store.database.recorder.query(partial(leaves_of, checkpoint=checkpoint))
     hashes = [leaf.hash for leaf in leaves]
     if not earlier.size or earlier.root != root_of(hashes[: earlier.size]):
@@ -110,6 +115,15 @@ def prove_consistency(
             f" checkpoint with {earlier.size:,}: the list of checkpoints was changed, or the"
             " checkpoints belong to two stores"
         )
+    for verdict in verify_against(store, earlier):
+        for finding in verdict.findings:
+            if not (finding.needs_key or finding.unfinished):
+                name = verdict.conversation
+                place = "" if name is None else f"conversation {name!r}: "
+                raise InvalidArgument(
+                    "the store does not match the earlier checkpoint, so nothing was proved:"
+                    f" {place}{finding}; 'foldlog store verify --against' lists all findings"
+                )
     path = consistency_path(earlier.size, hashes)
     return ConsistencyProof(str(earlier), str(checkpoint), _in_hex(path))
 

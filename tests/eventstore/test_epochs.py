@@ -122,9 +122,9 @@ def test_verify_counts_the_lost_events_of_a_copied_file(path, tmp_path):
     execute(copied, "DELETE FROM conversations WHERE key = 2")
     with open_store(f"sqlite:///{copied}?mode=ro") as store:
         findings = [str(finding) for verdict in verify(store) for finding in verdict.findings]
-    # the copy itself is an event too
+    # the copy itself is an entry of the ledger
     (finding,) = findings
-    assert finding.startswith("3 of the 7 recorded events are missing")
+    assert finding.startswith("3 of the 7 recorded events and ledger entries are missing")
 
 
 def test_a_copy_that_is_only_read_stays_as_it_is(path, tmp_path):

@@ -11,6 +11,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -384,54 +385,147 @@ def test_another_checkpoint_is_not_continued(path, note):
         prove_consistency(store, other, note)
 
 
-@pytest.fixture
-def node():
-    found = shutil.which("node")
-    if found is None:
-        pytest.skip("Node.js is not installed, and runs the verifier")
-    return found
+def test_a_store_without_a_conversation_of_the_earlier_checkpoint_is_not_continued(path, note):
+    CHANGES["a conversation is removed"][1](path)
+    with opened(path) as store:
+        later = make_checkpoint(store)
+        with pytest.raises(InvalidArgument, match="conversation 'd': it is missing, and had 4"):
+            prove_consistency(store, note, later)
 
 
-def test_a_verifier_in_another_language_checks_proofs(path, tmp_path, node):
-    key = tmp_path / "key.pem"
-    public = tmp_path / "public.pem"
-    make_keys(key, public)
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory, made_once):
+    """Make the files that an auditor has: a key, two checkpoints and proofs."""
+    folder = tmp_path_factory.mktemp("audit")
+    path = Path(shutil.copy(made_once[0], folder / "store.db"))
+    make_keys(folder / "key.pem", folder / "public.pem")
 
-    def said_of(proof, *kept):
-        (tmp_path / "proof.json").write_text(json.dumps(proof))
-        ran = subprocess.run(
-            [node, VERIFIER, tmp_path / "proof.json", public, *kept],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return ran.stdout + ran.stderr
-
-    def prove(*arguments):
-        ran = foldlog(path, "checkpoint", "--key", key, *arguments)
+    def make(name, *arguments):
+        ran = foldlog(path, "checkpoint", "--key", folder / "key.pem", *arguments)
         assert ran.returncode == 0, ran.stderr
-        return json.loads(ran.stdout)
+        (folder / name).write_text(ran.stdout)
 
-    first = tmp_path / "first.txt"
-    first.write_text(foldlog(path, "checkpoint", "--key", key).stdout)
-    proof = prove("--prove", "a", "1", "--in", first)
-    proved = said_of(proof, first)
-    assert "event 1 of a, recorded at 20" in proved
-    assert f"is proved:\n{proof['body']}" in proved
-    for field in ("body", "before", "salt", "ledger", "conversation"):
-        assert said_of({**proof, field: "00"}).startswith("not proved")
-    assert said_of({**proof, "leaf": 0 if proof["leaf"] else 1}).startswith("not proved")
-    origin, size, rest = proof["checkpoint"].split("\n", 2)
-    forged = f"{origin}\n{int(size) + 1}\n{rest}"
-    assert "did not sign" in said_of({**proof, "checkpoint": forged})
+    make("first.txt")
     with opened(path) as store:
         say(store, "b", "five")
         redact(store, "c", 1, reason="leaked", by="somebody")
-    continued = prove("--since", first)
-    assert "another checkpoint than the one that you kept" in said_of(continued, first)
-    assert said_of(continued) == "the checkpoint with 12 leaves continues the one with 9\n"
-    assert said_of({**continued, "path": continued["path"][1:]}).startswith("not proved")
-    assert "store, is redacted" in said_of(prove("--prove", "c", "1"))
+        first = read_note((folder / "first.txt").read_text())
+        redacted = prove_event(store, first, "c", 1)
+    make("event.json", "--prove", "a", "1", "--in", folder / "first.txt")
+    make("continued.json", "--since", folder / "first.txt")
+    (folder / "redacted.json").write_bytes(msgspec.json.encode(redacted))
+    (folder / "second.txt").write_text(proof_in(folder, "continued.json")["checkpoint"])
+    (folder / "junk.txt").write_text("junk")
+    (folder / "empty.txt").write_text("")
+    return folder
+
+
+def run_verifier(audit, *names):
+    """Return the exit status and the output. A file of JavaScript never shows its own errors."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node.js is not installed, and runs the verifier")
+    ran = subprocess.run(
+        [node, VERIFIER, *names], capture_output=True, text=True, check=False, cwd=audit
+    )
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def run_on(audit, proof, *kept):
+    (audit / "changed.json").write_text(json.dumps(proof))
+    return run_verifier(audit, "changed.json", "public.pem", *kept)
+
+
+def proof_in(audit, name):
+    return json.loads((audit / name).read_text())
+
+
+def test_a_verifier_in_another_language_proves_an_event(audit):
+    status, output = run_verifier(audit, "event.json", "public.pem", "first.txt")
+    assert status == 0
+    assert "event 1 of a, recorded at 20" in output
+    assert f"is proved:\n{proof_in(audit, 'event.json')['body']}" in output
+
+
+def test_the_verifier_refuses_a_changed_proof(audit):
+    proof = proof_in(audit, "event.json")
+    changes = dict.fromkeys(("body", "before", "salt", "ledger", "conversation"), "00")
+    changes["leaf"] = 0 if proof["leaf"] else 1
+    # The same bytes are hashed, but the content begins later.
+    shifted = {
+        "event_salt": proof["event_salt"] + proof["body"][:1].encode().hex(),
+        "body": proof["body"][1:],
+    }
+    for changed in ({**proof, name: value} for name, value in changes.items()):
+        status, output = run_on(audit, changed, "first.txt")
+        assert (status, output.startswith("not proved: ")) == (1, True)
+    assert "has 17 bytes instead of 16" in run_on(audit, {**proof, **shifted}, "first.txt")[1]
+    origin, size, rest = proof["checkpoint"].split("\n", 2)
+    forged = f"{origin}\n{int(size) + 1}\n{rest}"
+    (audit / "forged.txt").write_text(forged)
+    assert "did not sign" in run_on(audit, {**proof, "checkpoint": forged}, "forged.txt")[1]
+
+
+def test_the_verifier_proves_only_the_place_of_a_redacted_event(audit):
+    status, output = run_verifier(audit, "redacted.json", "public.pem", "first.txt")
+    assert status == 0
+    assert output.startswith("the place of event 1 of c, recorded at 20")
+    assert 'not its content: the owner says that it was redacted ({"at":' in output
+    mark = {"body": proof_in(audit, "redacted.json")["body"], "event_salt": None}
+    status, output = run_on(audit, {**proof_in(audit, "event.json"), **mark}, "first.txt")
+    assert status == 1
+    assert output == "not proved: the mark of the redaction belongs to another event\n"
+
+
+@pytest.mark.parametrize(
+    "kept, later, earlier",
+    [
+        (["first.txt"], "only the owner showed", "you kept"),
+        (["second.txt"], "you kept", "only the owner showed"),
+        (["second.txt", "first.txt"], "you kept", "you kept"),
+    ],
+)
+def test_the_verifier_says_which_checkpoint_of_a_consistency_proof_was_kept(
+    audit, kept, later, earlier
+):
+    status, output = run_verifier(audit, "continued.json", "public.pem", *kept)
+    assert status == 0
+    assert output.startswith(
+        f"the checkpoint with 12 leaves, which {later}, continues the one with 9, which {earlier}\n"
+    )
+
+
+def test_the_verifier_refuses_a_consistency_proof_without_a_step_of_its_path(audit):
+    proof = proof_in(audit, "continued.json")
+    status, output = run_on(audit, {**proof, "path": proof["path"][1:]}, "first.txt")
+    assert (status, output.startswith("not proved: ")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "arguments, status, message",
+    [
+        ("", 2, "usage: node verify.mjs PROOF.json"),
+        ("event.json public.pem", 2, "usage: "),  # a checkpoint in the file is the owner's
+        ("event.json absent.pem first.txt", 1, "absent.pem cannot be read as a public key in PEM"),
+        ("event.json junk.txt first.txt", 1, "junk.txt cannot be read as a public key in PEM"),
+        ("junk.txt public.pem first.txt", 1, "junk.txt cannot be read as JSON"),
+        ("event.json public.pem absent.txt", 1, "absent.txt cannot be read as a checkpoint"),
+        ("event.json public.pem second.txt", 1, "the proof is for another checkpoint"),
+        ("event.json public.pem empty.txt", 1, "the proof is for another checkpoint"),
+        ("continued.json public.pem first.txt junk.txt", 1, "the proof is for another checkpoint"),
+    ],
+)
+def test_the_verifier_refuses_arguments_in_one_sentence(audit, arguments, status, message):
+    ended, output = run_verifier(audit, *arguments.split())
+    assert ended == status
+    assert output.removeprefix("not proved: ").startswith(message)
+    assert output.count("\n") == (2 if status == 2 else 1)
+
+
+def test_the_verifier_refuses_json_that_is_no_proof(audit):
+    for proof in ([], {"checkpoint": "a\n1\nAA==\n\n"}):
+        status, output = run_on(audit, proof, "first.txt")
+        assert (status, output.count("\n")) == (1, 1)
 
 
 def make_keys(key, public):

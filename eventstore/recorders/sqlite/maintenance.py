@@ -141,5 +141,6 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     if type(recorded) is not int or not is_a_number:
         yield "the number of recorded events cannot be read"
     elif stored < recorded:
-        lost = f"{recorded - stored} of the {recorded} recorded events"
+        # Entries of the ledger have positions too.
+        lost = f"{recorded - stored} of the {recorded} recorded events and ledger entries"
         yield f"{lost} are missing, and no tombstone of an erased conversation counts them"
