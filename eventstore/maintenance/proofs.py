@@ -122,7 +122,7 @@ def prove_consistency(
                 place = "" if name is None else f"conversation {name!r}: "
                 raise InvalidArgument(
                     "the store does not match the earlier checkpoint, so nothing was proved:"
-                    f" {place}{finding}; 'foldlog store verify --against' lists all findings"
+                    f" {place}{finding}; 'foldlog store verify --against FILE' lists all findings"
                 )
     path = consistency_path(earlier.size, hashes)
     return ConsistencyProof(str(earlier), str(checkpoint), _in_hex(path))
