@@ -164,6 +164,19 @@ def test_a_holder_whose_lease_has_ended_writes_nothing(http):
     assert contents == ["hi", "in time", "now"]
 
 
+def test_a_lease_guards_its_tools_and_no_append_that_does_not_name_it(http):
+    http("take_lease", conversation="c1", body={"worker": "w1"})
+    http("append_reply", conversation="c1", body={"reply": REPLY})
+    for name, path, body, status in (
+        ("take_lease", {}, {"worker": "w2"}, 423),
+        ("close_open_calls", {}, {}, 423),
+        ("begin_effect", {"event": 0}, {}, 400),
+    ):
+        with pytest.raises(Refusal) as refusal:
+            http(name, conversation="c1", body=body, **path)
+        assert refusal.value.status == status
+
+
 def test_a_token_sees_only_the_conversations_of_its_filter(clients):
     http, ann = clients("administrator"), clients("ann")
     http("create_conversation", body={"id": "bob", "attributes": {"user": "bob"}})
@@ -326,6 +339,7 @@ def test_a_scope_allows_what_it_names(clients):
         with pytest.raises(Refusal) as refusal:
             clients(token)("read_conversation", conversation="c1")
         assert refusal.value.status == 401
+        assert ("does not know this token" in refusal.value.detail) == bool(token)
 
 
 def test_an_erased_conversation_is_gone(http):

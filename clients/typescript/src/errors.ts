@@ -14,7 +14,8 @@ export class FoldlogError extends Error {
   readonly problem: Problem;
 
   constructor(problem: Problem, options?: ErrorOptions) {
-    super(problem.detail, options);
+    // The service says `wait_s` and `$.ttl_s` of the options `waitS` and `ttlS`.
+    super(problem.detail.replace(/(\$\.)?\b(ttl|wait)_s\b/g, "$2S"), options);
     Object.assign(this, problem);
     this.name = new.target.name;
     this.problem = problem;

@@ -24,6 +24,9 @@ export type Dialect = NonNullable<Body<"post", InConversation<"/prepare">>["dial
 /** An event as the store keeps it, with its `id` and its `kind`. */
 export type StoredEvent = Record<string, unknown> & { id: number; kind: string };
 
+/** An action that waits for its result. */
+export type OpenCall = StoredEvent & Schemas["Action"];
+
 export interface KeyedOptions {
   /**
    * A repeated write with this key is carried out once. The client makes a key for its own
@@ -216,7 +219,7 @@ export class History {
 
   /** The actions that wait for their result. */
   async openCalls() {
-    return (await this.send("get", "/open-calls")).calls as StoredEvent[];
+    return (await this.send("get", "/open-calls")).calls as OpenCall[];
   }
 
   /** Close every open call with a result that says why it has none. */
@@ -306,7 +309,7 @@ export class History {
 /** The arguments of a tool, and what it needs besides. */
 export type Tool = (
   input: Record<string, unknown>,
-  context: { key: string; signal: AbortSignal; call: StoredEvent },
+  context: { key: string; signal: AbortSignal; call: OpenCall },
 ) => unknown;
 
 export interface RunOptions {
@@ -316,8 +319,8 @@ export interface RunOptions {
    * ignores a key that it knows. By default `never`, or, with `check`, what the check returns.
    */
   repeat?: "never" | "same key";
-  /** Looks up the outcome of a key outside. Returns undefined if the tool has not run. */
-  check?: (key: string, call: StoredEvent) => Promise<{ outcome: unknown } | undefined>;
+  /** Looks up the outcome of a key outside. Returns undefined or null if the tool has not run. */
+  check?: (key: string, call: OpenCall) => unknown;
   /** Refuse to run the tool unless the last decision about the call approved it. */
   needsApproval?: boolean;
   /** Who approved the run, and why. */
@@ -339,7 +342,7 @@ export class HeldHistory extends History {
    * An error of the tool is its outcome, unless the lease was lost: then the call stays begun, and
    * the next worker decides by its own `repeat`.
    */
-  async run(call: StoredEvent, tool: Tool, options: RunOptions = {}): Promise<RecordedEvent> {
+  async run(call: OpenCall, tool: Tool, options: RunOptions = {}): Promise<RecordedEvent> {
     const { check, by, reason, needsApproval } = options;
     const repeat: "never" | "same key" | "check" | undefined = check === undefined ? options.repeat : "check";
     const begin = (checked: boolean) => {
@@ -348,8 +351,8 @@ export class HeldHistory extends History {
     };
     let begun = await begin(false);
     if (begun.next === "check") {
-      const found = await check?.(begun.key, call);
-      if (found !== undefined) return this.#end(call, found.outcome, false);
+      const outcome = (await check?.(begun.key, call)) ?? null;
+      if (outcome !== null) return this.#end(call, outcome, false);
       begun = await begin(true);
     }
     if (begun.next !== "run") return begun.recorded as RecordedEvent;

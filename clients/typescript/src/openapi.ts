@@ -1503,6 +1503,21 @@ export interface components {
              */
             dialect?: "anthropic" | "anthropic-cached" | "litellm" | "openai" | "openai-reasoning" | "responses";
         };
+        /**
+         * PreparedView
+         * @description A View with its messages, and with the identity of a request that sends them.
+         */
+        PreparedView: {
+            version: number;
+            events: Record<string, unknown>[];
+            unhandled_condensation_request: boolean;
+            messages: Record<string, unknown>[];
+            model_request: components["schemas"]["RequestIdentity"];
+            /** @default null */
+            system?: string | null;
+            /** @default [] */
+            tools?: Record<string, unknown>[];
+        };
         /** RequestCondensationRequest */
         RequestCondensationRequest: {
             /** @default  */
@@ -2418,7 +2433,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ShownView"];
+                    "application/json": components["schemas"]["PreparedView"];
                 };
             };
             /** @description A problem */

@@ -11,7 +11,7 @@ import {
   LeaseLost,
   LeaseTaken,
   NotAllowed,
-  type StoredEvent,
+  type OpenCall,
   Unavailable,
   VersionConflict,
 } from "foldlog";
@@ -50,7 +50,7 @@ async function contents(history: History): Promise<unknown[]> {
 }
 
 /** A conversation with an open call of the tool "pay". */
-async function withOpenCall(history: History): Promise<StoredEvent> {
+async function withOpenCall(history: History): Promise<OpenCall> {
   await history.appendMessages([user("pay Ann")]);
   await history.appendReply(REPLY);
   const [call] = await history.openCalls();
@@ -226,15 +226,15 @@ test("a tool that an earlier worker began runs again only if its rule allows it"
     return (await history.lease(lease, (held) => held.run(call, tool, options))).event["content"];
   };
   assert.match(String(await resume({})), /may have run/);
-  assert.equal(await resume({ check: () => Promise.resolve({ outcome: "found" }) }), "found");
+  assert.equal(await resume({ check: () => "found" }), "found");
   assert.deepEqual(runs, []);
   assert.equal(await resume({ repeat: "same key" }), "paid");
-  assert.equal(await resume({ check: () => Promise.resolve(undefined) }), "paid");
+  assert.equal(await resume({ check: () => Promise.resolve(null) }), "paid");
   assert.equal(runs.length, 2);
 });
 
 /** Begin the tool of a call as a worker that then ends without an outcome. */
-async function beginAndDie(history: History, call: StoredEvent): Promise<void> {
+async function beginAndDie(history: History, call: OpenCall): Promise<void> {
   const url = `${service.url}/v1/conversations/${encodeURIComponent(history.id)}`;
   const headers: Record<string, string> = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
   const body = JSON.stringify({ worker: "w1" });
@@ -251,8 +251,10 @@ test("one worker has the lease, and the others learn its name", async () => {
     await held.appendMessages([user("under the lease")]);
     await assert.rejects(
       history.lease({ worker: "w2" }, () => Promise.resolve()),
-      (error) => error instanceof LeaseTaken && error.worker === "w1" && typeof error.until === "string",
+      (error) => error instanceof LeaseTaken && error.worker === "w1" && typeof error.until === "string" && /\(waitS\)/.test(error.message),
     );
+    const tooLong = { worker: "w2", ttlS: 601 };
+    await assert.rejects(history.lease(tooLong, () => Promise.resolve()), { name: "InvalidRequest", message: /`ttlS`/ });
     assert.equal((await history.state()).lease, "w1");
   });
   assert.equal(await history.lease({ worker: "w2" }, () => Promise.resolve("free")), "free");

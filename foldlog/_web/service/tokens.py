@@ -145,8 +145,12 @@ class Tokens:
         holders = [
             principal for known, principal in self._principals if compare_digest(known, digest)
         ]
-        if not holders or scheme.lower() != "bearer" or not token.strip():
+        if scheme.lower() != "bearer" or not token.strip():
             raise Refusal(401, "send a token: Authorization: Bearer TOKEN")
+        if not holders:
+            raise Refusal(
+                401, "the server does not know this token; send one that it was started with"
+            )
         return holders[0]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from foldlog._answers.document import Document
 from foldlog._answers.views import DroppedDocument
 from foldlog._base.json_types import JsonObject
@@ -33,7 +35,7 @@ class ShownView(Document, frozen=True):
     tools: list[JsonObject] = []
 
     @classmethod
-    def of_view(cls, view: View, dialect: Dialect | None) -> ShownView:
+    def of_view(cls, view: View, dialect: Dialect | None) -> Self:
         prompts = [event for event in view if isinstance(event, SystemMessage)]
         request = None if dialect is None else view.request(dialect)
         return cls.of(
@@ -44,6 +46,13 @@ class ShownView(Document, frozen=True):
             system=view.system_prompt,
             tools=list(prompts[-1].tools) if prompts else [],
         )
+
+
+class PreparedView(ShownView, frozen=True):
+    """A View with its messages, and with the identity of a request that sends them."""
+
+    messages: list[JsonObject]
+    model_request: RequestIdentity
 
 
 class Fate(Document, frozen=True):
@@ -92,11 +101,11 @@ def read_view(
 
 
 @operation("POST", "/conversations/{conversation}/prepare", Scope.APPEND)
-def prepare(request: AdmittedRequest, *, dialect: Dialect = "openai") -> ShownView:
+def prepare(request: AdmittedRequest, *, dialect: Dialect = "openai") -> PreparedView:
     """Return the View to send to the model, with its messages. If the View has become too large,
     the condenser of the server first forgets events.
     """
-    return ShownView.of_view(request.history.prepare(), dialect)
+    return PreparedView.of_view(request.history.prepare(), dialect)
 
 
 @operation("POST", "/conversations/{conversation}/condensation-requests")
