@@ -46,6 +46,10 @@ from tests.postgres.servers import Server, new_primary
 FORMS: Final = ("sqlite", "postgresql")
 LENGTH: Final = 300
 SMALL: Final = 30_000
+LARGE_MIN: Final = 90_000
+"""The small store has at most a tenth of the events. With fewer of them, it cannot list 20
+conversations.
+"""
 _GROUP: Final = 50
 """The number of conversations in one transaction. PostgreSQL ends a transaction that is idle for 5 s,
 and making the rows of a group takes a part of this time.
@@ -234,7 +238,7 @@ def measure(form: str, folder: Path, events: int) -> None:
             }
             server = new_primary(folder / form, settings)
             held.callback(server.remove)
-        sizes = [max(1, SMALL // LENGTH), max(1, events // LENGTH)]
+        sizes = [min(SMALL, events // 10) // LENGTH, events // LENGTH]
         stores = [held.enter_context(_opened(form, folder, server, size)) for size in sizes]
         _say(f"## {form}: {LENGTH * sizes[0]:,} and {LENGTH * sizes[1]:,} events")
         _say("\n| | small | large | |\n|---|---|---|---|")
@@ -273,7 +277,12 @@ def _say(line: str) -> None:
 
 
 @click.command()
-@click.option("--events", default=30_000_000, help="Number of events in the large store.")
+@click.option(
+    "--events",
+    type=click.IntRange(min=LARGE_MIN),
+    default=30_000_000,
+    help="Number of events in the large store.",
+)
 @click.option("--form", "forms", multiple=True, type=click.Choice(FORMS), default=FORMS)
 @click.option("--folder", type=Path, help="A folder with free space: 12 GB for 30 million events.")
 def main(events: int, forms: Sequence[str], folder: Path | None) -> None:
