@@ -43,7 +43,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.arguments import check_map, check_text, check_whole
-from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.appending import Appending, NothingRedacted
 from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.row import time_before
@@ -330,12 +330,14 @@ class History:
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
         guard: NothingRedacted | None = None,
+        together: Sequence[Appending] = (),
     ) -> tuple[Recorded, ...]:
         how: dict[str, Any] = {
             "generation": self._generation,
             "idempotency_key": idempotency_key,
             "dedupe": dedupe,
             "guard": guard,
+            "together": together,
             "also": partial(recorder.write, conversation=self.id),
         }
         recorded = self._append(list(events), expected_version, how, documents)

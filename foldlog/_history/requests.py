@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._conversations.labels import label
 from foldlog._formats.record import dict_or_empty
-from foldlog.eventstore import Event, InvalidArgument
+from foldlog.eventstore import DocumentChanges, Event, InvalidArgument
 from foldlog.projections import RENDERING, ModelRequest, View, begins_reply
 from foldlog.projections.messages.requests import SentBeside, digest
 
@@ -74,15 +74,16 @@ def beside_of(history: History, reply: Sequence[Event]) -> JsonObject:
     with it.
     """
     # ``append_reply`` writes the document directly after the events of the reply, and a runtime
-    # perhaps after its tools' results, which it appends together with the reply.
+    # perhaps after its tools' results and later replies, which it appends together with the reply.
     recorded = dict_or_empty(reply[0].meta.get(REQUEST)).get("beside")
     newest = history.version()
     beside = _document_at(history, min(reply[-1].id + 2, newest))
     if recorded is None or digest(beside).hex() == recorded:
         return beside
-    later = history.events(reply[-1].id + 1)
-    version = next((event.id for event in later if REQUEST in event.meta), newest)
-    return _document_at(history, version)
+    for event in history.events(reply[-1].id + 1):
+        if isinstance(event, DocumentChanges) and REQUEST in event.changed:
+            return _document_at(history, event.id + 1)
+    return beside
 
 
 def _document_at(history: History, version: int) -> JsonObject:

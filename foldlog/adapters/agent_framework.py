@@ -26,7 +26,9 @@ from agent_framework import (
     SUMMARIZED_BY_SUMMARY_ID_KEY,
     SUMMARY_OF_GROUP_IDS_KEY,
     AgentMiddleware,
+    ChatMiddleware,
     FunctionMiddleware,
+    FunctionTool,
     HistoryProvider,
     Message,
 )
@@ -39,6 +41,7 @@ from foldlog.adapters._shared import (
     OpenHistories,
     SentRecords,
     StoreOrUrl,
+    chat_request,
     effect_of,
     from_plain,
     in_thread,
@@ -183,8 +186,10 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         run = (state or {}).get(_RUN)
         records = [to_plain(message.to_dict()) for message in messages]
         history = self._sync[conversation]
+        beside = self._sent_beside.pop(conversation, None)
         if records:
             history._asked_at = self._asked.pop(conversation, None)
+            history._sent_beside = beside
         else:
             history._asked_at = None
         while records:
@@ -235,6 +240,14 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         """
         return _Approvals(self)
 
+    @property
+    def requests(self) -> ChatMiddleware:
+        """The middleware for ``Agent(middleware=[…])`` that notes the tools and the instructions of
+        each model call, which are recorded with its reply. Tools are noted if all of them are
+        functions.
+        """
+        return _Requests(self)
+
     async def copy_from(
         self, other: HistoryProvider, session_id: str | None, *, state: Fields | None = None
     ) -> int:
@@ -268,6 +281,25 @@ class _Approvals(AgentMiddleware):  # type: ignore[misc]
         await call_next()
         if not context.stream and context.result is not None:
             await record(context.result)
+
+
+class _Requests(ChatMiddleware):  # type: ignore[misc]
+    def __init__(self, provider: FoldlogHistoryProvider) -> None:
+        self._provider = provider
+
+    async def process(self, context: Any, call_next: Any) -> None:
+        options = context.options or {}
+        functions = options.get("tools") or ()
+        if not all(isinstance(function, FunctionTool) for function in functions):
+            functions = ()
+        tools = [
+            (function.name, function.description, function.parameters()) for function in functions
+        ]
+        session_id = None if context.session is None else context.session.session_id
+        conversation = self._provider.conversation(session_id)
+        beside = chat_request(tools, options.get("instructions"))
+        self._provider._sent_beside[conversation] = beside
+        await call_next()
 
 
 class _Effects(FunctionMiddleware):  # type: ignore[misc]

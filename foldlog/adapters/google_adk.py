@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from google.adk.errors._stale_session_error import StaleSessionError
@@ -42,6 +42,7 @@ from foldlog.adapters._shared import (
     as_in_sdk,
     begin_effect,
     cached_values,
+    chat_request,
     document,
     from_plain,
     in_thread,
@@ -70,7 +71,8 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.appending import Appending, NothingRedacted
 from foldlog.projections import View, contains
-from foldlog.runtimes import Fields, companion, dicts_in, parse, within
+from foldlog.projections.messages.requests import SentBeside
+from foldlog.runtimes import Fields, Recent, companion, dicts_in, parse, within
 
 _Names = tuple[str, str, str]
 
@@ -79,6 +81,8 @@ _STATE = companion("", "state")
 _CONFIRMATION = "adk_request_confirmation"
 """The SDK's name for the call that asks a user to confirm another call."""
 _TIMES = ("start_timestamp", "end_timestamp")
+_CALLS_IN_MEMORY = 1_000
+"""The maximum number of model calls whose requests stay in memory until their replies."""
 
 
 class _Stored(NamedTuple):
@@ -125,6 +129,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         super().__init__(uri, attributes)
         self._condense = condense
         self._prefix = prefix
+        self._requests = Recent[tuple[str, str, str], tuple[int, SentBeside]](_CALLS_IN_MEMORY)
+        """Maps a conversation, an invocation and an agent to what its model was sent last: the
+        version of the View, and what was sent beside it.
+        """
 
     def conversation(self, app_name: str, *names: str) -> str:
         """Return the id of a conversation.
@@ -261,6 +269,21 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 }
                 session.events[:] = [_sent(each, prepared, waiting) for each in session.events]
         return appended
+
+    @in_thread
+    def before_model_callback(self, callback_context: Any, llm_request: Any) -> None:
+        """Note the tools and the instructions of a model call, which are recorded with its reply.
+        Use the method as ``LlmAgent(before_model_callback=…)``.
+
+        Tools are noted if all of them are functions.
+        """
+        session = callback_context.session
+        conversation = self.conversation(session.app_name, session.user_id, session.id)
+        caller = (conversation, callback_context.invocation_id, callback_context.agent_name)
+        self._requests[caller] = (
+            self._sync[conversation].version(),
+            _sent_beside(llm_request.config),
+        )
 
     async def before_tool_callback(self, tool: Any, args: Fields, tool_context: Any) -> None:
         """Let each tool that ``foldlog.effect`` marks run at most once for each call. Use the
@@ -459,6 +482,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             names, event.actions.state_delta if event.actions else {}
         )
         record = _record_of(event)
+        caller = (self.conversation(*names), event.invocation_id, event.author)
+        request = self._requests.pop(caller, None)
         while True:
             stored = self._stored(names)
             if stored is None:
@@ -481,6 +506,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 about = {**stored.about, **({"unordered": True} if is_late else {})}
                 documents: Fields = {"session": about} if about != stored.about else {}
                 documents |= {"state": {**stored.state, **own}} if own else {}
+                if request is not None:
+                    stored.history._asked_at, stored.history._sent_beside = request
                 self._write(
                     stored.history, stored.version, [record], documents, shared, stored.unredacted
                 )
@@ -514,17 +541,14 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             if work is not None:
                 together.append(work)
         recorder = history._recorder(_FORMAT, version)
-        Documents(store).append(
-            history.id,
+        history._append_recorded(
             recorder.decode_all(records),
-            documents,
-            expected_version=version,
-            generation=history._generation,
+            recorder,
+            version,
+            documents=documents,
             guard=unredacted,
             together=together,
-            also=partial(recorder.write, conversation=history.id),
         )
-        self._sync._recording.keep(history, recorder)
 
     def _split_by_scope(self, names: _Names, state: Fields) -> tuple[Fields, dict[str, Fields]]:
         """Return the values of the session, and a map from the conversations of the app and the
@@ -545,6 +569,21 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return scopes[""], {
             conversation: change for conversation, change in shared.items() if change
         }
+
+
+def _sent_beside(config: types.GenerateContentConfig) -> SentBeside:
+    declarations = [tool.function_declarations for tool in config.tools or ()]
+    # The schemas of the other tools are the provider's.
+    functions = chain.from_iterable(declarations) if all(declarations) else ()
+    tools = [
+        (
+            function.name,
+            function.description or "",
+            function.parameters_json_schema or to_plain(function.parameters),
+        )
+        for function in functions
+    ]
+    return chat_request(tools, config.system_instruction)
 
 
 def _approvals_in(event: AdkEvent, history: History, user: str) -> Iterator[Approval]:

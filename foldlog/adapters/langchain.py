@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Literal
+from uuid import UUID
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 
@@ -34,8 +36,52 @@ from foldlog.adapters._shared import (
     to_plain,
 )
 from foldlog.eventstore import ConversationErased
+from foldlog.projections.messages.requests import SentBeside
+from foldlog.runtimes import Recent
 
 _FORMAT = "langchain"
+_CALLS_IN_MEMORY = 1_000
+"""The maximum number of model calls whose requests stay in memory until their replies are stored.
+"""
+
+
+class FoldlogRequests(BaseCallbackHandler):  # type: ignore[misc]
+    """A callback that notes the tools and the system message of each model call, which foldlog
+    records with the reply. The object may be used for many sessions.
+    """
+
+    def __init__(self) -> None:
+        self._running = Recent[UUID, SentBeside](_CALLS_IN_MEMORY)
+        self._answered = Recent[str, SentBeside](_CALLS_IN_MEMORY)
+
+    def on_chat_model_start(
+        self, serialized: Any, messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        first = messages[0][0]
+        # A system message with an id belongs to the messages of the session.
+        is_beside = first.type == "system" and first.id is None
+        tools = kwargs.get("invocation_params", {}).get("tools") or ()
+        self._running[run_id] = SentBeside(
+            "openai",
+            [to_plain(tool, unknown=True) for tool in tools],
+            {"instructions": to_plain(first.content)} if is_beside else {},
+        )
+
+    def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        beside = self._running.pop(run_id, None)
+        for generation in response.generations[0]:
+            if beside is not None:
+                self._answered[generation.message.id] = beside
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        self._running.pop(run_id, None)
+
+    def of_replies(self, message_ids: Iterable[str | None]) -> SentBeside | None:
+        """Return what was sent beside the messages of the calls that these messages answer, or None
+        if that is not known, or differs between the calls.
+        """
+        noted = [self._answered[name] for name in message_ids if name and name in self._answered]
+        return noted[0] if noted and all(beside == noted[0] for beside in noted) else None
 
 
 class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type: ignore[misc]
@@ -49,6 +95,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         clear       what ``clear`` does: ``"retract"`` keeps all messages in the log, ``"erase"``
                     removes their bytes
         attributes  attributes of a new conversation, such as ``{"user": "u7", "title": "Refunds"}``
+        requests    the object that is also among the ``callbacks`` of the chain's config; then each
+                    reply names its request
 
     If ``histories`` is a URL, ``close``, ``with`` or ``async with`` closes the store. If you make
     many objects of this class, pass open histories, so that all share one store. Many tasks,
@@ -64,8 +112,10 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         clear: Literal["retract", "erase"] = "retract",
         prefix: str = _FORMAT,
         attributes: Attributes = None,
+        requests: FoldlogRequests | None = None,
     ) -> None:
         WithHistories.__init__(self, histories, attributes)
+        self._requests = requests or FoldlogRequests()
         self.session_id = session_id
         self.history = self._sync[f"{prefix}/{quote_id(session_id)}"]
         self._condense = condense
@@ -102,6 +152,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
             return history.append_records(records, format=_FORMAT)
 
         if records:
+            replies = (message.id for message in messages)
+            self.history._sent_beside = self._requests.of_replies(replies)
             self.history, _ = self._append_or_begin(self.history, append)
 
     def clear(self) -> None:

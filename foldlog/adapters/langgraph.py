@@ -69,6 +69,7 @@ from foldlog.adapters._shared import (
     unquote_id,
     with_those_below,
 )
+from foldlog.adapters.langchain import FoldlogRequests
 from foldlog.adapters.langgraph_deltas import DeltaSnapshot, after_writes, messages_in
 from foldlog.eventstore import ConversationErased
 from foldlog.formats import Options
@@ -151,8 +152,17 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Maps a task to the call that it runs, or to None if it runs several calls."""
         self._questions: dict[tuple[str, str, str], Sequence[Question]] = {}
         """Maps a thread, a checkpoint and a task to the interrupts that are not recorded yet."""
+        self.requests = FoldlogRequests()
+        """A callback for the config of a run: ``{"callbacks": [saver.requests]}``. Then each reply
+        names its request.
+        """
         self._checkpoints = Checkpoints(
-            self._sync, "langchain", values.message, values.listed, self._attributes_of
+            self._sync,
+            "langchain",
+            values.message,
+            values.listed,
+            self._attributes_of,
+            self.requests.of_replies,
         )
 
     # -- sync

@@ -70,7 +70,8 @@ def contents(checkpoints, checkpoint):
 
 
 def opened(histories):
-    return Checkpoints(histories, "langchain", same, keys_and_ids, lambda thread: {})
+    nothing = lambda _: None  # noqa: E731
+    return Checkpoints(histories, "langchain", same, keys_and_ids, lambda thread: {}, nothing)
 
 
 @pytest.fixture

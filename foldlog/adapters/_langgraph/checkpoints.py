@@ -45,11 +45,13 @@ from foldlog.eventstore import (
     ConversationNotFound,
     Event,
     IdempotencyConflict,
+    Retraction,
     VersionConflict,
 )
 from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.formats import Encoder
+from foldlog.projections.messages.requests import SentBeside
 from foldlog.runtimes import (
     Fields,
     HistoryRecorder,
@@ -105,9 +107,9 @@ class Checkpoints:
 
     ``format`` is the format of the records. The format must allow each record to be read without
     other records. ``value`` converts a record into the runtime's form. ``listed`` returns the keys
-    and ids of converted records. ``attributes`` returns the
-    attributes with which a conversation begins. Many threads and processes
-    may use the checkpoints.
+    and ids of converted records. ``attributes`` returns the attributes with which a conversation
+    begins. ``sent_beside`` returns what a model was sent beside the messages, by the ids of the
+    records that it answered. Many threads and processes may use the checkpoints.
     """
 
     def __init__(
@@ -117,8 +119,10 @@ class Checkpoints:
         value: Callable[[Any], Any],
         listed: Callable[[Sequence[Any]], Listed],
         attributes: Callable[[str], JsonMap],
+        sent_beside: Callable[[Iterable[Any]], SentBeside | None],
     ) -> None:
         self.histories = histories
+        self._sent_beside = sent_beside
         self.branches = ThreadBranches(histories, attributes)
         self._format = format
         self._value = value
@@ -391,6 +395,7 @@ class Checkpoints:
                 if recorder is None:
                     append = history._append_guarded
                 else:
+                    self._note_request(history, before.version, events[0], records)
                     append = partial(history._append_recorded, recorder=recorder)
                 recorded = append(
                     events,
@@ -417,6 +422,18 @@ class Checkpoints:
                 )
                 return
             newest = None
+
+    def _note_request(
+        self, history: History, version: int, first: Event, records: RecordList
+    ) -> None:
+        """Let the replies that are appended name their requests. The model was shown the previous
+        checkpoint, so replies after a removal of records do not name them.
+        """
+        added = zip(records.spans, records.ids, strict=True)
+        ids = (record_id for (start, _), record_id in added if start >= version)
+        is_removal = isinstance(first, CondensationAction | Retraction)
+        history._sent_beside = None if is_removal else self._sent_beside(ids)
+        history._asked_at = None if history._sent_beside is None else version
 
     def note(self, thread: str, checkpoint_id: str, name: str, data: JsonMap) -> None:
         """Add a note on a checkpoint. The note is on disk when the method returns."""

@@ -22,6 +22,7 @@ from agent_framework import (
 )
 
 import foldlog
+from foldlog._testing.calls import recorded_calls
 from foldlog.adapters import agent_framework
 from foldlog.adapters.agent_framework import FoldlogHistoryProvider
 from foldlog.eventstore import Observation
@@ -37,6 +38,7 @@ from tests.adapters.contract import (
     check_import,
     condensations,
     decided,
+    history_of,
     holding,
     steps,
 )
@@ -530,3 +532,15 @@ def test_a_view_shows_the_images_of_messages_of_the_sdk(histories):
     check_import(
         histories, "agent-framework", json.dumps([message.to_dict() for message in messages]), 2
     )
+
+
+async def test_a_reply_names_its_request_with_the_tools_and_the_instructions(provider):
+    client = client_of(lambda number: "9 m" if number else [("measure", "c", {"unit": "m"})])
+    settings = {"instructions": "You measure.", "middleware": [provider.requests]}
+    await run_agent(agent_of(client, provider, **settings), "measure")
+    history = history_of(provider)
+    requests = [history.sent_request(each.reply[0].id) for each in recorded_calls(history)]
+    assert [str(request) for request in requests] == ["the same bytes"] * 2
+    for each in requests:
+        assert each.request.parameters == {"instructions": "You measure."}
+        assert [tool["function"]["name"] for tool in each.request.tools] == ["measure"]

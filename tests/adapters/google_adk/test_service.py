@@ -29,6 +29,7 @@ from google.genai import types
 from pydantic import BaseModel
 
 import foldlog
+from foldlog._testing.calls import recorded_calls
 from foldlog.adapters.google_adk import FoldlogSessionService
 from foldlog.condensers import Condensation
 from foldlog.eventstore import CondensationAction, Documents
@@ -527,12 +528,13 @@ def measure(unit: str) -> dict:
     return {"result": f"9 {unit}"}
 
 
-async def run(service, model, prompt, tools=(measure,)):
+async def run(service, model, prompt, tools=(measure,), **settings):
     agent = LlmAgent(
         name="agent",
         model=model,
         tools=list(tools),
         before_tool_callback=service.before_tool_callback,
+        **settings,
     )
     runner = Runner(agent=agent, app_name="a", session_service=service)
     part = types.Part(text=prompt) if isinstance(prompt, str) else prompt
@@ -791,3 +793,18 @@ async def test_the_sdk_reads_an_export_of_what_it_saved_and_a_view_shows_its_ima
         await service.append_event(session, event)
     saved = histories[service.conversation("a", "u", "s")]
     assert [Event.model_validate_json(json.dumps(each)) for each in saved.export()] == events
+
+
+async def test_a_reply_names_its_request_with_the_tools_and_the_instructions(service):
+    answers = [types.Content(role="model", parts=[call("measure", "c", unit="km")]), said("9 km")]
+    model = ScriptedModel(script=lambda _, number: answers[number], prompts=[])
+    await service.create_session(**S)
+    asked = {"instruction": "You measure.", "before_model_callback": service.before_model_callback}
+    await run(service, model, "measure", **asked)
+    history = history_of(service)
+    requests = [history.sent_request(each.reply[0].id) for each in recorded_calls(history)]
+    assert [str(request) for request in requests] == ["the same bytes"] * 2
+    for each in requests:
+        assert "You measure." in each.request.parameters["instructions"]
+        (tool,) = [tool["function"] for tool in each.request.tools]
+        assert (tool["name"], [*tool["parameters"]["properties"]]) == ("measure", ["unit"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from langchain_core.chat_history import InMemoryChatMessageHistory
+from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -15,9 +16,11 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.history import RunnableWithMessageHistory
 
 import foldlog
-from foldlog.adapters.langchain import FoldlogChatMessageHistory
+from foldlog.adapters.langchain import FoldlogChatMessageHistory, FoldlogRequests
 from foldlog.eventstore import CondensationAction
 from tests.adapters import contract
 from tests.adapters.contract import Keeps
@@ -26,6 +29,7 @@ from tests.adapters.killed import check_killed_while_it_adds
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore:The class `InMemoryChatMessageHistory`"),
+    pytest.mark.filterwarnings("ignore:RunnableWithMessageHistory is deprecated"),
 ]
 
 VALUES = [*contract.VALUES, (1, (2,)), b"\x00\xff"]
@@ -139,3 +143,25 @@ class TestKeeps(Keeps):
 
     async def names(self, store):
         return [message.content for message in await store.aget_messages()]
+
+
+async def test_a_reply_names_its_request_with_the_tools_and_the_system_message(histories):
+    requests = FoldlogRequests()
+    tool = {"type": "function", "function": {"name": "measure", "parameters": {}}}
+    model = GenericFakeChatModel(messages=iter([AIMessage("9 m"), AIMessage("1 m")]))
+    prompt = RunnableLambda(lambda messages: [SystemMessage("You measure."), *messages])
+    chain = RunnableWithMessageHistory(
+        prompt | model.bind(tools=[tool]),
+        lambda name: FoldlogChatMessageHistory(name, histories, requests=requests),
+    )
+    config = {"configurable": {"session_id": "s"}, "callbacks": [requests]}
+    for turn in ("measure", "again"):
+        await chain.ainvoke([HumanMessage(turn)], config)
+    history = histories["langchain/s"]
+    replies = [event.id for event in history.events() if event.source == "agent"]
+    sent = [history.sent_request(reply) for reply in replies]
+    assert [str(each) for each in sent] == ["the same bytes"] * 2
+    assert [len(each.request.messages) for each in sent] == [1, 3]
+    for each in sent:
+        assert each.request.parameters == {"instructions": "You measure."}
+        assert each.request.tools == [tool]

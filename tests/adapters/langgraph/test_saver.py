@@ -22,6 +22,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.tools import tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
@@ -32,6 +33,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 import foldlog
+from foldlog._testing.calls import recorded_calls
 from foldlog.adapters.langgraph import FoldlogSaver
 from foldlog.eventstore import CondensationAction, Retraction
 from foldlog.projections import well_formed
@@ -932,3 +934,20 @@ async def test_a_tool_that_interrupts_asks_about_its_call(saver, answer, decisio
     await graph.ainvoke(Command(resume=answer), THREAD)
     (recorded,) = approvals_of(saver.history(THREAD)).values()
     assert recorded == [{"asked": None, "shown": "Pay?"}, *([decision] if decision else [])]
+
+
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_a_reply_names_its_request_with_the_tools_and_the_system_message(saver, durability):
+    def hook(state, config):
+        return {"llm_input_messages": [SystemMessage("You measure."), *state["messages"]]}
+
+    model = ScriptedModel(script=steps(1), prompts=[])
+    graph = agent(model.bind(tools=[convert_to_openai_tool(measure)]), [measure], saver, hook)
+    graph.invoke(said("go"), {**THREAD, "callbacks": [saver.requests]}, durability=durability)
+    history = saver.history(THREAD)
+    requests = [history.sent_request(each.reply[0].id) for each in recorded_calls(history)]
+    assert [str(request) for request in requests] == ["the same bytes"] * 2
+    for each, prompt in zip(requests, model.prompts, strict=True):
+        assert len(each.request.messages) == len(prompt) - 1
+        assert each.request.parameters == {"instructions": "You measure."}
+        assert [tool["function"]["name"] for tool in each.request.tools] == ["measure"]
