@@ -274,7 +274,8 @@ def _remove_part(part: str) -> None:
 
 
 def _tombstones(path: str) -> Iterator[Conversation]:
-    if os.path.exists(path):
+    # An empty file has no tombstones, and SQLite waits a minute to write to one beside an old log.
+    if os.path.exists(path) and os.path.getsize(path):
         with (
             contextlib.suppress(EventStoreError),
             contextlib.closing(_open_former(path)) as old,
