@@ -27,7 +27,7 @@ CASES = [
 ]
 
 
-WORLDS = {"erase": 20, "redact": 10}
+WORLDS = {"erase": 10, "redact": 6}
 """The numbers of worlds in memory for steps that need a conversation with forks."""
 
 
@@ -85,7 +85,8 @@ def test_a_step_that_is_killed_before_any_statement_is_done_once_or_not_at_all(
 ):
     kills = 0
     worlds = 3 if whole else WORLDS.get(kind, 3)
-    for number in range(worlds if recorder == "memory" else 2):
+    of_database = {"memory": worlds, "sqlite": 2, "postgresql": 2 if whole else 1}
+    for number in range(of_database[recorder]):
         for statement in count(1) if whole else [1 + 3 * (number % 7)]:
             folder = tmp_path / f"{number} {statement}"
             folder.mkdir()
