@@ -951,3 +951,21 @@ def test_a_reply_names_its_request_with_the_tools_and_the_system_message(saver, 
         assert len(each.request.messages) == len(prompt) - 1
         assert each.request.parameters == {"instructions": "You measure."}
         assert [tool["function"]["name"] for tool in each.request.tools] == ["measure"]
+
+
+def test_a_reply_that_comes_with_a_removal_names_no_request(saver):
+    """The model was shown what the same step takes out of the state."""
+    model = ScriptedModel(script=lambda *_: AIMessage("short"), prompts=[])
+
+    def ask(state):
+        removed = [RemoveMessage(message.id) for message in state["messages"][:-1]]
+        return {"messages": [*removed, model.invoke(state["messages"])]}
+
+    builder = StateGraph(MessagesState).add_node(ask).add_edge(START, "ask")
+    graph = builder.compile(checkpointer=saver)
+    for turn in ("one", "two"):
+        graph.invoke(said(turn), {**THREAD, "callbacks": [saver.requests]}, durability="sync")
+    history = saver.history(THREAD)
+    replies = [call.reply[0].id for call in recorded_calls(history)]
+    named = [str(history.sent_request(reply)) for reply in replies]
+    assert named == ["the same bytes", "not recorded"]
