@@ -286,6 +286,16 @@ def test_an_audit_database_that_knows_more_than_a_restored_store_is_made_again(
     assert b"lost" not in audit.read_bytes()
 
 
+def test_the_command_says_that_an_audit_database_was_made_again(store, tmp_path, foldlog):
+    export = ("export", f"--to={tmp_path}/audit.db", f"--db={tmp_path}/store.db")
+    back_up(store, str(tmp_path / "backup.db"))
+    store.append("tidewatch", said("lost"), expected_version=5)
+    assert foldlog(*export).err == ""
+    store.close()
+    (tmp_path / "backup.db").rename(tmp_path / "store.db")
+    assert "audit.db was made again: the store was restored" in foldlog(*export).err
+
+
 def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_alone(path):
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
     with open_store("memory:", clock=lambda: now[0]) as store:
