@@ -168,12 +168,29 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     spent_alone: SpentDocument | UnsetType = UNSET
 
 
+class ReceiptDocument(Document, frozen=True, kw_only=True):
+    """Who redacted which events, and why."""
+
+    event_ids: tuple[int, ...]
+    by: str
+    reason: str
+
+
+class ErasedAgentDocument(OfConversation, frozen=True, kw_only=True):
+    """A sub-agent that was erased. ``call_event`` is the event of the call that began it."""
+
+    call_event: int
+    at: str
+    reason: str
+
+
 class AgentDocument(OfConversation, frozen=True, kw_only=True):
     """An agent of a task. ``depth`` is the number of agents above it. ``parent`` and ``call`` name
     the conversation and its call that began the agent; ``call`` is null if no record names it. The
     answer of ``/api/task`` also has ``call_event``, the event of this call in the asked
-    conversation, and ``redactions``, the number of redacted events. ``models`` are the models that
-    the agent called. ``ConversationDocument`` describes the other fields.
+    conversation, ``redactions``, the number of redacted events, and for the first 20 agents with
+    redacted events, the ``receipts``. ``models`` are the models that the agent called.
+    ``ConversationDocument`` describes the other fields.
     """
 
     depth: int
@@ -181,6 +198,7 @@ class AgentDocument(OfConversation, frozen=True, kw_only=True):
     call: str | None
     call_event: int | UnsetType = UNSET
     redactions: int | UnsetType = UNSET
+    receipts: tuple[ReceiptDocument, ...] | UnsetType = UNSET
     title: str | None
     state: str | None
     events: int | None
@@ -199,8 +217,8 @@ class TaskDocument(Document, frozen=True, kw_only=True):
     ``first_event_at`` to ``last_event_at`` is the time that passed, and ``seconds`` is the sum of
     the agents' times. ``first_error`` is the first error of any agent, and ``first_error_in`` is
     the conversation of this agent. ``agents`` begins with the conversation itself; lists leave it
-    out. In the answer of ``/api/task``, ``erased`` maps the sub-agents of the asked conversation
-    that were erased to the reasons.
+    out. In the answer of ``/api/task``, ``erased`` has the sub-agents of the asked conversation
+    that were erased. No sum includes them.
     """
 
     sub_agents: int
@@ -213,7 +231,7 @@ class TaskDocument(Document, frozen=True, kw_only=True):
     longest_wait_s: float | None
     spent: SpentDocument
     agents: tuple[AgentDocument, ...] | UnsetType = UNSET
-    erased: dict[str, str] | UnsetType = UNSET
+    erased: tuple[ErasedAgentDocument, ...] | UnsetType = UNSET
 
 
 class GroupedDocument(Document, frozen=True, kw_only=True):

@@ -128,6 +128,7 @@ class HandOverDocument(OfConversation, frozen=True, kw_only=True):
 
     ``fact``          whether the agent knows the words; null if it has no event with the words
     ``first``         the first event of the agent with the words
+    ``first_at``      the time of this event, or null if it has none
     ``came_from``     the conversation from which the agent has the words: its parent, a sub-agent,
                       or itself
     ``is_given``      whether the call, or a message before the agent's first reply, has the words
@@ -147,6 +148,7 @@ class HandOverDocument(OfConversation, frozen=True, kw_only=True):
     reason: str = ""
     fact: FactDocument | None = None
     first: int | None = None
+    first_at: str | None = None
     came_from: str | None = None
     is_given: bool | None = None
     is_returned: bool | None = None

@@ -63,14 +63,19 @@ def _about_words(
         calls |= own_calls
         unread = list[str]()
         with_words = events_with(store, name, terms, unread)
-        ids = [each.id for each in with_words if each.shown or isinstance(each, CondensationAction)]
-        answer = HandOverDocument(conversation=name, first=min(ids, default=None))
-        if answer.first is not None:
-            first_events[name] = answer.first
+        holders = [
+            each for each in with_words if each.shown or isinstance(each, CondensationAction)
+        ]
+        first = holders[0] if holders else None
+        answer = HandOverDocument(conversation=name)
+        if first is not None:
+            first_events[name] = first.id
             results = {beginning.result: child for child, beginning in own_calls.items()}
             answer = replace(
                 answer,
-                came_from=results.get(answer.first, name),
+                first=first.id,
+                first_at=first.timestamp and first.timestamp.isoformat(),
+                came_from=results.get(first.id, name),
                 fact=fact_document(fact(store, views, name, words)),
             )
         if name != task:
@@ -86,12 +91,15 @@ def _about_words(
                 is_given=is_given,
                 is_returned=None if result is None else has(parent, result),
             )
-        reasons = [*_words_of(answer, first_events.get(answer.parent, inf)), *unread[:1]]
+        is_users = first is not None and first.source == "user"
+        reasons = [*_words_of(answer, first_events.get(answer.parent, inf), is_users), *unread[:1]]
         yield replace(answer, reason="; ".join(reasons))
 
 
-def _words_of(answer: HandOverDocument, parent_first: float) -> Iterator[str]:
-    """``parent_first`` is the first event of the parent that has the words."""
+def _words_of(answer: HandOverDocument, parent_first: float, is_users: bool) -> Iterator[str]:
+    """``parent_first`` is the first event of the parent that has the words. ``is_users`` says
+    whether a user wrote the agent's first event that has them.
+    """
     parent = answer.parent
     call = parent if answer.call is None else f"call {answer.call} of {parent}"
     yield NOT_THERE if answer.fact is None else answer.fact.reason
@@ -99,10 +107,12 @@ def _words_of(answer: HandOverDocument, parent_first: float) -> Iterator[str]:
         yield f"{call} gave it"
     elif answer.came_from not in (None, answer.conversation):
         yield f"it came with event {answer.first}, the result of {answer.came_from}"
+    elif is_users:
+        yield f"the user wrote it in event {answer.first}"
     elif answer.first is not None:
         yield f"event {answer.first} has it first"
     elif answer.call is not None and parent_first < answer.call:
-        yield f"{call} did not give it, although event {parent_first} has it"
+        yield f"{call} did not give it, although event {parent_first} of {parent} has it"
     if answer.call is None or answer.fact is None:
         return
     if answer.result is None:

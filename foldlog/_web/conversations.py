@@ -22,11 +22,14 @@ from foldlog._answers.conversations import (
     ServedPageDocument,
 )
 from foldlog._answers.figures import (
+    ErasedAgentDocument,
     FleetDocument,
     ReasonDocument,
+    ReceiptDocument,
     SavingsDocument,
     TaskDocument,
 )
+from foldlog._conversations.unreadable import sound
 from foldlog._figures.choosing import chosen_by
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import document_of
@@ -40,7 +43,13 @@ from foldlog._reports.sub_agents import calls_of_children
 from foldlog._web.metrics import size_of
 from foldlog._web.notes import conversations_with_notes
 from foldlog._web.parameters import Text
-from foldlog.eventstore import ConversationNotFound, EventStoreError, Store
+from foldlog.eventstore import (
+    ConversationNotFound,
+    ConversationRow,
+    EventStoreError,
+    Redaction,
+    Store,
+)
 
 LIMIT = 500
 """The number of conversations in an answer, unless the request has another ``limit``."""
@@ -51,6 +60,8 @@ thread counts all further conversations.
 """
 _HITS_MAX = 1_000
 _SEARCH_S = 5.0
+_RECEIPTS_OF = 20
+"""The maximum number of agents whose receipts of redactions are read."""
 LISTED = Where(companions=False)
 """The filter of the list, which leaves out conversations that runtimes use internally."""
 
@@ -214,7 +225,8 @@ class ServedConversations:
 
     def task(self, conversation: Text) -> TaskDocument:
         """Return the task that contains a conversation, with all agents. Cost: the method reads the
-        events of the conversation, and a row of each agent.
+        events of the conversation, a row of each agent, and the events of at most 20 agents with
+        redacted events.
         """
         self.refresh()
         top = self.figures.trees.task_of(conversation)
@@ -226,17 +238,34 @@ class ServedConversations:
         agents = {agent.conversation: agent for agent in document.agents or ()}
         children = [name for name, agent in agents.items() if agent.parent == conversation]
         calls = calls_of_children(self._store, conversation, children)
+        unread_count = _RECEIPTS_OF
         for name, agent in agents.items():
             row = self._store.conversation(name, pending=True)
             call = calls[name].call if name in calls else UNSET
             agents[name] = replace(agent, call_event=call, redactions=row.redactions)
-        erased = dict[str, str]()
+            if row.redactions and unread_count:
+                unread_count -= 1
+                agents[name] = replace(agents[name], receipts=(*self._receipts(row),))
+        erased = list[ErasedAgentDocument]()
         for name in calls.keys() - agents.keys():
             with suppress(ConversationNotFound):  # its worker was killed before it began
                 row = self._store.conversation(name, pending=True)
                 if row.erased_at is not None:
-                    erased[name] = row.erased_reason or ""
-        return replace(document, agents=tuple(agents.values()), erased=erased)
+                    erased.append(
+                        ErasedAgentDocument(
+                            conversation=name,
+                            call_event=calls[name].call,
+                            at=row.erased_at.isoformat(),
+                            reason=row.erased_reason or "",
+                        )
+                    )
+        erased.sort(key=lambda agent: (agent.call_event, agent.conversation))
+        return replace(document, agents=tuple(agents.values()), erased=tuple(erased))
+
+    def _receipts(self, row: ConversationRow) -> Iterator[ReceiptDocument]:
+        for _, event in sound(self._store, row.id, 0, row.version, []):
+            if type(event) is Redaction:
+                yield ReceiptDocument(event_ids=event.event_ids, by=event.by, reason=event.reason)
 
     def list(
         self,

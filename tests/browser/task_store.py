@@ -179,7 +179,7 @@ def _docs(scene: Scene, docs: History, prompt: str) -> None:
     scene.call(docs, 12, "haiku", 12_000, 0.01, ("log", "bash", {"command": "git log v4.1.."}))
     scene.result(docs, 13, "log", "7f3a Mend the parser\n91bc Thank bob@example.org")
     scene.reply(docs, 79, "haiku", 14_000, 0.01, "NOTES.md names both commits.")
-    docs.redact([3], reason="a mail address")
+    docs.redact([3], reason="a mail address", by="ann")
 
 
 def _sign(scene: Scene, sign: History) -> None:

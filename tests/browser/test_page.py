@@ -506,23 +506,41 @@ def test_the_page_of_a_task_answers_what_a_debugger_asks(page, serve, tmp_path):
     address = serve(f"sqlite:///{store}")
     page.open(address)
     page.wait("document.querySelectorAll('a.row').length === 1")
+    assert "2 of 5 runs of 1 task had an error" in page.text(".summary")
     page.click("a.row .name")
-    page.wait("document.querySelectorAll('.agent').length === 5")
+    page.wait("document.querySelectorAll('.agent').length === 6")
     words = page.text(".agents")
     for answer in (
-        "2 errors, $3.10, $0.3700 without sub-agents, 9 m 36 s of work in 3 m 46 s",
-        "First error in Find out why the build of version 4.2 fails, and repair it.: make: ***",
-        "Highest cost: Find out why the build of version 4.2 fails, and repair it. $2.35",
-        "Calls without a result, which may have run: in Release version 4.2",
-        "Redacted: Write the release notes of version 4.2 from the commits. (1 event)",
-        f"Erased: {TASK}/scan (a token of a user)",
+        "5 sub-agents, 2 errors, $3.10 + 1 erased agent, $0.3700 without sub-agents, 9 m 36 s",
+        "9 m 36 s of work in 3 m 46 s (the first agent alone: 3 m 30 s)",
+        "First error in build (Find out why the build of version 4.2 fails, and repair it.): make:",
+        "Highest cost: build (Find out why the build of version 4.2 fails, and repair it.) $2.35",
+        "Longest call of this agent: 1 3 m 06 s, waited for a sub-agent",
+        "Longest wait of an agent without sub-agents: logs (Read build.log, and say what failed.)",
+        "Calls without a result, which may have run: in 4.2 (Release version 4.2",
+        "docs (Write the release notes of version 4.2 from the commits.) event 3 (by ann: a mail",
+        "erased 09:03:10, a token of a user\nunknown",
     ):
         assert answer in words
     models = "Array.from(document.querySelectorAll('.agent'), (row) => row.children[3].innerText)"
-    assert page.ask(models) == ["opus", "sonnet", "haiku", "haiku", "sonnet"]
+    assert page.ask(models) == ["opus", "sonnet", "haiku", "haiku", "sonnet", "unknown"]
+    bars = page.ask("Array.from(document.querySelectorAll('.agent .span'), (bar) => bar.title)")
+    assert bars[1] == "2026-11-02 09:00:05 to 09:03:08, 3 m 03 s"
+    assert bars[5] == "2026-11-02 09:00:04 to 09:00:31, 27 s"
+    erased = "Sub-agent scan: erased 09:03:10, a token of a user; cost unknown"
+    page.wait(f"document.querySelector('.transcript').innerText.includes('{erased}')")
     page.run("document.querySelector('.agents input').value = 'libexpat-2.6.1'")
     page.click(".agents form button")
     page.wait("document.querySelector('.agents [role=status]').innerText.includes('lost: result')")
+    found = page.text(".agents [role=status]")
+    assert found.startswith("First in event 3 of logs; lost in result 9 of 4.2\n")
+    assert "the user wrote it in event 10" in found
+    answered = "document.querySelector('.agents [role=status]')"
+    assert page.ask(f"{answered}.getBoundingClientRect().top") < page.ask(
+        "document.querySelector('.agents').getBoundingClientRect().bottom"
+    )
+    links = f"Array.from({answered}.querySelectorAll('li a'), (link) => link.innerText)"
+    assert {"event 10", "result 6", "result 9", "call 13"} <= {*page.ask(links)}
 
     page.click(".agents p a", "Sign version 4.2")
     page.wait(f"{V}?.history?.conversation === '{TASK}/sign'")

@@ -1,7 +1,7 @@
 // The agents of a task: side by side on one time line above the transcript, and inside the calls that began them.
 
-import { ask, costWords, count, dated, duration, el, idOf, keep, kept, phone, printable, refill, said, sentence } from "./dom.js";
-import { STATES_OF_RUNS, addressOf, timeIn } from "./runs.js";
+import { ask, costWords, count, dated, duration, el, idOf, keep, kept, moment, phone, printable, refill, said, sentence } from "./dom.js";
+import { STATES_OF_RUNS, addressOf, shortId, timeIn } from "./runs.js";
 import { textOf } from "./texts.js";
 
 const AGENTS_SHOWN = 200; // The number of agents that are shown without asking.
@@ -10,7 +10,8 @@ const AGENT_EVENTS = 50; // The number of events of a sub-agent that are loaded 
 const NAMED = 20; // The number of agents that a line of facts names.
 const NOT_THERE = "no event has it"; // What the server says of an agent that has nothing to do with the words.
 const CLOSED = "foldlog-agents";
-const COLUMNS = ["Agent", "", "Now", "Models", "Errors", "Longest wait", "Cost"];
+const COLUMNS = ["Agent", "", "Now", "Models", "Errors", "Longest gap", "Cost"];
+const GAP = "The longest time without an event, before a reply or a result";
 
 export class Agents {
   constructor(app) {
@@ -26,10 +27,10 @@ export class Agents {
   take(task) {
     this.task = task;
     this.begun = new Map();
-    for (const agent of task.agents) {
+    for (const agent of [...task.agents, ...task.erased]) {
       if (agent.call_event !== undefined) this.begun.set(agent.call_event, [...(this.begun.get(agent.call_event) ?? []), agent]);
     }
-    this.node.hidden = !task.sub_agents && !Object.keys(task.erased).length;
+    this.node.hidden = !task.sub_agents && !task.erased.length;
     if (!this.node.hidden) this.draw(AGENTS_SHOWN);
   }
 
@@ -44,15 +45,19 @@ export class Agents {
     const took = timeIn(task.last_event_at ?? "") - first || 1;
     const [top] = task.agents;
     const alone = top.spent && top.spent.cost !== null ? `, ${costWords(top.spent)} without sub-agents` : "";
-    const sums = [count(task.sub_agents, "sub-agent"), task.errors ? count(task.errors, "error") : "", task.spent.cost === null ? "" : `${costWords(task.spent)}${alone}`, `${duration(task.seconds * 1000)} of work in ${duration(took)}`].filter(Boolean).join(", ");
+    const erased = task.erased.length ? ` + ${count(task.erased.length, "erased agent")}` : "";
+    const sums = [
+      count(task.sub_agents + task.erased.length, "sub-agent"), task.errors ? count(task.errors, "error") : "", task.spent.cost === null ? erased.slice(3) : `${costWords(task.spent)}${erased}${alone}`,
+      `${duration(task.seconds * 1000)} of work in ${duration(took)}${task.agents.length > 1 ? ` (the first agent alone: ${duration(lastedOf(top))})` : ""}`,
+    ].filter(Boolean).join(", ");
     const more = task.agents.length > most ? el("button", { onclick: () => this.draw(Infinity) }, `All ${count(task.agents.length, "agent")}`) : "";
     const times = task.first_event_at ? `${dated(first).join(" ")} to ${dated(first + took).join(" ")}` : "";
-    const head = el("div", { class: "agent-head", role: "row" }, ...COLUMNS.map((name) => el("span", { role: "columnheader" }, name || times)));
+    const head = el("div", { class: "agent-head", role: "row" }, ...COLUMNS.map((name) => el("span", { role: "columnheader", title: name === "Longest gap" ? GAP : null }, name || times)));
     const form = el("form", { onsubmit: (event) => this.askAbout(event) }, this.box, el("button", {}, "Ask"));
     const isOpen = this.node.querySelector("details")?.open ?? (!phone.matches && kept("sessionStorage", CLOSED) !== "closed");
     refill(this.node, this.above(), el("details", { open: isOpen, ontoggle: ({ target }) => keep("sessionStorage", CLOSED, target.open ? "" : "closed") },
       el("summary", {}, "Task with ", sums), ...this.facts(),
-      el("div", { role: "table", "aria-label": "Agents on one time line" }, head, ...task.agents.slice(0, most).map((agent) => this.row(agent, first, took))), more, form, this.found));
+      el("div", { role: "table", "aria-label": "Agents on one time line" }, head, ...task.agents.slice(0, most).map((agent) => this.row(agent, first, took)), ...task.erased.slice(0, most).map((agent) => this.erasedRow(agent, first, took))), more, form, this.found));
   }
 
   // The way from a sub-agent to the call that began it.
@@ -60,50 +65,63 @@ export class Agents {
     const { agents } = this.task;
     const here = agents.find((agent) => agent.conversation === this.app.history.conversation);
     const parent = agents.find((agent) => agent.conversation === here?.parent);
-    return parent ? el("p", {}, "Sub-agent of ", el("a", { href: `${addressOf(parent.conversation)}#child=${encodeURIComponent(here.conversation)}` }, said(nameOf(parent))), ": the call that began it, what it was given and what it returned") : "";
+    return parent ? el("p", {}, "Sub-agent of ", el("a", { href: `${addressOf(parent.conversation)}#child=${encodeURIComponent(here.conversation)}` }, nameOf(parent)), ": the call that began it, what it was given and what it returned") : "";
   }
 
-  // Lines about all agents: the first error, the longest wait, the highest cost, open calls, and redactions.
+  // Lines about all agents: the first error, the highest cost, the longest call and wait, open calls, and redactions.
   facts() {
     const { task } = this;
     const { agents } = task;
-    const most = (figure) => agents.reduce((best, agent) => ((figure(agent) ?? -1) > (figure(best) ?? -1) ? agent : best));
+    const most = (some, figure) => some.reduce((best, agent) => ((figure(agent) ?? -1) > (figure(best) ?? -1) ? agent : best), {});
     const cost = (agent) => agent.spent?.cost;
-    const slowest = most((agent) => agent.longest_wait_s);
-    const dearest = most(cost);
+    const parents = new Set(agents.map((agent) => agent.parent));
+    const slowest = most(agents.filter((agent) => !parents.has(agent.conversation)), (agent) => agent.longest_wait_s);
+    const dearest = most(agents, cost);
+    const { history } = this.app;
+    const longest = { call: -1, took: 0 };
+    for (const [call, result] of history.answered) {
+      const [from, to] = [history.time(call), history.time(result)];
+      if (from !== null && to !== null && to - from > longest.took) Object.assign(longest, { call, took: to - from });
+    }
     const failed = agents.find((agent) => agent.conversation === task.first_error_in);
     const open = agents.filter((agent) => agent.state === "open_call");
     const redacted = agents.filter((agent) => agent.redactions);
-    const erased = Object.entries(task.erased);
     const line = (kind, ...parts) => el("p", { class: kind }, ...parts);
     const names = (some, words) => some.slice(0, NAMED).flatMap((agent, place) => [place ? ", " : "", words(agent)]);
     const rest = (some) => (some.length > NAMED ? ` and ${count(some.length - NAMED, "other")}` : "");
     return [
       failed ? line("bad", "First error in ", link(failed, "at=error"), ": ", said(task.first_error)) : "",
       cost(dearest) ? line("", "Highest cost: ", link(dearest), ` ${costWords(dearest.spent)}`) : "",
-      slowest.longest_wait_s ? line("", "Longest wait: ", link(slowest, "at=wait"), ` ${duration(slowest.longest_wait_s * 1000)}`) : "",
+      longest.took ? line("", "Longest call of this agent: ", this.app.way(longest.call), ` ${duration(longest.took)}${this.begun.has(longest.call) ? ", waited for a sub-agent" : ""}`) : "",
+      slowest.longest_wait_s ? line("", "Longest wait of an agent without sub-agents: ", link(slowest, "at=wait"), ` ${duration(slowest.longest_wait_s * 1000)}`) : "",
       open.length ? line("", "Calls without a result, which may have run: in ", ...names(open, (agent) => link(agent, "at=open")), rest(open)) : "",
-      redacted.length ? line("", "Redacted: ", ...names(redacted, (agent) => el("span", {}, link(agent), ` (${count(agent.redactions, "event")})`)), rest(redacted)) : "",
-      erased.length ? line("", "Erased: ", ...names(erased, ([id, reason]) => said(reason ? `${id} (${reason})` : id)), rest(erased)) : "",
+      redacted.length ? line("", "Redacted: ", ...names(redacted, (agent) => el("span", {}, link(agent), ...redactionsOf(agent))), rest(redacted)) : "",
     ];
   }
 
   row(agent, first, took) {
     const bar = el("span", { class: agent.errors ? "span bad" : "span" });
-    if (agent.first_event_at && agent.last_event_at) {
-      bar.style.left = `${(100 * (timeIn(agent.first_event_at) - first)) / took}%`;
-      bar.style.width = `${(100 * (timeIn(agent.last_event_at) - timeIn(agent.first_event_at))) / took}%`;
-      bar.title = `${dated(timeIn(agent.first_event_at)).join(" ")} to ${dated(timeIn(agent.last_event_at)).join(" ")}`;
-    }
+    if (agent.first_event_at && agent.last_event_at) setSpan(bar, timeIn(agent.first_event_at), timeIn(agent.last_event_at), first, took);
     const isHere = agent.conversation === this.app.history.conversation;
-    const name = el("a", { class: "name", href: addressOf(agent.conversation), "aria-current": isHere ? "page" : null, title: printable(agent.conversation) }, said(nameOf(agent)));
+    const name = el("a", { class: "name", href: addressOf(agent.conversation), "aria-current": isHere ? "page" : null, title: printable(agent.conversation) }, nameOf(agent));
     name.style.paddingLeft = `${Math.min(agent.depth, 12)}em`;
     const cells = [
       STATES_OF_RUNS[agent.state] ?? "", printable(agent.models.join(", ")), agent.errors ? count(agent.errors, "error") : "",
       agent.longest_wait_s >= 0.05 ? duration(agent.longest_wait_s * 1000) : "", agent.spent && agent.spent.cost !== null ? costWords(agent.spent) : "",
     ];
     return el("div", { class: "agent", role: "row" }, el("span", { role: "cell" }, name), el("span", { class: "line", role: "cell" }, bar),
-      ...cells.map((words, place) => el("span", { role: "cell", class: COLUMNS[place + 2] === "Errors" ? "bad" : "", title: words }, words)));
+      ...cells.map((words, column) => el("span", { role: "cell", class: COLUMNS[column + 2] === "Errors" ? "bad" : "", title: words }, words)));
+  }
+
+  // The bar of an erased agent reaches from the call that began it to the result.
+  erasedRow(agent, first, took) {
+    const { history } = this.app;
+    const call = history.time(agent.call_event);
+    const bar = el("span", { class: "span gone" });
+    if (call !== null) setSpan(bar, call, history.time(history.answered.get(agent.call_event) ?? agent.call_event) ?? call, first, took);
+    const name = el("a", { class: "name", href: addressOf(this.app.history.conversation, agent.call_event), title: printable(agent.conversation) }, shortId(agent.conversation));
+    name.style.paddingLeft = `${Math.min((this.task.agents.find(({ conversation }) => conversation === history.conversation)?.depth ?? 0) + 1, 12)}em`;
+    return el("div", { class: "agent erased", role: "row" }, el("span", { role: "cell" }, name), el("span", { class: "line", role: "cell" }, bar), el("span", { role: "cell", "aria-colspan": 4, title: erasedWords(agent) }, erasedWords(agent)), el("span", { role: "cell" }, "unknown"));
   }
 
   // Which agents have a text, from whom, and where it was lost.
@@ -115,19 +133,24 @@ export class Agents {
     try {
       const { agents } = await ask(`hand-overs?${new URLSearchParams({ id: this.task.agents[0].conversation, words })}`);
       const known = new Map(this.task.agents.map((agent) => [agent.conversation, agent]));
-      const telling = agents.filter((agent) => agent.reason !== NOT_THERE);
-      const lines = telling.map((agent) => el("li", {}, el("a", { href: addressOf(agent.conversation, agent.first ?? undefined) }, said(nameOf(known.get(agent.conversation) ?? agent))), ": ", said(agent.reason)));
+      const time = ({ first_at: at }) => (at ? timeIn(at) : Infinity);
+      const telling = agents.filter((agent) => agent.reason !== NOT_THERE).sort((one, other) => (time(one) < time(other) ? -1 : Number(time(one) > time(other))));
+      const lines = telling.map((agent) => el("li", {}, el("a", { href: addressOf(agent.conversation, agent.first ?? undefined) }, nameOf(known.get(agent.conversation) ?? agent)), ": ", ...withLinks(agent)));
       const silent = agents.length - telling.length;
-      this.found.replaceChildren(el("ul", {}, ...lines), silent ? `No event of ${count(silent, lines.length ? "other agent" : "agent")} has this text.` : "");
+      const lost = telling.find((agent) => agent.is_returned === false && !agent.is_given);
+      const lead = telling[0]?.first == null ? "" : el("p", {}, el("b", {}, "First in ", eventLink(telling[0].conversation, telling[0].first, "event"), ...(lost ? ["; lost in ", eventLink(lost.parent, lost.result, "result")] : [])));
+      this.found.replaceChildren(lead, el("ul", {}, ...lines), silent ? `No event of ${count(silent, lines.length ? "other agent" : "agent")} has this text.` : "");
     } catch (error) {
       this.found.replaceChildren(el("p", { class: "problem" }, said(error.message)));
     }
+    this.found.scrollIntoView();
   }
 
   // The runs of the sub-agents that a call began. A run is loaded when the reader opens it, and stays open when the
   // block of its call is drawn again.
   of(id) {
     return (this.begun.get(id) ?? []).map((agent) => {
+      if (this.task.erased.includes(agent)) return el("p", { class: "sub-agent soft" }, `Sub-agent ${shortId(agent.conversation)}: ${erasedWords(agent)}; cost unknown`);
       if (!this.runs.has(agent.conversation)) this.runs.set(agent.conversation, this.run(agent, id));
       return this.runs.get(agent.conversation);
     });
@@ -140,7 +163,7 @@ export class Agents {
   run(agent, call) {
     const events = el("div", { class: "run-of" });
     const node = el("details", { class: "sub-agent" },
-      el("summary", {}, "Sub-agent ", el("a", { href: addressOf(agent.conversation) }, said(nameOf(agent))), agent.errors ? `, ${count(agent.errors, "error")}` : ""), events);
+      el("summary", {}, "Sub-agent ", el("a", { href: addressOf(agent.conversation) }, nameOf(agent)), agent.errors ? `, ${count(agent.errors, "error")}` : ""), events);
     node.addEventListener("toggle", () => {
       if (!node.open || events.childNodes.length) return;
       const losses = el("div");
@@ -181,7 +204,40 @@ export class Agents {
   }
 }
 
-const nameOf = (agent) => agent.title ?? agent.conversation;
+// The last part of the id, and the title.
+const nameOf = ({ conversation, title }) => el("span", {}, el("b", {}, shortId(conversation)), title ? said(` (${title})`) : "");
+const lastedOf = (agent) => timeIn(agent.last_event_at ?? "") - timeIn(agent.first_event_at ?? "") || 0;
+const clockOf = (time) => moment(time, "").slice(11);
+const erasedWords = ({ at, reason }) => `erased ${clockOf(timeIn(at))}${reason && `, ${printable(reason)}`}`;
+const eventLink = (conversation, id, what) => el("a", { href: addressOf(conversation, id) }, `${what} ${idOf(id)} of ${shortId(conversation)}`);
+
+// Place a bar on the time line.
+function setSpan(bar, from, to, first, took) {
+  bar.style.left = `${(100 * (from - first)) / took}%`;
+  bar.style.width = `${(100 * (to - from)) / took}%`;
+  bar.title = `${moment(from, "")} to ${clockOf(to)}, ${duration(to - from)}`;
+}
+
+// The redacted events of an agent, by whom, and why.
+function redactionsOf({ conversation, receipts = [], redactions }) {
+  if (!receipts.length) return [` (${count(redactions, "event")})`];
+  return receipts.flatMap(({ event_ids: ids, by, reason }) => [
+    ...ids.slice(0, NAMED).flatMap((id) => [" ", el("a", { href: addressOf(conversation, id) }, `event ${idOf(id)}`)]), ids.length > NAMED ? ` and ${count(ids.length - NAMED, "other")}` : "", said(` (by ${by}: ${reason})`),
+  ]);
+}
+
+// The reason of an answer, with links to the events that it names.
+function withLinks({ conversation, parent, reason }) {
+  const parts = [];
+  let end = 0;
+  for (const found of reason.matchAll(/(?:event|call|result) (\d+)/g)) {
+    const after = found.index + found[0].length;
+    const isParents = parent && reason.startsWith(` of ${parent}`, after);
+    parts.push(said(reason.slice(end, found.index)), el("a", { href: addressOf(isParents ? parent : conversation, found[1]) }, found[0]));
+    end = after;
+  }
+  return [...parts, said(reason.slice(end))];
+}
 
 // A link to an agent. ``place`` names a part of its page, such as "at=error".
-const link = (agent, place = "") => el("a", { href: `${addressOf(agent.conversation)}${place && `#${place}`}` }, said(nameOf(agent)));
+const link = (agent, place = "") => el("a", { href: `${addressOf(agent.conversation)}${place && `#${place}`}` }, nameOf(agent));

@@ -245,7 +245,7 @@ export class Runs {
     const hasCost = chosen.spent.cost !== null;
     const button = el("button", { class: "link", "aria-expanded": !this.costs.hidden, title: "Cost by model and by day", onclick: () => this.turnCosts() }, `${costWords(chosen.spent)}${all}`);
     refill(this.sentence,
-      el("b", {}, errorWords(chosen)),
+      el("b", {}, errorWords(chosen, this.total)),
       tool ? el("span", {}, " · most errors in ", el("button", { class: "link bad", onclick: () => this.choose(`has:error ${wordOf("tool", tool.name)}`) }, printable(tool.name)), ` (${grouped(tool.number)})`) : "",
       hasCost ? el("span", {}, " · ", button) : "", unknown.length && hasCost ? el("span", { class: "soft" }, ` (${unknown.join(", ")})`) : "",
       counted < conversations ? el("span", { class: "soft" }, ` · still counting: ${grouped(counted)} of ${grouped(conversations)}`) : "",
@@ -469,9 +469,10 @@ export class Runs {
   }
 }
 
-// The number of chosen runs that failed, among the runs whose sources mark errors.
-function errorWords({ conversations, unmarked, ended_with_error: failed, with_errors: some }) {
-  const runs = count(conversations, "run");
+// The number of chosen runs that failed, among the runs whose sources mark errors. Sub-agents are runs without a row of
+// their own.
+function errorWords({ conversations, unmarked, ended_with_error: failed, with_errors: some }, rows) {
+  const runs = `${count(conversations, "run")}${rows < conversations ? ` of ${count(rows, "task")}` : ""}`;
   const marking = conversations - unmarked;
   if (!conversations) return "No run";
   if (!marking) return `${runs}, from sources that mark no errors`;
@@ -507,7 +508,7 @@ export const addressOf = (id, event = undefined) => `./?${new URLSearchParams({ 
 export const timeIn = (text) => Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`);
 
 // The short form of an id, such as the first part of a UUID.
-function shortId(id) {
+export function shortId(id) {
   const last = id.split("/").at(-1) || id;
   return printable(/^[0-9a-f]{8}-/.test(last) ? last.slice(0, 8) : last);
 }
