@@ -7,9 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from foldlog._answers.comparison import ComparisonDocument, CurvePointDocument
+from foldlog._answers.figures import TaskDocument
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import (
     agent_model_option,
@@ -114,8 +115,11 @@ def run(
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
         dropped = [*map(dropped_document, dropped_in(store, conversation))]
         stored = FiguresOfStore(store, prices=table)
-        ((_, figures),) = stored.of([store.conversation(conversation)])
-        task = stored.tasks([figures]).get(conversation, UNSET)
+        task: TaskDocument | UnsetType = UNSET
+        if stored.trees.children(conversation):
+            # Counting writes figures, and a comparison leaves the store of a single agent as it is.
+            ((_, figures),) = stored.of([store.conversation(conversation)])
+            task = stored.tasks([figures]).get(conversation, UNSET)
         points: list[CurvePointDocument] = []
         if curve is not None:
             from foldlog._reports.recall_curve import write_plot
