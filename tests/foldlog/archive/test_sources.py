@@ -272,7 +272,7 @@ def test_a_line_that_makes_no_event_is_a_finding(value, problem, lines, path, st
     odd = [lines[1].rstrip()[:-1] + f', "odd": {value}}}\n'.encode(), b"{}\n"]
     outcome = imported_lines(store, path, [lines[0], *odd, *lines[2:]])
     assert [finding.place for finding in outcome.findings] == [f"{path}:2", f"{path}:3"]
-    assert outcome.findings[0].problem == problem
+    assert (outcome.findings_count, outcome.findings[0].problem) == (2, problem)
 
 
 def test_half_a_character_in_a_line_loses_no_record(lines, path, store):
