@@ -137,7 +137,7 @@ export class Agents {
       const telling = agents.filter((agent) => agent.reason !== NOT_THERE).sort((one, other) => (time(one) < time(other) ? -1 : Number(time(one) > time(other))));
       const lines = telling.map((agent) => el("li", {}, el("a", { href: addressOf(agent.conversation, agent.first ?? undefined) }, nameOf(known.get(agent.conversation) ?? agent)), ": ", ...withLinks(agent)));
       const silent = agents.length - telling.length;
-      const lost = telling.find((agent) => agent.is_returned === false && !agent.is_given);
+      const lost = telling.find((agent) => agent.first != null && agent.is_returned === false && !agent.is_given);
       const lead = telling[0]?.first == null ? "" : el("p", {}, el("b", {}, "First in ", eventLink(telling[0].conversation, telling[0].first, "event"), ...(lost ? ["; lost in ", eventLink(lost.parent, lost.result, "result")] : [])));
       this.found.replaceChildren(lead, el("ul", {}, ...lines), silent ? `No event of ${count(silent, lines.length ? "other agent" : "agent")} has this text.` : "");
     } catch (error) {
