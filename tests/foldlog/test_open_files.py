@@ -1,6 +1,5 @@
 """If this process has a database open, reading the database's file releases no lock of SQLite."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from foldlog import Message
 from foldlog._files.open_files import parts_of
 from foldlog._files.whole_file import whole_file
 from foldlog.errors import InvalidOption
+from foldlog.eventstore.recorders.sqlite.store_file import descriptors_of
 from foldlog.formats import NotAHistory
 
 HELLO = Message(source="user", content="hello")
@@ -19,15 +19,15 @@ LAST = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(
 
 
 def locks(path):
-    """This process's locks on the files of a store, from Linux. Stores that earlier tests left open
-    may lose their locks at any time.
+    """This process's locks on the files of a store, from Linux. Each descriptor lists its own
+    locks: ``/proc/locks`` may leave a lock out while other processes lock and unlock their files.
     """
-    inodes = {str(os.stat(f"{path}{end}").st_ino) for end in ("", "-wal", "-shm")}
-    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return sorted(
-        line[2:8]
-        for line in lines
-        if line[4] == str(os.getpid()) and line[5].rpartition(":")[2] in inodes
+        line.split(":", 2)[2].split()
+        for end in ("", "-wal", "-shm")
+        for descriptor in descriptors_of(f"{path}{end}")
+        for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+        if line.startswith("lock:") and " POSIX " in line
     )
 
 
