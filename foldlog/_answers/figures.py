@@ -177,8 +177,11 @@ class ReceiptDocument(Document, frozen=True, kw_only=True):
 
 
 class ErasedAgentDocument(OfConversation, frozen=True, kw_only=True):
-    """A sub-agent that was erased. ``call_event`` is the event of the call that began it."""
+    """A sub-agent that was erased. ``call_event`` is the event of the call that began it, in the
+    conversation ``parent``.
+    """
 
+    parent: str
     call_event: int
     at: str
     reason: str
@@ -217,8 +220,8 @@ class TaskDocument(Document, frozen=True, kw_only=True):
     ``first_event_at`` to ``last_event_at`` is the time that passed, and ``seconds`` is the sum of
     the agents' times. ``first_error`` is the first error of any agent, and ``first_error_in`` is
     the conversation of this agent. ``agents`` begins with the conversation itself; lists leave it
-    out. In the answer of ``/api/task``, ``erased`` has the sub-agents of the asked conversation
-    that were erased. No sum includes them.
+    out. In the answer of ``/api/task``, ``erased`` has the erased sub-agents of the asked
+    conversation and of the agents above it. No sum includes them.
     """
 
     sub_agents: int

@@ -7,8 +7,9 @@ background.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from operator import itemgetter
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -39,7 +40,7 @@ from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._figures.tasks import Agent, Task
 from foldlog._reports.search import search
-from foldlog._reports.sub_agents import calls_of_children
+from foldlog._reports.sub_agents import BeginningCall, calls_of_children
 from foldlog._web.metrics import size_of
 from foldlog._web.notes import conversations_with_notes
 from foldlog._web.parameters import Text
@@ -225,8 +226,8 @@ class ServedConversations:
 
     def task(self, conversation: Text) -> TaskDocument:
         """Return the task that contains a conversation, with all agents. Cost: the method reads the
-        events of the conversation, a row of each agent, and the events of at most 20 agents with
-        redacted events.
+        events of the conversation and of the agents above it, a row of each agent, and the events
+        of at most 20 agents with redacted events.
         """
         self.refresh()
         top = self.figures.trees.task_of(conversation)
@@ -236,8 +237,16 @@ class ServedConversations:
             alone = Task([Agent(figures, 0)], figures.calls)
             document = alone.document(self._prices, has_agents=True)
         agents = {agent.conversation: agent for agent in document.agents or ()}
-        children = [name for name, agent in agents.items() if agent.parent == conversation]
-        calls = calls_of_children(self._store, conversation, children)
+        calls = dict[str, BeginningCall]()
+        erased = list[ErasedAgentDocument]()
+        above: str | None = conversation
+        while above is not None:
+            children = [name for name, agent in agents.items() if agent.parent == above]
+            begun = calls_of_children(self._store, above, children)
+            if above == conversation:
+                calls = begun
+            erased += self._erased(above, begun, agents)
+            above = agents[above].parent
         unread_count = _RECEIPTS_OF
         for name, agent in agents.items():
             row = self._store.conversation(name, pending=True)
@@ -246,21 +255,24 @@ class ServedConversations:
             if row.redactions and unread_count:
                 unread_count -= 1
                 agents[name] = replace(agents[name], receipts=(*self._receipts(row),))
-        erased = list[ErasedAgentDocument]()
-        for name in calls.keys() - agents.keys():
+        return replace(document, agents=tuple(agents.values()), erased=tuple(erased))
+
+    def _erased(
+        self, parent: str, begun: Mapping[str, BeginningCall], agents: Collection[str]
+    ) -> Iterator[ErasedAgentDocument]:
+        for name, (call, _) in sorted(begun.items(), key=itemgetter(1)):
+            if name in agents:
+                continue
             with suppress(ConversationNotFound):  # its worker was killed before it began
                 row = self._store.conversation(name, pending=True)
                 if row.erased_at is not None:
-                    erased.append(
-                        ErasedAgentDocument(
-                            conversation=name,
-                            call_event=calls[name].call,
-                            at=row.erased_at.isoformat(),
-                            reason=row.erased_reason or "",
-                        )
+                    yield ErasedAgentDocument(
+                        conversation=name,
+                        parent=parent,
+                        call_event=call,
+                        at=row.erased_at.isoformat(),
+                        reason=row.erased_reason or "",
                     )
-        erased.sort(key=lambda agent: (agent.call_event, agent.conversation))
-        return replace(document, agents=tuple(agents.values()), erased=tuple(erased))
 
     def _receipts(self, row: ConversationRow) -> Iterator[ReceiptDocument]:
         for _, event in sound(self._store, row.id, 0, row.version, []):

@@ -544,6 +544,8 @@ def test_the_page_of_a_task_answers_what_a_debugger_asks(page, serve, tmp_path):
 
     page.click(".agents p a", "Sign version 4.2")
     page.wait(f"{V}?.history?.conversation === '{TASK}/sign'")
+    page.wait("document.querySelector('.agents')?.innerText.includes('5 sub-agents')")
+    assert "erased 09:03:10, a token of a user" in page.text(".agents")
     page.wait("document.querySelector('.transcript').innerText.includes('may have run')")
     assert page.ask(f"{V}.event") == 6
     page.click(".agents > p a")

@@ -27,7 +27,8 @@ export class Agents {
   take(task) {
     this.task = task;
     this.begun = new Map();
-    for (const agent of [...task.agents, ...task.erased]) {
+    const { conversation } = this.app.history;
+    for (const agent of [...task.agents, ...task.erased.filter(({ parent }) => parent === conversation)]) {
       if (agent.call_event !== undefined) this.begun.set(agent.call_event, [...(this.begun.get(agent.call_event) ?? []), agent]);
     }
     this.node.hidden = !task.sub_agents && !task.erased.length;
@@ -113,14 +114,15 @@ export class Agents {
       ...cells.map((words, column) => el("span", { role: "cell", class: COLUMNS[column + 2] === "Errors" ? "bad" : "", title: words }, words)));
   }
 
-  // The bar of an erased agent reaches from the call that began it to the result.
+  // The bar of an erased agent reaches from the call that began it to the result, if the open conversation has both.
   erasedRow(agent, first, took) {
     const { history } = this.app;
-    const call = history.time(agent.call_event);
     const bar = el("span", { class: "span gone" });
+    const isHere = agent.parent === history.conversation;
+    const call = isHere ? history.time(agent.call_event) : null;
     if (call !== null) setSpan(bar, call, history.time(history.answered.get(agent.call_event) ?? agent.call_event) ?? call, first, took);
-    const name = el("a", { class: "name", href: addressOf(this.app.history.conversation, agent.call_event), title: printable(agent.conversation) }, shortId(agent.conversation));
-    name.style.paddingLeft = `${Math.min((this.task.agents.find(({ conversation }) => conversation === history.conversation)?.depth ?? 0) + 1, 12)}em`;
+    const name = el("a", { class: "name", href: addressOf(agent.parent, agent.call_event), title: printable(agent.conversation) }, shortId(agent.conversation));
+    name.style.paddingLeft = `${Math.min((this.task.agents.find(({ conversation }) => conversation === agent.parent)?.depth ?? 0) + 1, 12)}em`;
     return el("div", { class: "agent erased", role: "row" }, el("span", { role: "cell" }, name), el("span", { class: "line", role: "cell" }, bar), el("span", { role: "cell", "aria-colspan": 4, title: erasedWords(agent) }, erasedWords(agent)), el("span", { role: "cell" }, "unknown"));
   }
 
