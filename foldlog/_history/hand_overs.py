@@ -111,7 +111,7 @@ def _words_of(answer: HandOverDocument, parent_first: float, is_users: bool) -> 
         yield f"the user wrote it in event {answer.first}"
     elif answer.first is not None:
         yield f"event {answer.first} has it first"
-    elif answer.call is not None and parent_first < answer.call:
+    if answer.call is not None and not answer.is_given and parent_first < answer.call:
         yield f"{call} did not give it, although event {parent_first} of {parent} has it"
     if answer.call is None or answer.fact is None:
         return

@@ -581,6 +581,14 @@ def test_a_task_says_from_whom_each_agent_has_a_text_and_where_it_was_lost(foldl
     assert [agent["reason"] for agent in document["agents"]] == [each.reason for each in answers]
 
 
+def test_a_call_did_not_give_what_a_user_told_the_sub_agent_later(histories):
+    hand_down(histories)
+    histories["middle"].append([Message(source="agent", content="which?"), said("key_0042")])
+    _, middle, _ = histories["top"].hand_overs("key_0042")
+    assert "the user wrote it in event" in middle.reason
+    assert "call 1 of top did not give it, although event 0 of top has it" in middle.reason
+
+
 def test_a_call_says_what_it_did_not_give_and_its_result_did_not_return(foldlog):
     with api.open("foldlog.db") as histories:
         hand_down(histories)
