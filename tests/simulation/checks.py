@@ -355,9 +355,12 @@ def check_verify(process):
     unfinished = {name for name, _ in process.site.unfinished}
     if unfinished:
         unfinished.add(None)  # the verdict on the store itself
+    present = {*process.site.model.names()}
     verdicts = [*process.histories.maintenance.verify()]
+    # Another process may create a conversation whose place in the order has been passed.
+    present.intersection_update(process.site.model.names())
     names = {verdict.conversation for verdict in verdicts}
-    check_equal("conversations that were verified", names >= {*process.site.model.names()}, True)
+    check_equal("conversations that were verified", names >= present, True)
     for verdict in verdicts:
         if verdict.conversation not in unfinished:
             findings = [str(finding) for finding in verdict.findings]
