@@ -431,9 +431,11 @@ def _left_at(views, event_id):
 
 
 def erased_words(site):
-    """Return the words that were erased or redacted in a store, and that no event there has."""
+    """Return the words that were erased or redacted in a store, and that no event there has. An
+    import that was stopped may have staged them.
+    """
     events = [conversation.events for conversation in site.model.living.values()]
-    return site.erased_words.difference(made_words(events))
+    return site.erased_words.difference(made_words(events), site.staged_words)
 
 
 def check_audit_file(process):

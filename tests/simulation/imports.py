@@ -5,7 +5,7 @@ import os
 
 from foldlog._archive.importing import Failed, Import
 from tests.simulation import model
-from tests.simulation.checks import check_equal, name_of
+from tests.simulation.checks import check_equal, made_words, name_of
 from tests.simulation.conversion import to_model
 from tests.simulation.model import refusal_of
 from tests.simulation.runner import STOPPED, Runner, model_version, to_products
@@ -50,6 +50,8 @@ class ImportSteps(Runner):
         _, error = self.call_product(
             process, lambda: process.store.ingest(name, to_products(events)), update_model
         )
+        if error in STOPPED:
+            site.staged_words.update(made_words(events))
         if self.interleaved:
             refusals.add("HistoryDiverged")
             error = "HistoryDiverged" if error == "VersionConflict" else error
@@ -82,6 +84,7 @@ class ImportSteps(Runner):
             process, lambda: [*Import(process.store, [path])], lambda: self._learn_logs(site)
         )
         if error in STOPPED:
+            site.staged_words.update(made_words(texts))
             return
         (outcome,) = outcomes
         if isinstance(outcome, Failed):

@@ -38,6 +38,9 @@ class StoreSteps(Runner):
 
         copied, error = self.call_product(process, copy, update_model)
         self.end_faults(target)
+        if error is not None:
+            living = source.model.living.values()
+            target.staged_words.update(checks.made_words([each.events for each in living]))
         if error is not None or self.interleaved or rng.random() < 0.3:
             writer, process = target.processes[0], rng.choice(source.processes)
             copied = copy()

@@ -197,6 +197,8 @@ class Site:
     follower: Follower = field(default_factory=Follower)
     erased_words: set[str] = field(default_factory=set)
     """Words that were erased or redacted in this store."""
+    staged_words: set[str] = field(default_factory=set)
+    """Words of imports that were stopped. Their events may be staged for an hour."""
     unfinished: set[tuple[str, int]] = field(default_factory=set)
     """Names and tags of conversations whose erasure was stopped."""
 
