@@ -15,6 +15,7 @@ import click
 
 from benchmarks import counts, speed_page
 from benchmarks.frame import SCALES, Answer, Failed, Question, Scale, as_json, ask, refuse_load
+from benchmarks.peers import report
 
 MODULES: Mapping[str, Sequence[str]] = {
     "Append and import": ("append", "folder"),
@@ -66,7 +67,9 @@ def measure(selected: Sequence[Question], scale: Scale) -> tuple[list[Answer], l
     help="Measure everything, and put the figures into docs/internals/speed.json, SPEED.md and the"
     " README. Refused above a load average of 1.",
 )
-@click.option("--pages", is_flag=True, help="Only write the published figures again.")
+@click.option(
+    "--pages", is_flag=True, help="Only write the published figures into the pages again."
+)
 @click.option(
     "--counts",
     "count",
@@ -94,6 +97,7 @@ def main(
         counts.print_compared()
     if pages:
         speed_page.write(questions())
+        report.publish(report.published())
     if record or pages or count:
         return
     load = os.getloadavg()[0]

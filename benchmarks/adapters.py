@@ -20,7 +20,6 @@ import os
 import sqlite3
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -28,6 +27,8 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import click
 
 from benchmarks.pages import with_part
 
@@ -386,16 +387,20 @@ def measured(name: str) -> list[Figures]:
     return [Figures(*figures) for figures in map(json.loads, lines)]
 
 
-def main(publish: bool) -> None:
-    """Print the figures of all adapters. With ``publish``, also write them into
-    docs/internals/SPEED.md.
-    """
+@click.command()
+@click.option("--publish", is_flag=True, help="Write the figures into docs/internals/SPEED.md.")
+@click.option("--here", type=click.Choice([*SIDES]), hidden=True)
+def main(publish: bool, here: str | None) -> None:
+    """Measure each adapter beside the store of its SDK."""
+    if here:
+        asyncio.run(SIDES[here]())
+        return
     rows = [
         "| SDK | its own store | a turn | open and read 560 items | bytes an item |",
         "|---|---|---:|---:|---:|",
     ]
     print("\n".join(rows))
-    for name in dict.fromkeys(key.partition("-")[0] for key in OWN):
+    for name in SIDES:
         for figures in measured(name):
             rows.append(figures.row())
             print(rows[-1], flush=True)
@@ -405,7 +410,4 @@ def main(publish: bool) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--here"]:
-        asyncio.run(SIDES[sys.argv[2]]())
-    else:
-        main("--publish" in sys.argv)
+    main()

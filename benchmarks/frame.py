@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -32,8 +32,10 @@ __all__ = [
     "ask",
     "by_turns",
     "child_cpu_s",
+    "describe_provenance",
     "figure",
     "in_new_process",
+    "provenance",
     "refuse_load",
     "run",
 ]
@@ -208,7 +210,8 @@ def run(
         stdout=subprocess.PIPE if out is None else out.open("wb"),
         stderr=subprocess.PIPE,
         check=False,
-        env={**os.environ, "COLUMNS": "120", **environment},
+        # a user's interpreter keeps what it compiles
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", "COLUMNS": "120", **environment},
     )
     if finished.returncode != fails:
         raise RuntimeError(
@@ -249,6 +252,9 @@ def provenance(command: Sequence[str]) -> dict[str, object]:
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
     )
+    file_system = subprocess.run(
+        ["df", "--output=fstype", "."], capture_output=True, text=True, check=False
+    )
     return {
         "commit": commit.stdout.strip() or None,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -256,7 +262,7 @@ def provenance(command: Sequence[str]) -> dict[str, object]:
         "machine": {
             "cpus": os.cpu_count(),
             "processor": platform.machine(),
-            "system": platform.system(),
+            "system": ", ".join([platform.system(), *file_system.stdout.split()[1:]]),
         },
         "versions": {
             "python": platform.python_version(),
@@ -264,6 +270,16 @@ def provenance(command: Sequence[str]) -> dict[str, object]:
             **{name: version(name) for name in ("foldlog", "msgspec", "eventsourcing")},
         },
     }
+
+
+def describe_provenance(run: Mapping[str, Any]) -> str:
+    """Return how the figures of a published run were made, in words."""
+    machine, versions = run["machine"], run["versions"]
+    return (
+        f"{run['measured_at'][:10]}, commit {run['commit']}, {machine['cpus']} CPUs,"
+        f" {machine['processor']}, {machine['system']},"
+        f" Python {versions['python']}, SQLite {versions['sqlite']}."
+    )
 
 
 def as_json(

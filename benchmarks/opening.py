@@ -1,5 +1,5 @@
-"""Measure how long a View takes to open, now or at a past version, of a fork, or of a history with
-scattered events, and whether this time grows with the history.
+"""Measure how long a View takes to open, now or at a past version, of a short or a long history, or
+of a fork.
 
 Most openings run in a new process, and the clock is its CPU time after the imports.
 """
@@ -24,8 +24,6 @@ from benchmarks.size import make_small
 from benchmarks.workload import PERIOD, history
 from foldlog.eventstore import (
     ANY_VERSION,
-    CondensationAction,
-    Event,
     Message,
     Store,
     open_store,
@@ -33,12 +31,10 @@ from foldlog.eventstore import (
 from foldlog.projections import Views
 
 _TURNS = 4
-_SCATTERED = 150
 _DEPTH = 10
 _OWN = 5
 """Events that each fork adds."""
 _LAST = 50
-_TEXT = "a sentence of the kind that people say to agents when they ask them for something " * 8
 
 Side = Callable[[], Timed]
 
@@ -52,11 +48,6 @@ def _same(ours: Timed, raw: Timed) -> bool:
     return ours.answer == raw.answer
 
 
-def _any(ours: Timed, raw: Timed) -> bool:
-    """The sides open different Views of the same size."""
-    return True
-
-
 def cold_open(length: str, scale: Scale, folder: Path) -> Iterator[Round]:
     stores = prepared(folder.parent, getattr(scale, length))
     yield from _cold_turns(scale, partial(cold, stores.ours), partial(cold, stores.raw, "raw"))
@@ -68,15 +59,6 @@ def _cold_turns(
     yield from by_turns(scale, ours, raw, same=same, rounds=_TURNS * scale.rounds)
 
 
-def growth(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Open Views of the same size of the longest and of the shortest history."""
-    sides = [
-        partial(cold, prepared(folder.parent, length).ours)
-        for length in (scale.longest, scale.short)
-    ]
-    yield from _cold_turns(scale, *sides, same=_any)
-
-
 def past(scale: Scale, folder: Path) -> Iterator[Round]:
     """Open the View in the middle of the history, and the current View. The version is as far after
     a condensation as the end of the history is, so both Views have the same size.
@@ -84,7 +66,10 @@ def past(scale: Scale, folder: Path) -> Iterator[Round]:
     path, length = prepared(folder.parent, scale.usual).ours, scale.usual
     version = length - PERIOD * (length // (2 * PERIOD))
     yield from _cold_turns(
-        scale, partial(cold, path, "ours", str(version)), partial(cold, path), same=_any
+        scale,
+        partial(cold, path, "ours", str(version)),
+        partial(cold, path),
+        same=lambda past, current: True,
     )
 
 
@@ -101,50 +86,7 @@ def encrypted(scale: Scale, folder: Path) -> Iterator[Round]:
     stores = prepared(folder.parent, scale.usual)
     make_small(folder / "small.db", scale.usual)
     small = partial(cold, folder / "small.db", FOLDLOG_KEY=KEY)
-    yield from _cold_turns(scale, small, partial(cold, stores.ours), same=_same)
-
-
-# -- scattered events
-
-
-def scattering(condensations: int) -> Iterator[Event]:
-    """Yield a history in which each condensation forgets eleven of the newest twelve events, so the
-    remaining events are scattered over the log. If more than ``_SCATTERED`` events would remain,
-    the condensation also forgets the oldest event.
-    """
-    for nth in range(condensations):
-        first = 13 * nth
-        yield from map(_message, range(first, first + 12))
-        oldest = [13 * (nth - _SCATTERED) + 1] if nth >= _SCATTERED else []
-        yield _forget(first + 12, [*oldest, first, *range(first + 2, first + 12)])
-
-
-def in_one_piece(events: int) -> Iterator[Event]:
-    yield from map(_message, range(4))
-    yield _forget(4, [0, 1, 2, 3])
-    yield from map(_message, range(5, 5 + events))
-
-
-def _message(event_id: int) -> Message:
-    source = "user" if event_id % 2 else "agent"
-    return Message(id=event_id, source=source, content=f"{event_id}: {_TEXT}")
-
-
-def _forget(event_id: int, forgotten: list[int]) -> Event:
-    return CondensationAction(
-        id=event_id, forgotten_event_ids=forgotten, metadata={"reason": "scattered"}
-    )
-
-
-def scattered(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Open a View of scattered events, and a View of as many consecutive events."""
-    size = scale.short
-    shown = min(_SCATTERED, size)
-    stores = (
-        prepared(folder.parent, size, "scattering", partial(scattering, size)),
-        prepared(folder.parent, shown, "whole", partial(in_one_piece, shown)),
-    )
-    yield from _cold_turns(scale, *(partial(cold, store.ours) for store in stores), same=_any)
+    yield from _cold_turns(scale, small, partial(cold, stores.ours))
 
 
 # -- forks
@@ -258,9 +200,7 @@ _COLD = "cold open of a View"
 QUESTIONS = [
     Question(f"{_COLD}, 10,000 events", "ms CPU", 1.9, partial(cold_open, "usual")),
     Question(f"{_COLD}, 1,000,000 events", "ms CPU", 1.9, partial(cold_open, "longest")),
-    Question(f"{_COLD}, 1,000,000 to 1,000 events", "ms CPU", 1.3, growth, "ours, the shortest"),
     Question(f"{_COLD}, encrypted and compressed", "ms CPU", 2.0, encrypted, "ours, plain"),
-    Question(f"{_COLD} of {_SCATTERED} scattered events", "ms CPU", 2.0, scattered, "in one piece"),
     Question("View at a past version", "ms CPU", 1.3, past, "ours, the current View"),
     Question("memory to open a View", "MB", 1.2, memory),
     Question(

@@ -1,10 +1,9 @@
 """Measure a store on PostgreSQL. The baselines are the recorder of the eventsourcing library, and
 hand-written SELECTs.
 
-``python -m benchmarks.postgres [--writers]`` starts its own servers and prints a table.
-``--writers`` also prints the appends a second by the number of writers. The standby is 5 ms away: a
-proxy delays each chunk between standby and primary by 2.5 ms in each direction, without a limit on
-the rate (``tests/postgres/delay.py``). Both foldlog and the library use the same server through the
+``python -m benchmarks.postgres`` starts its own servers and prints a table. The standby is 5 ms
+away: a proxy delays each chunk between standby and primary by 2.5 ms in each direction, without a
+limit on the rate (``tests/postgres/delay.py``). Both foldlog and the library use the same server through the
 TCP loopback, with one connection for each writer. For some questions, another such proxy puts the
 server some milliseconds away from foldlog and from the library.
 """
@@ -260,38 +259,16 @@ QUESTIONS = [
 ]
 
 
-def by_writers(seconds: float) -> None:
-    """Print the appends a second of foldlog and of the library, by the number of writers."""
-    for standby in (True, False):
-        with servers(standby=standby) as primary:
-            print(f"\nappends/s, {FAR if standby else 'loopback, no standby'}")
-            for writers in (1, 4, 16, 32):
-                with (
-                    ours(primary, writers, 1) as our_append,
-                    library(primary, writers, 1) as their_append,
-                ):
-                    us = events_a_second(our_append, writers, 1, seconds)
-                    them = events_a_second(their_append, writers, 1, seconds)
-                print(
-                    f"  {writers:2} writers: ours {us:7,.0f}   {LIBRARY} {them:6,.0f}  "
-                    f" {us / them:5.1f} times",
-                    flush=True,
-                )
-
-
 @click.command()
 @click.argument("matching", default="")
 @click.option("--scale", type=click.Choice([*SCALES]), default="full", show_default=True)
-@click.option(
-    "--writers", is_flag=True, help="Also print the appends a second by the number of writers."
-)
 @click.option(
     "--results",
     type=Path,
     default=Path(__file__).parent / "results",
     help="Folder for the JSON.",
 )
-def main(matching: str, scale: str, writers: bool, results: Path) -> None:
+def main(matching: str, scale: str, results: Path) -> None:
     """Measure the questions about PostgreSQL that have targets. The exit status is 1 if a full run
     misses a target.
     """
@@ -307,8 +284,6 @@ def main(matching: str, scale: str, writers: bool, results: Path) -> None:
         load = f"{before:.1f} to {os.getloadavg()[0]:.1f}"
         command = ["python", "-m", "benchmarks.postgres", *sys.argv[1:]]
         (results / "postgres.json").write_text(as_json(answers, [], load, command))
-    if writers:
-        by_writers(3.0)
     if scale == "full" and not all(answer.holds for answer in answers):
         raise SystemExit(1)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -36,27 +36,19 @@ class Prepared(NamedTuple):
         return f"sqlite:///{self.ours}"
 
 
-def prepared(
-    folder: Path,
-    length: int,
-    name: str = "usual",
-    events: Callable[[], Iterable[Event]] | None = None,
-) -> Prepared:
-    """Return stores with ``events``, or by default with a workload of ``length`` events. The stores
-    are made if they do not exist yet.
+def prepared(folder: Path, length: int) -> Prepared:
+    """Return stores with a workload of ``length`` events. The stores are made if they do not exist
+    yet.
     """
-    files = Prepared(
-        folder / f"{name}-{length}-ours.db", folder / f"{name}-{length}-raw.db", length
-    )
+    files = Prepared(folder / f"{length}-ours.db", folder / f"{length}-raw.db", length)
     if not files.ours.exists():
-        source = events or (lambda: history(length))
         with open_store(files.url, durability="relaxed") as store:
             views = Views(store)
             store.register(views)
-            store.ingest("c1", source())
+            store.ingest("c1", history(length))
             view = views.current("c1")
         checkpoint(files.ours)
-        _make_raw(files.raw, source(), view)
+        _make_raw(files.raw, history(length), view)
     return files
 
 

@@ -1,7 +1,9 @@
-"""``python -m benchmarks.service``: what the HTTP service costs, and how soon a follower reads.
+"""Measure what the HTTP service costs, and how soon a follower reads: ``python -m
+benchmarks.service [QUESTION]…``.
 
-Four questions, each with a server of its own at a free port of this machine:
+Each question has a server of its own at a free port of this machine:
 
+\b
 cpu      the CPU time of an append by turns: of the server, of the library in this process, and of
          uvicorn alone, which answers the same requests without doing anything
 together the CPU time of the server for an append of several writers at the same time
@@ -19,13 +21,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
 from urllib.parse import urlsplit
+
+import click
 
 import foldlog
 from foldlog.eventstore import Message
@@ -262,11 +266,13 @@ MEASURED = {
 }
 
 
-def main(names: list[str]) -> None:
+@click.command(help=__doc__)
+@click.argument("names", nargs=-1, type=click.Choice([*MEASURED]))
+def main(names: Sequence[str]) -> None:
     for name in names or MEASURED:
         with tempfile.TemporaryDirectory(prefix="foldlog-service-") as folder:
             MEASURED[name](Path(folder))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

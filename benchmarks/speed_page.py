@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks.frame import Answer, Question, figure
+from benchmarks.frame import Answer, Question, describe_provenance, figure
 from benchmarks.pages import with_part
 
 __all__ = ["PAGE", "PUBLISHED", "README", "in_page", "in_readme", "published", "table", "write"]
@@ -44,7 +44,7 @@ def in_page(text: str, run: Run, questions: Sequence[Question]) -> str:
         for answer in run["answers"]
         if answer["question"] == question.name
     ]
-    figures = "\n".join([*table(questions, answers), "", _provenance(run, answers)])
+    figures = "\n".join([*table(questions, answers), "", _summary(run, answers)])
     return with_part(text, "python -m benchmarks --publish", figures)
 
 
@@ -69,13 +69,11 @@ def _row(question: Question, answer: Answer | None) -> str:
     return f"| {answer.question} | {ours} | {raw} | {ratio} | {target} |"
 
 
-def _provenance(run: Run, answers: Sequence[Answer]) -> str:
-    machine, versions = run["machine"], run["versions"]
+def _summary(run: Run, answers: Sequence[Answer]) -> str:
     sentences = [
         f"{sum(answer.holds for answer in answers)} of {len(answers)} measured targets are met.",
-        f"{run['measured_at'][:10]}, commit {run['commit']}, {machine['cpus']} CPUs,",
-        f"{machine['processor']}, {machine['system']}, Python {versions['python']},",
-        f"SQLite {versions['sqlite']}. Load average while measuring: {run['load']}.",
+        describe_provenance(run),
+        f"Load average while measuring: {run['load']}.",
         *(f"Failed: {failed['question']} ({failed['reason']})." for failed in run["failed"]),
     ]
     return " ".join(sentences)

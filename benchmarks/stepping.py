@@ -8,6 +8,7 @@ whole prompt again, as agents do.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import count
@@ -32,7 +33,7 @@ Messages = Sequence[Mapping[str, Any]]
 
 def _counters() -> tuple[LLM, Callable[[Messages], int]]:
     llm = LLM(LLMConfig(model=MODEL))
-    llm.token_sums(View.from_events([]))  # loads litellm, with its habits curbed
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else the import uses the network
     import litellm
 
     return llm, lambda messages: int(litellm.token_counter(model=MODEL, messages=messages))

@@ -2,7 +2,6 @@
 figures.
 """
 
-import json
 import re
 import sqlite3
 import subprocess
@@ -13,56 +12,47 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers import plot, report, syncs
-from benchmarks.peers.environments import HERE, PEERS, Sayer
-from benchmarks.peers.measuring import measure, prepare, summed_up, together
+from benchmarks.peers.environments import HERE, PEERS
+from benchmarks.peers.measuring import measure
 
 ROOT = Path(__file__).parents[1]
 EVENTS = 300
 
 
-class Quiet(Sayer):
-    def __call__(self, text): ...
+def say_nothing(text): ...
 
 
 @pytest.mark.long
-def test_the_quick_run_measures_both_sides_and_prints_a_table_of_100_columns(tmp_path):
+def test_the_quick_run_measures_both_sides_and_prints_a_table(tmp_path):
+    options = ["--quick", f"--events={EVENTS}", "--rounds=1", f"--folder={tmp_path}"]
     ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks.peers",
-            "--quick",
-            f"--events={EVENTS}",
-            "--rounds=1",
-            f"--cache={tmp_path}",
-        ],
+        [sys.executable, "-m", "benchmarks.peers", *options],
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    run = json.loads((tmp_path / "results" / f"{EVENTS}.json").read_text())
-    assert list(run["peers"]) == ["foldlog", "sqlite3 by hand"]
-    for figures in run["peers"].values():
-        assert figures["shows"] == "view"
-        names = ("open_ms", "append_ms", "turn_ms", "bytes_an_event")
-        assert min(figures[name] for name in names) > 0
-        assert re.fullmatch(r"1 fdatasync|not counted: .*", figures["syncs"])
-    before_notes, first_note, _ = ran.stdout.partition(report.notes({str(EVENTS): run})[0])
-    assert first_note, ran.stdout
-    assert max(map(len, before_notes.splitlines())) <= 100
-    first = [line.split()[0] for line in before_notes.splitlines() if line.strip()]
-    assert first[-3:] == ["store", "foldlog", "sqlite3"]
-    assert not (tmp_path / "stores" / str(EVENTS)).exists()
+    head, _, *rows = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in ran.stdout.partition("\n\n")[0].splitlines()
+    )
+    assert head == ["store", "open 300", "turn", "append", "syncs", "bytes", "memory"]
+    assert [row[0] for row in rows] == ["foldlog", "sqlite3 by hand"]
+    for _, opened, turn, append, syncs_of_append, size, _ in rows:
+        assert min(float(figure.replace(",", "")) for figure in (opened, turn, append, size)) > 0
+        assert re.fullmatch(r"1 fdatasync|\?", syncs_of_append)
+    assert list(tmp_path.iterdir()) == [], "the stores are removed"
 
 
-def test_a_side_that_gives_back_other_items_has_failed(tmp_path):
-    prepare(HERE, EVENTS, Quiet(), tmp_path)
-    with sqlite3.connect(tmp_path / "stores" / str(EVENTS) / "raw_sqlite" / "history.db") as db:
-        db.execute("DELETE FROM events WHERE id = 2")
-    db.close()
-    figures = measure(HERE, EVENTS, 1, Quiet(), tmp_path)
+def test_a_side_that_returns_other_items_has_failed(tmp_path):
+    def lose_an_item(message):
+        if "open, round" in message:
+            with sqlite3.connect(tmp_path / "raw_sqlite" / "history.db") as db:
+                db.execute("DELETE FROM events WHERE id = 2")
+            db.close()
+
+    figures = measure(HERE, EVENTS, 1, lose_an_item, tmp_path)
     assert "that differ from the" in figures["sqlite3 by hand"]["failed"]
     assert figures["foldlog"]["open_ms"] > 0
     runs = {str(EVENTS): {"peers": figures}}
@@ -74,7 +64,7 @@ def test_a_side_that_gives_back_other_items_has_failed(tmp_path):
 
 def test_a_peer_without_its_python_says_so_in_its_row(tmp_path):
     peer = replace(PEERS[-1], python=(3, 99))
-    figures = measure([peer], EVENTS, 1, Quiet(), tmp_path)
+    figures = measure([peer], EVENTS, 1, say_nothing, tmp_path)
     assert figures == {
         "OpenHands": {"failed": "needs Python 3.99 or later, which is not on this machine"}
     }
@@ -100,26 +90,6 @@ def test_the_page_the_readme_and_the_picture_show_the_published_figures():
     for path, with_figures in ((report.PAGE, report.in_page), (report.README, report.in_readme)):
         text = path.read_text(encoding="utf-8")
         assert with_figures(text, runs) == text, (
-            f"{path.name} is not what python -m benchmarks.peers --publish writes"
+            f"{path.name} is not what python -m benchmarks --pages writes"
         )
     assert plot.PICTURE.read_text(encoding="utf-8") == plot.svg(runs)
-
-
-def test_rounds_of_two_runs_are_put_together():
-    def figures(*opened):
-        rounds = {
-            "open_ms": list(opened),
-            "append_ms": [1.0],
-            "turn_ms": [1.0],
-            "memory_bytes": [1],
-        }
-        return summed_up({"versions": {"p": "1"}, "rounds": rounds})
-
-    merged = together(
-        {"a": figures(9, 1), "b": {"failed": "raised"}, "c": figures(1)},
-        {"a": figures(5), "b": figures(1)},
-    )
-    assert merged["a"]["open_ms"] == 5
-    assert merged["a"]["rounds"]["open_ms"] == [9, 1, 5]
-    assert merged["b"] == {"failed": "raised"}
-    assert merged["c"] == figures(1)

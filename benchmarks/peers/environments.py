@@ -10,13 +10,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "peers"
 _REQUIREMENTS = Path(__file__).parent / "requirements"
+
+
+Say = Callable[[str], None]
+"""Shows a message about the progress."""
 
 
 class NotAvailable(Exception):
@@ -69,7 +73,7 @@ HERE = PEERS[:2]
 """The peers that need no environment."""
 
 
-def python_of(peer: Peer, say: Sayer) -> Path:
+def python_of(peer: Peer, say: Say) -> Path:
     """Return the Python of a peer's environment. The environment is made if it does not exist.
     Raises NotAvailable.
     """
@@ -142,10 +146,3 @@ def _run(command: Sequence[str | Path]) -> None:
         raise NotAvailable(
             f"could not be installed: {output_lines[-1] if output_lines else f'exit status {process.returncode}'}"
         )
-
-
-class Sayer:
-    """Print each message about the progress as a line on stderr."""
-
-    def __call__(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)

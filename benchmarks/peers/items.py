@@ -7,7 +7,6 @@ about every 60 events.
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -73,42 +72,25 @@ def _item(event: Event, last: CondensationAction | None) -> Item:
 
 
 def write(path: Path, length: int) -> None:
-    """Write one item on each line. The file appears only when it is complete."""
-    part = path.with_suffix(".part")
-    with part.open("w", encoding="utf-8") as lines:
+    """Write one item on each line."""
+    with path.open("w", encoding="utf-8") as lines:
         for item in items(length):
             lines.write(json.dumps(item) + "\n")
-    part.rename(path)
 
 
 @cache
-def expected(path: Path, stop: int, shows: str) -> tuple[int, str]:
-    """Return how many entries a peer must return after ``stop`` items, and their digest."""
-    some = read_items(str(path), 0, stop)
-    return _counted(view(some) if shows == "view" else log(some))
-
-
-def expected_end(path: Path, stop: int, count: int) -> tuple[int, str]:
-    """Return ``count`` and the digest of the newest ``count`` items, for a peer that reads only the
-    newest items.
+def expected(path: Path, stop: int, shows: str, count: int) -> tuple[int, str]:
+    """Return how many entries a peer must return after ``stop`` items, and their digest. A peer that
+    shows the newest items must return the newest ``count``.
     """
-    newest = deque(
-        log(read_items(str(path), max(stop - 2 * count - PERIOD, 0), stop)), maxlen=count
-    )
-    return _counted(newest)
-
-
-def _counted(some: Iterable[Item]) -> tuple[int, str]:
-    entries = 0
-
-    def each() -> Iterator[tuple[str, ...]]:
-        nonlocal entries
-        for item in some:
-            entries += 1
-            yield entry(item)
-
-    answer = digest(each())
-    return entries, answer
+    start = max(stop - 2 * count - PERIOD, 0) if shows == "newest" else 0
+    recorded = read_items(str(path), start, stop)
+    if shows == "view":
+        shown = view(recorded)
+    else:
+        log = [item for item in recorded if item["kind"] != "condensation"]
+        shown = log[-count:] if shows == "newest" else log
+    return len(shown), digest(map(entry, shown))
 
 
 def view(some: Iterable[Item]) -> Sequence[Item]:
@@ -126,8 +108,3 @@ def view(some: Iterable[Item]) -> Sequence[Item]:
         ]
         shown.insert(HEAD, {"n": -1, "kind": "summary", "text": item["text"]})
     return shown
-
-
-def log(some: Iterable[Item]) -> Iterator[Item]:
-    """Yield all items except condensations."""
-    return (item for item in some if item["kind"] != "condensation")

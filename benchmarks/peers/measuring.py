@@ -4,16 +4,14 @@ figure is the median of the rounds.
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import items
-from benchmarks.peers.environments import CACHE, ROOT, NotAvailable, Peer, Sayer, python_of
+from benchmarks.peers.environments import ROOT, NotAvailable, Peer, Say, python_of
 from benchmarks.peers.syncs import count
 from benchmarks.peers.worker import SideFailed, Worker
 
@@ -23,105 +21,47 @@ Figures = dict[str, Any]
 
 
 def measure(
-    peers: Sequence[Peer], events: int, rounds: int, say: Sayer, cache: Path = CACHE
+    peers: Sequence[Peer], events: int, rounds: int, say: Say, folder: Path
 ) -> dict[str, Figures]:
-    """Measure the peers on a history of ``events`` items. If a peer fails, its figures contain only
-    the reason, as ``failed``.
+    """Measure the peers on a history of ``events`` items, with stores in an empty ``folder``. If a
+    peer fails, its figures contain only the reason, as ``failed``.
     """
-    items_file = _items(cache, events, say)
+    say(f"{events:,} events: making the history")
+    items_file = folder / "items.jsonl"
+    items.write(items_file, events)
     failed: dict[str, Figures] = {}
-    workers: dict[str, Worker] = {}
-    pythons: dict[str, Path] = {}
+    sides: dict[str, _Measured] = {}
+    lengths: dict[Path, int] = {}
+
+    def each(work: Callable[[_Measured], None]) -> None:
+        for name in [name for name in sides if name not in failed]:
+            try:
+                work(sides[name])
+            except (SideFailed, AssertionError) as error:
+                failed[name] = _failure(error, say, name)
+
     try:
         for peer in peers:
             try:
-                pythons[peer.name] = python_of(peer, say)
-                workers[peer.name] = Worker(peer, pythons[peer.name])
-                _fill(workers[peer.name], cache, items_file, events, say)
+                sides[peer.name] = _Measured(peer, python_of(peer, say), items_file, lengths)
             except (NotAvailable, SideFailed) as error:
-                failed[peer.name] = _failure(error, say, peer)
-        measured = {peer.name: _Rounds(peer, events) for peer in peers if peer.name not in failed}
-        for what in ("open", "work"):
+                failed[peer.name] = _failure(error, say, peer.name)
+        say(f"{events:,} events: recording them in each store")
+        each(lambda side: side.fill(events))
+        for what in (_Measured.open, _Measured.work):
             for number in range(rounds):
-                say(f"{events:,} events, {what}, round {number + 1} of {rounds}")
-                for name in [name for name in measured if name not in failed]:
-                    try:
-                        getattr(measured[name], what)(workers[name], cache, items_file)
-                    except SideFailed as error:
-                        failed[name] = _failure(error, say, workers[name].peer)
-        for name in [name for name in measured if name not in failed]:
-            try:
-                measured[name].sync(workers[name], pythons[name], cache, items_file)
-            except (SideFailed, AssertionError) as error:
-                failed[name] = _failure(error, say, workers[name].peer)
+                say(f"{events:,} events, {what.__name__}, round {number + 1} of {rounds}")
+                each(what)
+        each(_Measured.sync)
     finally:
-        for worker in workers.values():
-            worker.close()
-    return {
-        peer.name: failed.get(peer.name) or measured[peer.name].figures(workers[peer.name], cache)
-        for peer in peers
-    }
+        for side in sides.values():
+            side.worker.close()
+    return {peer.name: failed.get(peer.name) or sides[peer.name].figures() for peer in peers}
 
 
-def prepare(peers: Sequence[Peer], events: int, say: Sayer, cache: Path = CACHE) -> None:
-    """Make the environments and the stores before ``measure``, to split a long run in two."""
-    items_file = _items(cache, events, say)
-    for peer in peers:
-        try:
-            worker = Worker(peer, python_of(peer, say))
-        except (NotAvailable, SideFailed) as error:
-            _failure(error, say, peer)
-            continue
-        try:
-            _fill(worker, cache, items_file, events, say)
-        except SideFailed as error:
-            _failure(error, say, peer)
-        finally:
-            worker.close()
-
-
-def _failure(error: Exception, say: Sayer, peer: Peer) -> Figures:
-    say(f"{peer.name}: {error}")
+def _failure(error: Exception, say: Say, name: str) -> Figures:
+    say(f"{name}: {error}")
     return {"failed": str(error).replace(str(ROOT), ".").replace(str(Path.home()), "~")}
-
-
-def _items(cache: Path, events: int, say: Sayer) -> Path:
-    items_file = cache / "items" / f"{events}.jsonl"
-    if not items_file.exists():
-        say(f"{events:,} events: making the history")
-        items_file.parent.mkdir(parents=True, exist_ok=True)
-        items.write(items_file, events)
-    return items_file
-
-
-def _store(peer: Peer, cache: Path, events: int) -> Path:
-    return cache / "stores" / str(events) / peer.folder
-
-
-def _length(folder: Path) -> int:
-    return int((folder / "length").read_text()) if (folder / "length").exists() else 0
-
-
-def _fill(worker: Worker, cache: Path, items_file: Path, events: int, say: Sayer) -> None:
-    """Make the store, unless a complete store exists. The existing store must have the same
-    versions of packages, and be at most 2 % longer than ``events``.
-    """
-    folder = _store(worker.peer, cache, events)
-    stamp, versions = folder / "versions", json.dumps(worker.versions, sort_keys=True)
-    if (
-        stamp.exists()
-        and stamp.read_text() == versions
-        and events <= _length(folder) <= 1.02 * events
-    ):
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    say(f"{events:,} events: {worker.peer.name} records them")
-    worker.ask("fill", FILL_S, path=str(folder / "history"), items=str(items_file), events=events)
-    os.sync()
-    (folder / "bytes").write_text(str(_disk_bytes(folder)))
-    (folder / "length").write_text(str(events))
-    stamp.write_text(versions)
 
 
 def _disk_bytes(folder: Path) -> int:
@@ -131,104 +71,86 @@ def _disk_bytes(folder: Path) -> int:
     return sum(512 * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
 
 
-class _Rounds:
-    """The rounds of one peer."""
+class _Measured:
+    """A peer with its store, and the figures of its rounds."""
 
-    def __init__(self, peer: Peer, events: int) -> None:
-        self._peer, self._events = peer, events
+    def __init__(
+        self, peer: Peer, python: Path, items_file: Path, lengths: dict[Path, int]
+    ) -> None:
+        self.worker = Worker(peer, python)
+        self._python = python
+        self._items = items_file
+        self._folder = items_file.parent / peer.folder
+        self._lengths = lengths
+        """The number of items in each store. Peers that share a store continue it in turn."""
         self._opens: list[float] = []
         self._memory: list[int] = []
         self._appends: list[float] = []
         self._turns: list[float] = []
+        self._bytes_an_event = 0
         self._syncs = ""
 
-    def open(self, worker: Worker, cache: Path, items_file: Path) -> None:
-        folder = _store(self._peer, cache, self._events)
-        answer = worker.ask("open", ASK_S, path=str(folder / "history"))
-        self._check(worker, items_file, answer, _length(folder))
+    def fill(self, events: int) -> None:
+        """Record the items, unless another peer has recorded them in the same store."""
+        if not self._folder.exists():
+            self._folder.mkdir()
+            self._ask("fill", FILL_S, events=events)
+            os.sync()
+            self._lengths[self._folder] = events
+        self._bytes_an_event = round(_disk_bytes(self._folder) / events)
+
+    def open(self) -> None:
+        answer = self._ask("open", ASK_S)
+        self._check(answer)
         self._opens.append(answer["seconds"])
         self._memory.append(answer["bytes"])
 
-    def work(self, worker: Worker, cache: Path, items_file: Path) -> None:
-        """Continue the history, which grows by some twenty items in each round. Peers that share a
-        store continue it in turn.
-        """
-        folder = _store(self._peer, cache, self._events)
-        start = _length(folder)
-        (folder / "length").unlink()  # a store that is written to is not the one that was filled
-        limits = {"start": start, "appends": APPENDS, "turns": TURNS, "seconds": TURNS_S}
-        answer = worker.ask(
-            "work", ASK_S, path=str(folder / "history"), items=str(items_file), **limits
-        )
-        (folder / "length").write_text(str(answer["stop"]))
-        self._check(worker, items_file, answer, answer["stop"])
+    def work(self) -> None:
+        """Continue the history, which grows by some twenty items in each round."""
+        limits = {"appends": APPENDS, "turns": TURNS, "seconds": TURNS_S}
+        answer = self._ask("work", ASK_S, start=self._lengths[self._folder], **limits)
+        self._lengths[self._folder] = answer["stop"]
+        self._check(answer)
         self._appends.append(statistics.median(answer["appends"]))
         self._turns.append(statistics.median(answer["turns"]))
 
-    def sync(self, worker: Worker, python: Path, cache: Path, items_file: Path) -> None:
-        folder = _store(self._peer, cache, self._events)
-        start = _length(folder)
-        (folder / "length").unlink()
-        request = {
-            "path": str(folder / "history"),
-            "items": str(items_file),
-            "start": start,
-            "appends": APPENDS,
-        }
-        self._syncs = count(worker.peer, python, request)
-        (folder / "length").write_text(str(start + APPENDS + 1))
+    def sync(self) -> None:
+        request = {**self._store(), "start": self._lengths[self._folder], "appends": APPENDS}
+        self._syncs = count(self.worker.peer, self._python, request)
+        self._lengths[self._folder] += APPENDS + 1
 
-    def _check(self, worker: Worker, items_file: Path, answer: dict[str, Any], stop: int) -> None:
-        if worker.shows.startswith("newest"):
-            expected = items.expected_end(items_file, stop, answer["entries"])
-        else:
-            expected = items.expected(items_file, stop, worker.shows)
+    def _ask(self, do: str, timeout_s: float, **request: Any) -> dict[str, Any]:
+        return self.worker.ask(do, timeout_s, **self._store(), **request)
+
+    def _store(self) -> dict[str, Any]:
+        return {"path": str(self._folder / "history"), "items": str(self._items)}
+
+    def _check(self, answer: dict[str, Any]) -> None:
+        expected = items.expected(
+            self._items, self._lengths[self._folder], self.worker.shows, answer["entries"]
+        )
         if (answer["entries"], answer["answer"]) != expected:
             raise SideFailed(
                 f"returned {answer['entries']} items that differ from the {expected[0]} recorded"
                 " items"
             )
 
-    def figures(self, worker: Worker, cache: Path) -> Figures:
-        folder = _store(self._peer, cache, self._events)
-        rounds = {"open_ms": self._opens, "append_ms": self._appends, "turn_ms": self._turns}
-        return summed_up(
-            {
-                "versions": worker.versions,
-                "shows": worker.shows,
-                "syncs": self._syncs,
-                "bytes_an_event": round(int((folder / "bytes").read_text()) / self._events),
-                "rounds": {
-                    **{
-                        name: [float(f"{1_000 * seconds:.4g}") for seconds in times]
-                        for name, times in rounds.items()
-                    },
-                    "memory_bytes": self._memory,
-                },
-            }
-        )
+    def figures(self) -> Figures:
+        rounds = {
+            "open_ms": _milliseconds(self._opens),
+            "append_ms": _milliseconds(self._appends),
+            "turn_ms": _milliseconds(self._turns),
+            "memory_bytes": self._memory,
+        }
+        return {
+            "versions": self.worker.versions,
+            "shows": self.worker.shows,
+            "syncs": self._syncs,
+            "bytes_an_event": self._bytes_an_event,
+            "rounds": rounds,
+            **{name: statistics.median_low(values) for name, values in rounds.items()},
+        }
 
 
-def summed_up(figures: Figures) -> Figures:
-    """Return the figures, and add the median of each list of rounds."""
-    return {
-        **figures,
-        **{name: statistics.median_low(some) for name, some in figures["rounds"].items()},
-    }
-
-
-def together(before: dict[str, Figures], after: dict[str, Figures]) -> dict[str, Figures]:
-    """Return figures from the rounds of two runs together. If a peer failed in one of the runs,
-    return the failure in place of its figures.
-    """
-    answers = {**before, **after}
-    for name in before.keys() & after.keys():
-        if "failed" in before[name] or "failed" in after[name]:
-            answers[name] = before[name] if "failed" in before[name] else after[name]
-        elif before[name]["versions"] == after[name]["versions"]:
-            rounds = {
-                figure: [*values, *after[name]["rounds"][figure]]
-                for figure, values in before[name]["rounds"].items()
-            }
-            answers[name] = summed_up({**after[name], "rounds": rounds})
-    return answers
+def _milliseconds(times: Sequence[float]) -> list[float]:
+    return [float(f"{1_000 * seconds:.4g}") for seconds in times]

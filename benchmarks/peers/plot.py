@@ -117,25 +117,13 @@ def _time(power: int) -> str:
 
 
 def _apart(heights: dict[str, float]) -> dict[str, float]:
-    """Move overlapping labels apart, as little as possible, and keep their order."""
-    names = sorted(heights, key=lambda name: heights[name])
-    groups: list[tuple[list[str], float]] = []  # names, and the place of the first
-    for name in names:
-        groups.append(([name], heights[name]))
-        while len(groups) > 1 and groups[-1][1] < groups[-2][1] + _LABEL * len(groups[-2][0]):
-            together = groups[-2][0] + groups[-1][0]
-            groups[-2:] = [
-                (
-                    together,
-                    sum(heights[member] - _LABEL * index for index, member in enumerate(together))
-                    / len(together),
-                )
-            ]
-    return {
-        name: round(first + _LABEL * index, 1)
-        for group, first in groups
-        for index, name in enumerate(group)
-    }
+    """Move each label below the label above it, if they overlap."""
+    places: dict[str, float] = {}
+    lowest = 0.0
+    for name in sorted(heights, key=lambda name: heights[name]):
+        lowest = max(heights[name], lowest + _LABEL)
+        places[name] = round(lowest, 1)
+    return places
 
 
 def main() -> None:

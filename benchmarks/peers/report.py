@@ -1,4 +1,4 @@
-"""Make the table of a run, and the figures in SPEED.md and README.md, only from
+"""Make the table of a run, and put it into SPEED.md and README.md, only from
 docs/internals/peers.json.
 """
 
@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
+from benchmarks.frame import describe_provenance
 from benchmarks.pages import with_part
 from benchmarks.peers.environments import PEERS, ROOT
 
@@ -108,38 +106,14 @@ def _mb(size: int) -> str:
     return f"{size / 1e6:,.0f}" if size >= 10e6 else f"{size / 1e6:.1f}"
 
 
-def table(runs: Runs) -> Table:
-    """Return the table for a terminal of 100 columns."""
-    shown = Table(
-        title="milliseconds, medians of interleaved rounds", title_justify="left", box=None
-    )
-    shown.pad_edge, shown.padding = False, (0, 1, 0, 0)
-    for name in head(runs):
-        is_left = name in ("store", "syncs")
-        shown.add_column(name, justify="left" if is_left else "right", no_wrap=name != "syncs")
-    for row in rows(runs):
-        shown.add_row(*row)
-    return shown
-
-
 def notes(runs: Runs) -> list[str]:
     """Return sentences about the columns, the machine and each failure."""
-    last = runs[str(lengths(runs)[-1])]
-    machine = last["machine"]
+    longest = lengths(runs)[-1]
     loads = "; ".join(f"{length:,} events: {runs[str(length)]['load']}" for length in lengths(runs))
-    sentences = [
-        (
-            f"The columns from *turn* to *memory* are for {lengths(runs)[-1]:,} events. *Bytes*"
-            " are for one event. *Memory* is the memory that opening a store needs, in MB."
-        ),
-        (
-            f"{last['measured_at'][:10]}, {machine['cpus']} CPUs, {machine['processor']},"
-            f" {machine['system']}, Python {last['python']}, SQLite {last['sqlite']}. Load average"
-            f" while measuring: {loads}."
-        ),
-    ]
     return [
-        *sentences,
+        f"The columns from *turn* to *memory* are for {longest:,} events. *Bytes* are for one event."
+        " *Memory* is the memory that opening a store needs, in MB.",
+        f"{describe_provenance(runs[str(longest)])} Load average while measuring: {loads}.",
         *(f"{peer}, {length:,} events: FAILED: {why}" for peer, length, why in failures(runs)),
     ]
 
@@ -188,6 +162,6 @@ def in_readme(text: str, runs: Runs) -> str:
     return text
 
 
-def published(path: Path = PUBLISHED) -> Runs:
-    runs: Runs = json.loads(path.read_text(encoding="utf-8"))
+def published() -> Runs:
+    runs: Runs = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     return runs
