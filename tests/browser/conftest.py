@@ -5,16 +5,16 @@ there is none they say so and are skipped.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from foldlog._page.report import write_report
 from foldlog.eventstore import Event, open_store
 from foldlog.projections import Views
 from tests.browser.chromium import BrowserUnavailable, Chromium, Page
 from tests.browser.server import serving
-from tests.browser.states import SIZES, sample
+from tests.browser.states import SIZES, report_of, sample
 from tests.page_samples import usual_history
 
 if os.environ.get("FOLDLOG_TEST_BROWSER") != "1":
@@ -66,13 +66,7 @@ def pictures(tmp_path_factory) -> Path:
 def report(tmp_path) -> Callable[..., str]:
     """``report(events)``: the URL of a report of a conversation of these events."""
 
-    def written(events, name: str = "c", **options) -> str:
-        with open_store("memory:") as store:
-            store.ingest(name, iter(events))
-            write_report(store, name, tmp_path / "report.html", **options)
-        return (tmp_path / "report.html").as_uri()
-
-    return written
+    return partial(report_of, tmp_path)
 
 
 @pytest.fixture
@@ -110,8 +104,4 @@ def long_report(tmp_path_factory) -> str:
     """The URL of a report of 100,000 events."""
     from benchmarks.workload import history
 
-    path = tmp_path_factory.mktemp("long") / "long.html"
-    with open_store("memory:") as store:
-        store.ingest("c", history(100_000))
-        write_report(store, "c", path, limit=30_000)
-    return path.as_uri()
+    return report_of(tmp_path_factory.mktemp("long"), history(100_000), limit=30_000)

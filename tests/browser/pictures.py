@@ -9,10 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from foldlog._page.report import write_report
-from foldlog.eventstore import open_store
 from tests.browser.chromium import Chromium
-from tests.browser.states import sample
+from tests.browser.states import report_of, sample
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 WIDTH, HEIGHT = 1280, 800
@@ -28,14 +26,12 @@ def make(folder: Path) -> list[Path]:
     """Write the pictures into a folder, and return their paths."""
     browser = Chromium()
     try:
-        with tempfile.TemporaryDirectory() as texts, open_store("memory:") as store:
-            store.ingest("tidewatch", iter(sample()))
-            report = Path(texts) / "tidewatch.html"
-            write_report(store, "tidewatch", report, limit=LIMIT)
+        with tempfile.TemporaryDirectory() as folder_of_report:
+            report = report_of(Path(folder_of_report), sample(), "tidewatch", limit=LIMIT)
             pictures = []
             for name, moment in MOMENTS.items():
                 with browser.new_page(WIDTH, HEIGHT) as page:
-                    page.open(report.as_uri() + moment)
+                    page.open(report + moment)
                     page.wait(READY)
                     pictures.append(page.screenshot(folder / f"{name}.png"))
             return pictures

@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from foldlog._page.report import write_report
 from foldlog.eventstore import Action, Event, KeyRing, Message, Observation, open_store
@@ -80,13 +81,14 @@ def states(page: Page, folder: Path, long_report: str) -> Iterator[str]:
         yield name
 
 
-def _report(
+def report_of(
     folder: Path,
     events: Iterable[Event],
     name: str = "c",
     redacted: int | None = None,
-    **options: int,
+    **options: Any,
 ) -> str:
+    """Write a report of a conversation of these events, and return its URL."""
     path = folder / f"{name.replace('/', '-')}.html"
     with open_store("memory:") as store:
         store.ingest(name, iter(events))
@@ -97,7 +99,7 @@ def _report(
 
 
 def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
-    url = _report(folder, sample(), "sample/tidewatch", limit=20_000)
+    url = report_of(folder, sample(), "sample/tidewatch", limit=20_000)
     page.open(url)
     yield "history"
     page.open(f"{url}#v=246&e=30")
@@ -119,7 +121,7 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
     yield "no-hit"
     page.ask(f"{V}.help.showModal()")
     yield "help"
-    page.open(_report(folder, usual_history(), "usual"))
+    page.open(report_of(folder, usual_history(), "usual"))
     for _ in range(3):
         page.press("ArrowLeft")
     yield "states"
@@ -131,18 +133,18 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
     yield "retraction"
     page.ask(f"{V}.go(0, null)")
     yield "version-0"
-    page.open(f"{_report(folder, usual_history(), 'redacted', redacted=28)}#e=28")
+    page.open(f"{report_of(folder, usual_history(), 'redacted', redacted=28)}#e=28")
     page.wait("document.querySelector('.knew dl')")
     yield "redacted"
     page.open(forked_report(folder))
     yield "fork"
     page.open(f"{url}#v=999")
     yield "no-version"
-    page.open(_report(folder, [said("only this")], "one"))
+    page.open(report_of(folder, [said("only this")], "one"))
     yield "one-event"
-    page.open(_report(folder, hostile_history(), "hostile", limit=1_000))
+    page.open(report_of(folder, hostile_history(), "hostile", limit=1_000))
     yield "hostile"
-    page.open(f"{_report(folder, hostile_history(), 'hostile')}#e=12")
+    page.open(f"{report_of(folder, hostile_history(), 'hostile')}#e=12")
     page.wait("document.querySelector('.stored')")
     yield "hostile-event"
     page.open(long_report)

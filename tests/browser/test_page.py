@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog._figures.overview import Overview
-from foldlog._page.document import PageFold
-from foldlog._words.safe_text import json_text
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -29,6 +26,7 @@ from tests.browser.task_store import TASK, write_task
 from tests.foldlog.formats.reading import histories_at
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
 from tests.said import said
+from tests.web_client import asking_store
 
 GONE = ("summarized", "forgotten", "taken back")
 REAL = Path(__file__).parents[3] / "shared" / "data"
@@ -166,13 +164,14 @@ def histories():
             yield history.name, lambda history=history: history.events
 
 
-def documents(store):
+def documents(events):
     """The page's document of a history at half of its versions, and what came then."""
-    fold, half = PageFold(store, "c"), store.version("c") // 2
-    fold.take(store.log("c", 0, half))
-    begun = fold.document(Overview())
-    fold.take(store.log("c", half))
-    return [json_text(begun), json_text(fold.document(Overview(), half))]
+    half = len(events) // 2
+    with open_store("memory:") as store, asking_store(store) as client:
+        store.ingest("c", iter(events[:half]))
+        begun = client.get("/api/history?id=c").text
+        store.ingest("c", iter(events))
+        return [begun, client.get(f"/api/history?id=c&since={half}").text]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +189,7 @@ def test_the_page_shows_the_view_of_every_version_and_every_difference(page, rep
         assert shown == [
             [event.id for event in views.at("c", version)] for version in range(len(events) + 1)
         ]
-        begun, rest = documents(store)
+        begun, rest = documents(events)
         # as one that goes on
         page.ask(f"void (window.grown = new {V}.history.constructor({begun})).add({rest})")
         counts = "[one.view(v), Array.from(one.tally(v)).sort()]"

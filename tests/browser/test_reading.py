@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from foldlog._page.report import write_report
-from foldlog.eventstore import CondensationAction, DocumentChanges, Message, open_store
+from foldlog.eventstore import CondensationAction, DocumentChanges, Message
 from tests.browser.states import V, sample
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.said import said
@@ -145,11 +144,8 @@ def test_a_page_tells_which_models_were_called_and_with_how_many_tokens(sized, r
     assert sized.ask("window.attacked") is None
 
 
-def test_no_label_is_crossed_by_the_line_of_the_version(sized, tmp_path):
-    with open_store("memory:") as store:
-        store.ingest("c", iter(sample()))
-        write_report(store, "c", tmp_path / "c.html", limit=20_000)
-    sized.open((tmp_path / "c.html").as_uri())
+def test_no_label_is_crossed_by_the_line_of_the_version(sized, report):
+    sized.open(report(sample(), limit=20_000))
     labels, crossed = sized.ask(f"""(() => {{
           const chart = {V}.chart, crossed = [];
           for (let version = 0; version <= {V}.history.version; version += 1) {{

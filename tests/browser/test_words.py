@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from foldlog._web.pages import Pages
 from foldlog.eventstore import Action, CondensationAction, Message, Origin, open_store
 from tests.browser.states import BLOCKS, V, find, sample
 from tests.golden.rows import rows
 from tests.page_samples import usual_history
 from tests.said import said
+from tests.web_client import asking_store
 
 WRITTEN = """(() => {
   const { prototype } = CanvasRenderingContext2D, { clearRect, fillText, fillRect } = prototype;
@@ -212,11 +212,12 @@ def test_no_word_that_was_found_is_cut(sized, report):
 
 def test_a_report_and_the_server_tell_the_same_excerpts(page, report):
     events = [*sample(), said("the needle " * 30 + "\u0130stanbul")]
-    with open_store("memory:") as store:
+    with open_store("memory:") as store, asking_store(store) as client:
         store.ingest("c", iter(events))
         page.open(report(events))
         for words in ("pytest fails", "needle", '"the flaky" test', "a e i", "\u0130", "x" * 20):
-            expected = [[hit.event, hit.snippet] for hit in Pages(store).find("c", words).hits]
+            hits = client.json("find", {"id": "c", "words": words})["hits"]
+            expected = [[hit["event"], hit["snippet"]] for hit in hits]
             find(page, words)
             assert (
                 page.ask(f"{V}.hits.map((one) => [{V}.history.came(one.id), one.snippet])")

@@ -5,6 +5,7 @@ erasure.
 import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,221 +15,25 @@ from foldlog import Action, Message
 from foldlog._privacy import erasing
 from foldlog._programs.answers import Answers
 from foldlog._programs.asking import Asking
-from foldlog._web.conversations import ServedConversations
-from foldlog._web.metrics import metrics
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
 from tests.said import said
+from tests.waiting import until
+from tests.web_client import asking_store
 
-PROMPTS = {"top": 1_000, "a": 200, "b": 300, "c": 40}
-"""The tokens of the one prompt of each agent."""
-BEGUN_BY = {"a": "top", "b": "top", "c": "a"}
-AT = "2026-11-01T00:00:0{}.000Z"
-
-
-def write_lines(path, records):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
-def claude_code(folder):
-    """A sub-agent of a sub-agent names only the session."""
-    for name, prompt in PROMPTS.items():
-        agent = {} if name == "top" else {"agentId": name, "isSidechain": True}
-        path = folder / ("top.jsonl" if name == "top" else f"top/subagents/agent-{name}.jsonl")
-        usage = {"input_tokens": prompt, "output_tokens": 10}
-        reply = {"role": "assistant", "model": "m", "id": f"m{name}", "usage": usage}
-        lines = [
-            {"type": "user", "message": {"role": "user", "content": "go"}},
-            {
-                "type": "assistant",
-                "message": {**reply, "content": [{"type": "text", "text": "ok"}]},
-            },
-        ]
-        above = [None, f"{name}0"]
-        write_lines(
-            path,
-            [
-                {**line, **agent, "uuid": f"{name}{n}", "parentUuid": above[n], "sessionId": "top"}
-                | {"timestamp": AT.format(n), "cwd": "/x"}
-                for n, line in enumerate(lines)
-            ],
-        )
-    return {f"top/agent-{name}": "top" for name in BEGUN_BY}
-
-
-def codex(folder):
-    for name, prompt in PROMPTS.items():
-        spawned = {"subagent": {"thread_spawn": {"parent_thread_id": BEGUN_BY.get(name)}}}
-        source = {"source": spawned} if name in BEGUN_BY else {}
-        usage = {"input_tokens": prompt, "output_tokens": 10, "total_tokens": prompt + 10}
-        info = {"total_token_usage": usage, "last_token_usage": usage}
-        lines = [
-            ("session_meta", {"id": name, "cwd": "/x", **source}),
-            ("turn_context", {"model": "m"}),
-            (
-                "response_item",
-                {
-                    "type": "message",
-                    "role": "user",
-                    "content": [{"type": "input_text", "text": "go"}],
-                },
-            ),
-            ("event_msg", {"type": "token_count", "info": info}),
-        ]
-        write_lines(
-            folder / f"rollout-2026-11-01T00-00-00-{name}.jsonl",
-            [
-                {"timestamp": AT.format(n), "type": kind, "payload": payload}
-                for n, (kind, payload) in enumerate(lines)
-            ],
-        )
-    return BEGUN_BY
-
-
-def opencode(folder):
-    for name, prompt in PROMPTS.items():
-        parent = {"parentID": BEGUN_BY[name]} if name in BEGUN_BY else {}
-        about = {"id": f"m{name}", "sessionID": name, "modelID": "m"}
-        tokens = {"input": prompt, "output": 10, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-        document = {
-            "info": {"id": name, "projectID": "p", "title": "t", "time": {"created": 1}, **parent},
-            "messages": [
-                {
-                    "info": {
-                        **about,
-                        "role": "assistant",
-                        "tokens": tokens,
-                        "time": {"created": 2},
-                    },
-                    "parts": [{"type": "text", "text": "ok"}],
-                }
-            ],
-        }
-        (folder / f"{name}.json").write_text(json.dumps(document))
-    return BEGUN_BY
-
-
-def atif(folder):
-    def trajectory(name):
-        step = {"step_id": 1, "source": "agent", "message": "ok", "model_name": "m"}
-        metrics = {"prompt_tokens": PROMPTS[name], "completion_tokens": 10}
-        below = [trajectory(child) for child, parent in BEGUN_BY.items() if parent == name]
-        return {
-            "schema_version": "ATIF-v1.8",
-            "session_id": "top",
-            "trajectory_id": name,
-            "agent": {"name": "x", "version": "1"},
-            "steps": [{**step, "metrics": metrics}],
-            "subagent_trajectories": below,
-        }
-
-    (folder / "run.json").write_text(json.dumps(trajectory("top")))
-    return {"top/a": "top", "top/b": "top", "top/a/c": "top/a"}
-
-
-def gemini_cli(folder):
-    for name, prompt in PROMPTS.items():
-        path = folder / "chats" / BEGUN_BY.get(name, "") / f"{name}.jsonl"
-        kind = "subagent" if name in BEGUN_BY else "main"
-        about = {"sessionId": name, "projectHash": "p", "startTime": AT.format(0), "kind": kind}
-        tokens = {"input": prompt, "output": 10, "total": prompt + 10}
-        reply = {
-            "id": f"m{name}",
-            "type": "gemini",
-            "content": "ok",
-            "model": "m",
-            "tokens": tokens,
-        }
-        asked = {"id": f"u{name}", "timestamp": AT.format(0), "type": "user", "content": "go"}
-        write_lines(path, [about, asked, {**reply, "timestamp": AT.format(1)}])
-    return BEGUN_BY
-
-
-def qwen_code(folder):
-    for name, prompt in PROMPTS.items():
-        usage = {"promptTokenCount": prompt, "candidatesTokenCount": 10}
-        text = {"role": "model", "parts": [{"text": "ok"}]}
-        lines = [{"type": "assistant", "model": "m", "message": text, "usageMetadata": usage}]
-        if name in BEGUN_BY:
-            payload = {"parentSessionId": BEGUN_BY[name]}
-            begun = {"type": "system", "subtype": "parent_session", "systemPayload": payload}
-            lines.insert(0, begun)
-        write_lines(
-            folder / "chats" / f"{name}.jsonl",
-            [
-                {**line, "uuid": f"{name}{n}", "parentUuid": f"{name}{n - 1}" if n else None}
-                | {"sessionId": name, "timestamp": AT.format(n), "cwd": "/x"}
-                for n, line in enumerate(lines)
-            ],
-        )
-    return BEGUN_BY
-
-
-def otlp_genai(folder):
-    """The span of an agent is below the span of the tool that called it."""
-
-    def span(name, above, does, **more):
-        attributes = {"gen_ai.operation.name": does, "gen_ai.conversation.id": "top", **more}
-        numbers = [
-            {"key": key, "value": {"intValue" if type(value) is int else "stringValue": str(value)}}
-            for key, value in attributes.items()
-        ]
-        ids = {"traceId": "t", "spanId": name, "parentSpanId": above}
-        times = {
-            "startTimeUnixNano": "1793491200000000000",
-            "endTimeUnixNano": "1793491201000000000",
-        }
-        return {**ids, **times, "name": name, "attributes": numbers}
-
-    reply = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "ok"}]}])
-    spans = []
-    for name, prompt in PROMPTS.items():
-        if name in BEGUN_BY:
-            call = {"gen_ai.tool.call.id": f"call {name}"}
-            spans.append(span(f"{name}-tool", BEGUN_BY[name], "execute_tool", **call))
-        usage = {"gen_ai.usage.input_tokens": prompt, "gen_ai.usage.output_tokens": 10}
-        said = {"gen_ai.request.model": "m", "gen_ai.output.messages": reply, **usage}
-        spans.append(span(name, f"{name}-tool" if name in BEGUN_BY else "", "invoke_agent"))
-        spans.append(span(f"{name}-chat", name, "chat", **said))
-    (folder / "spans.json").write_text(
-        json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
-    )
-    return {"top/a": "top", "top/b": "top", "top/c": "top/a"}
-
-
-def openhands_v1(folder):
-    """The state of an agent has the usage of its sub-agents too."""
-    homes = {"top": folder / "top"}
-    for name, parent in BEGUN_BY.items():
-        homes[name] = homes[parent] / "subagents" / name
-
-    def metrics(name):
-        usage = {"prompt_tokens": PROMPTS[name], "completion_tokens": 10}
-        return {"model_name": "m", "accumulated_token_usage": usage, "token_usages": [usage]}
-
-    for name, home in homes.items():
-        (home / "events").mkdir(parents=True)
-        below = {
-            f"delegate:{child}": metrics(child) for child in BEGUN_BY if BEGUN_BY[child] == name
-        }
-        state = {"id": name, "stats": {"usage_to_metrics": {"agent": metrics(name), **below}}}
-        (home / "base_state.json").write_text(json.dumps(state))
-        said = {"role": "assistant", "content": [{"type": "text", "text": "ok"}]}
-        event = {"kind": "MessageEvent", "id": f"m{name}", "source": "agent", "llm_message": said}
-        path = home / "events" / f"event-00000-m{name}.json"
-        path.write_text(json.dumps({**event, "timestamp": "2026-11-01T00:00:00"}))
-    return BEGUN_BY
+TASKS = Path(__file__).parents[1] / "golden" / "tasks"
+"""The files of a task, as some programs write them: ``top`` began ``a`` and ``b``, and ``a`` began
+``c``. Claude Code names only the session for each agent. The state of an agent of OpenHands has the
+usage of its sub-agents too.
+"""
+BEGUN_BY = json.loads((TASKS / "agents.json").read_text())
+"""By format, the parent of each agent."""
 
 
 @pytest.mark.parametrize("is_made", [False, True], ids=["as stored", "as made"])
-@pytest.mark.parametrize(
-    "write",
-    [claude_code, codex, opencode, atif, gemini_cli, qwen_code, otlp_genai, openhands_v1],
-)
-def test_a_task_adds_up_its_sub_agents(foldlog, tmp_path, write, is_made):
-    (tmp_path / "in").mkdir()
-    begun_by = write(tmp_path / "in")
-    assert foldlog("import --prefix p/ in").status == 0
+@pytest.mark.parametrize("format", BEGUN_BY)
+def test_a_task_adds_up_its_sub_agents(foldlog, format, is_made):
+    begun_by = BEGUN_BY[format]
+    assert foldlog("import --prefix p/", TASKS / format).status == 0
     if is_made:
         for name in ["top", *begun_by]:
             assert foldlog(f"view p/{name}").status == 0
@@ -237,7 +42,7 @@ def test_a_task_adds_up_its_sub_agents(foldlog, tmp_path, write, is_made):
     task = stats["task"]
 
     assert stats["spent"]["prompt_tokens"] == 1_000
-    assert task["spent"]["prompt_tokens"] == sum(PROMPTS.values())
+    assert task["spent"]["prompt_tokens"] == 1_540
     assert task["spent"]["calls"] == task["sub_agents"] + 1 == 4
     agents = {agent["conversation"]: agent["parent"] for agent in task["agents"][1:]}
     assert agents == {f"p/{name}": f"p/{parent}" for name, parent in begun_by.items()}
@@ -245,7 +50,7 @@ def test_a_task_adds_up_its_sub_agents(foldlog, tmp_path, write, is_made):
     sums = {row["conversation"]: row.get("task") for row in listed}
     assert sums["p/top"]["spent"] == task["spent"]
     whole = foldlog("stats p/top --with-children --json").document
-    assert whole["spent"]["prompt_tokens"] == sum(PROMPTS.values())
+    assert whole["spent"]["prompt_tokens"] == 1_540
     assert foldlog("stats --json").document["spent_alone"]["prompt_tokens"] == 1_000
 
 
@@ -320,7 +125,7 @@ def test_a_fork_does_not_close_the_calls_of_its_parents_sub_agents(histories):
 def test_an_interrupted_task_is_closed_at_any_depth(histories):
     """Each agent is read once, and the outermost call names what may have run far below it."""
     agents = [histories["top"]]
-    for number in range(250):
+    for number in range(100):
         agents.append(agents[-1].begin_child(call_agent(agents[-1]), f"agent {number}"))
     agents[-1].append(Action(tool="pay", call_id="p"))
     with pytest.raises(KeyboardInterrupt), agents[-1].lease():
@@ -328,7 +133,7 @@ def test_an_interrupted_task_is_closed_at_any_depth(histories):
 
     assert list(histories.to_resume()) == ["top"]
     (closed,) = agents[0].close_open_calls("killed")
-    assert "in agent 249, unknown: pay" in closed.event.content
+    assert "in agent 99, unknown: pay" in closed.event.content
     assert not any(agent.open_calls() for agent in agents)
 
 
@@ -453,9 +258,7 @@ def test_a_killed_erasure_of_a_task_leaves_no_orphan(histories, monkeypatch, kil
 
 
 def test_an_export_writes_sub_agents_beside_their_parent(foldlog, tmp_path):
-    (tmp_path / "in").mkdir()
-    claude_code(tmp_path / "in")
-    assert foldlog("import in").status == 0
+    assert foldlog("import", TASKS / "claude-code").status == 0
     assert "3 sub-agents not exported" in foldlog("export top").err
     assert foldlog("export top --with-children --output out/top.jsonl").status == 2
     (tmp_path / "out").mkdir()
@@ -619,11 +422,9 @@ def test_metrics_and_a_comparison_say_what_a_task_costs(foldlog):
         for history, cost in ((histories["one"], 0.5), (child, 2)):
             meta = {"model": "m", "cost": cost}
             history.append(Message(source="agent", content="ok", meta=meta))
-        served = ServedConversations(histories.store)
-        try:
-            page = metrics(histories.store, served.fleet(""))
-        finally:
-            served.close()
+        with asking_store(histories.store) as client:
+            until(lambda: "foldlog_model_cost_usd" in client.get("/metrics").text)
+            page = client.get("/metrics").text
     assert "\nfoldlog_sub_agents 1\n" in page
     assert "\nfoldlog_model_cost_without_sub_agents_usd 0.5\n" in page
     assert "\nfoldlog_model_cost_usd 2.5\n" in page
