@@ -26,6 +26,7 @@ from typing import Any
 import pytest
 
 import foldlog
+from foldlog._testing.calls import recorded_calls
 from foldlog.condensers import is_masked
 from foldlog.eventstore import (
     Action,
@@ -639,6 +640,26 @@ def check_import(histories: foldlog.Histories, format: str, written: str, images
     ]
     assert not [text for text in texts if "77AA" in text]
     assert [*history.export(format=format)] == json.loads(written)
+
+
+# -- requests
+
+
+def requests_of(history: foldlog.History) -> list[Any]:
+    """Return the request of each reply, with whether its bytes are known."""
+    return [history.sent_request(each.reply[0].id) for each in recorded_calls(history)]
+
+
+def check_requests(history: foldlog.History) -> list[Any]:
+    """Check that each of two replies names its request, with the instructions and the tool
+    ``measure``. Return the requests.
+    """
+    sent = requests_of(history)
+    assert [str(each) for each in sent] == ["the same bytes"] * 2
+    for each in sent:
+        assert "You measure." in each.request.parameters["instructions"]
+        assert [tool["function"]["name"] for tool in each.request.tools] == ["measure"]
+    return sent
 
 
 # -- approvals

@@ -8,10 +8,10 @@ import pytest
 
 import foldlog
 from foldlog._testing.answers import answer_of
-from foldlog._testing.calls import recorded_calls
 from foldlog._testing.run_file import run_of
 from foldlog._testing.server import ModelServer
 from foldlog.testing import RunDiffers, replay
+from tests.adapters.contract import requests_of
 
 PAY = {"name": "pay", "arguments": '{"euros": 5}'}
 
@@ -41,10 +41,7 @@ def check_replay(agent, path, *, ignore=(), call=PAY, names_requests=False):
     with foldlog.open("memory:") as histories:
         name = agent(server.url, histories, "pay all")
         run_of(histories[name]).write(path)
-        requests = [
-            str(histories[name].sent_request(call.reply[0].id))
-            for call in recorded_calls(histories[name])
-        ]
+        requests = [str(each) for each in requests_of(histories[name])]
     assert requests == ["the same bytes" if names_requests else "not recorded"] * 2
     server.close()
     with foldlog.open("memory:") as histories, replay(path, ignore=ignore, update=True) as recorded:

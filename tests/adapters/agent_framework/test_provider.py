@@ -22,7 +22,6 @@ from agent_framework import (
 )
 
 import foldlog
-from foldlog._testing.calls import recorded_calls
 from foldlog.adapters import agent_framework
 from foldlog.adapters.agent_framework import FoldlogHistoryProvider
 from foldlog.eventstore import Observation
@@ -36,6 +35,7 @@ from tests.adapters.contract import (
     Condenses,
     approvals_of,
     check_import,
+    check_requests,
     condensations,
     decided,
     history_of,
@@ -538,9 +538,4 @@ async def test_a_reply_names_its_request_with_the_tools_and_the_instructions(pro
     client = client_of(lambda number: "9 m" if number else [("measure", "c", {"unit": "m"})])
     settings = {"instructions": "You measure.", "middleware": [provider.requests]}
     await run_agent(agent_of(client, provider, **settings), "measure")
-    history = history_of(provider)
-    requests = [history.sent_request(each.reply[0].id) for each in recorded_calls(history)]
-    assert [str(request) for request in requests] == ["the same bytes"] * 2
-    for each in requests:
-        assert each.request.parameters == {"instructions": "You measure."}
-        assert [tool["function"]["name"] for tool in each.request.tools] == ["measure"]
+    check_requests(history_of(provider))

@@ -23,7 +23,7 @@ import foldlog
 from foldlog.adapters.langchain import FoldlogChatMessageHistory, FoldlogRequests
 from foldlog.eventstore import CondensationAction
 from tests.adapters import contract
-from tests.adapters.contract import Keeps
+from tests.adapters.contract import Keeps, check_requests
 from tests.adapters.killed import check_killed_while_it_adds
 
 pytestmark = [
@@ -157,11 +157,5 @@ async def test_a_reply_names_its_request_with_the_tools_and_the_system_message(h
     config = {"configurable": {"session_id": "s"}, "callbacks": [requests]}
     for turn in ("measure", "again"):
         await chain.ainvoke([HumanMessage(turn)], config)
-    history = histories["langchain/s"]
-    replies = [event.id for event in history.events() if event.source == "agent"]
-    sent = [history.sent_request(reply) for reply in replies]
-    assert [str(each) for each in sent] == ["the same bytes"] * 2
+    sent = check_requests(histories["langchain/s"])
     assert [len(each.request.messages) for each in sent] == [1, 3]
-    for each in sent:
-        assert each.request.parameters == {"instructions": "You measure."}
-        assert each.request.tools == [tool]

@@ -16,13 +16,21 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 import foldlog
-from foldlog._testing.calls import recorded_calls
 from foldlog.adapters import strands
 from foldlog.adapters.strands import FoldlogSessionRepository
 from foldlog.eventstore import CondensationAction, ConversationErased
 from foldlog.eventstore.maintenance import erase
 from tests.adapters import contract
-from tests.adapters.contract import FILE, IMAGE, Runs, check_import, condensations, holding, steps
+from tests.adapters.contract import (
+    FILE,
+    IMAGE,
+    Runs,
+    check_import,
+    check_requests,
+    condensations,
+    holding,
+    steps,
+)
 from tests.adapters.strands.scripted import ScriptedModel, call, parts, replies, said
 from tests.between import before_next_call
 from tests.sound import assert_sound
@@ -532,9 +540,4 @@ async def test_a_reply_names_its_request_with_the_tools_and_the_prompt(histories
     repository = FoldlogSessionRepository(histories)
     model = ScriptedModel(lambda _, number: [said("9 m") if number else call("measure")])
     await agent_of(repository, model, system_prompt="You measure.").invoke_async("measure")
-    history = histories[repository.conversation("s", "a")]
-    requests = [history.sent_request(each.reply[0].id) for each in recorded_calls(history)]
-    assert [str(request) for request in requests] == ["the same bytes"] * 2
-    for each in requests:
-        assert each.request.parameters == {"instructions": "You measure."}
-        assert [tool["function"]["name"] for tool in each.request.tools] == ["measure"]
+    check_requests(histories[repository.conversation("s", "a")])
