@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import foldlog as api
-from foldlog._figures.overview import Overview
-from foldlog._page.document import PageFold
 from foldlog.errors import InvalidArgument, InvalidEvent
 from tests.said import said
+from tests.web_client import asking_store
 
 CALL = {"id": "pay", "type": "function", "function": {"name": "pay", "arguments": '{"euros": 5}'}}
 
@@ -129,8 +128,6 @@ def test_an_export_has_the_approvals(decided):
 
 def test_the_page_shows_approvals_without_the_other_annotations(decided):
     """The page hides annotations until it is asked for all events."""
-    with api.open("foldlog.db") as histories:
-        page = PageFold(histories.store, "c")
-        page.take(histories.store.log("c"))
-        document = page.document(Overview())
-    assert [document.kinds[kind] for kind in document.events.kind][2:] == ["approval"] * 3
+    with api.open("foldlog.db") as histories, asking_store(histories.store) as client:
+        page = client.json("history?id=c")
+    assert [page["kinds"][kind] for kind in page["events"]["kind"]][2:] == ["approval"] * 3

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog as api
-from foldlog._formats.conversion import writable_formats
 from foldlog.eventstore import Action, Annotation, Message, Observation
 from foldlog.formats import encode
 from foldlog.projections import View
+from tests.foldlog.formats.writing import WRITTEN
 from tests.said import said
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -112,7 +112,7 @@ def test_an_export_has_images_as_urls():
         assert base64.b64encode(PNG).decode() in records
 
 
-@pytest.mark.parametrize("format", writable_formats())
+@pytest.mark.parametrize("format", WRITTEN)
 def test_an_export_is_json(format):
     pdf = {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-1.4"}}
     events = [replace(event, id=place) for place, event in enumerate((*EVENTS, said((pdf,))))]

@@ -2,33 +2,22 @@
 have changed.
 """
 
-import random
 import sqlite3
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import foldlog
-from foldlog import CondensationAction, Message
 from foldlog._derived.cached_values import cached_records
 from foldlog._figures import counting
-from foldlog._figures.counting import figures_of
-from foldlog._figures.prices import Prices
-from foldlog._figures.shown import collect_stats
-from foldlog._figures.spending import price_calls
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import FigureTables
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import (
-    ConversationErased,
-    ConversationHasForks,
-    HistoryDiverged,
-    InvalidArgument,
     KeyRing,
     open_store,
 )
@@ -36,11 +25,8 @@ from foldlog.eventstore.documents import listing
 from foldlog.eventstore.documents.listing import recent_conversations
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.formats import decode
-from foldlog.projections import Views
 from foldlog.runtimes import CachedValues
 from tests.foldlog.records import CORPUS
-from tests.how_many import some
 from tests.said import said
 from tests.waiting import until
 
@@ -207,25 +193,6 @@ def test_the_pages_of_a_list_that_is_not_written_read_the_attributes_that_they_s
     assert len(read) <= 2 * 30
 
 
-def test_stats_count_only_what_has_changed(url, monkeypatch):
-    counted = []
-    really = counting.counted_on
-
-    def noted(store, views, row, figures, **options):
-        counted.append((row.id, figures.counted))
-        return really(store, views, row, figures, **options)
-
-    monkeypatch.setattr(counting, "counted_on", noted)
-    with foldlog.open(url) as histories:
-        for names in (["a", "b", "c"], ["b", "a", "c"]):
-            stats = collect_stats(histories.store, names, views=histories.views)
-            assert (stats.conversations, sum(stats.events.values())) == (3, 3)
-        assert counted == [("a", 0), ("b", 0), ("c", 0)]
-        histories["b"].append(said("more"))
-        stats = collect_stats(histories.store, names, views=histories.views)
-        assert (sum(stats.events.values()), counted[3:]) == (4, [("b", 1)])
-
-
 def _erase(store):
     erase(store, "b", reason="asked for")
 
@@ -266,122 +233,6 @@ def test_a_list_shows_a_conversation_that_is_erased_while_it_is_made_as_erased(w
         ("b", False),
         ("c", True),
     ]
-
-
-class Changed:
-    """A store in which histories are changed by chance, and the sums of which are held against a
-    fold of all events.
-    """
-
-    def __init__(self, histories, chance):
-        self.histories, self.store, self.chance = histories, histories.store, chance
-        self.figures = FiguresOfStore(self.store)
-
-    def step(self):
-        living = [row.id for row in self.store.iter_conversations() if row.erased_at is None]
-        name = self.chance.choice([*living, f"{self.chance.randrange(12):02}"])
-        change = self.chance.choice(
-            [self.append, self.append, self.log, self.forget, *(living and [self.fork, self.leave])]
-        )
-        if change in (self.fork, self.leave) and name not in living:
-            return
-        with suppress(ConversationErased, ConversationHasForks, HistoryDiverged, InvalidArgument):
-            change(name)
-
-    def append(self, name):
-        meta = {
-            "model": "m",
-            "usage": {"prompt_tokens": 3, "completion_tokens": 1},
-            "cost": self.chance.choice([0.1, None]),
-        }
-        history = (
-            self.histories.create(name, replace_erased=True)
-            if name not in self.histories
-            else self.histories[name]
-        )
-        history.append(
-            Message(source="agent", content="word " * self.chance.randrange(9), meta=meta)
-        )
-
-    def log(self, name):
-        """Import a log that begins as others do, and is as long as chance has it."""
-        usage = {"input_tokens": 10, "output_tokens": 1}
-        first = self.chance.randrange(3)
-        lines = [
-            {
-                "type": "assistant",
-                "uuid": f"{name} {number}",
-                "sessionId": name,
-                "timestamp": "2026-03-01T10:00:00Z",
-                "message": {
-                    "role": "assistant",
-                    "model": "m",
-                    "content": "hm",
-                    "usage": usage,
-                    "id": f"r{number}",
-                },
-            }
-            for number in range(first, first + self.chance.randrange(1, 6))
-        ]
-        self.store.ingest(name, decode(lines, "claude-code"))
-
-    def forget(self, name):
-        if name in self.histories and (version := self.store.version(name)) > 1:
-            what = self.chance.choice(["condense", "retract", "redact"])
-            if what == "condense":
-                forgotten = CondensationAction(
-                    forgotten_event_ids=(self.chance.randrange(version),), metadata={"cost": 0.5}
-                )
-                self.store.append(name, forgotten, expected_version=version)
-            elif what == "retract":
-                self.histories[name].retract(version - 1)
-            else:
-                redact(
-                    self.store, name, self.chance.randrange(version), reason="asked for", by="me"
-                )
-
-    def fork(self, name):
-        self.store.fork(
-            name,
-            self.chance.randrange(1, self.store.version(name) + 1),
-            f"{name}f{self.chance.randrange(99)}",
-        )
-
-    def leave(self, name):
-        if self.chance.random() < 0.5:
-            self.histories.erase(name, reason="asked for", detach_forks=True)
-        else:
-            erase(self.store, name, reason="asked for")
-
-    def check(self):
-        rows = [row for row in self.store.iter_conversations() if row.erased_at is None]
-        anew = [figures_of(self.store, Views(self.store), row) for row in rows]
-        events, replies = Counter[str](), {}
-        calls = []
-        for fresh in anew:
-            events.update(fresh.counts.events)
-            calls += fresh.spending.calls
-            replies = {**fresh.spending.replies, **replies}
-        for figures in (self.figures, FiguresOfStore(self.store)):
-            figures.refresh()
-            for (row, stored), fresh in zip(figures.of(rows), anew, strict=True):
-                assert (stored.version, stored.overview) == (row.version, fresh.overview)
-                assert sorted(map(repr, stored.calls)) == sorted(map(repr, fresh.calls))
-            total = figures.totals()
-            assert total.events == dict(events)
-            assert total.models == price_calls([*calls, *replies.values()], Prices())
-            count = sum(row.made for row in total.condensations.values())
-            assert count == sum(row.condensations for row in figures.reasons().values())
-
-
-@pytest.mark.parametrize("seed", some(range(6), 2))
-def test_sums_that_follow_changes_by_chance_are_those_of_all_events(seed, tmp_path):
-    with foldlog.open(f"sqlite:///{tmp_path}/history.db", durability="relaxed") as histories:
-        changed = Changed(histories, random.Random(seed))
-        for _ in range(8):
-            for _ in range(changed.chance.randrange(1, 6)):
-                changed.step()
-            changed.check()
 
 
 def test_a_title_that_is_redacted_meanwhile_is_not_kept(url, monkeypatch):

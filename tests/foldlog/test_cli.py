@@ -1,6 +1,5 @@
 """What the commands do and print. See also ``tests/golden/sessions``."""
 
-import inspect
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from click.shell_completion import get_completion_class
 from foldlog._cli import stores
 from foldlog._cli.application import application
 from foldlog.eventstore import open_store
-from tests.commands import NAMES, command_named
+from tests.commands import NAMES
 from tests.foldlog.records import SAMPLE, said
 from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some
@@ -182,13 +181,6 @@ def test_a_shell_without_completion_is_named(foldlog, monkeypatch):
     monkeypatch.setenv("SHELL", "/bin/csh")
     ran = foldlog("--install-completion")
     assert (ran.status, "for bash, zsh and fish, but the shell is csh" in ran.err) == (2, True)
-
-
-def test_the_options_of_every_command_are_the_arguments_of_its_function():
-    for name in NAMES:
-        command = command_named(name)
-        names = [parameter.name for parameter in command.params]
-        assert sorted(names) == sorted(inspect.signature(command.callback).parameters), name
 
 
 def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):

@@ -18,12 +18,13 @@ import foldlog as library
 from foldlog._archive import importing
 from foldlog._archive.importing import Import
 from foldlog._cli import quick_hook
-from foldlog._cli.quick_hook import answer, is_hook
-from foldlog._privacy.secrets import is_secret, may_hold_secrets, secret_finder
+from foldlog._cli.quick_hook import answer
+from foldlog._privacy.secrets import secret_finder
 from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
-from foldlog._programs.server import Requests, serve_stdio
+from foldlog._programs.server import Requests, mount, serve_stdio, server
+from foldlog._web.app import application
 from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused
@@ -381,8 +382,6 @@ def test_a_parameter_that_a_tool_does_not_have_is_refused(histories):
     pytest.importorskip("mcp")
     from mcp import Client as McpClient
 
-    from foldlog._programs.server import server
-
     async def ask():
         async with McpClient(server(answers(histories))) as client:
             return await client.call_tool("recall", {"words": WORD, "conversation_id": "s1"})
@@ -395,8 +394,6 @@ def test_a_parameter_that_a_tool_does_not_have_is_refused(histories):
 def test_the_server_has_five_tools_that_only_read_and_are_short(histories, session):
     pytest.importorskip("mcp")
     from mcp import Client as McpClient
-
-    from foldlog._programs.server import server
 
     session.user("begin").reply(f"The word is {WORD}.")
     stop(histories, session)
@@ -421,9 +418,6 @@ def test_the_server_has_five_tools_that_only_read_and_are_short(histories, sessi
 
 def test_the_tools_of_serve_need_its_token(histories, session):
     pytest.importorskip("mcp")
-    from foldlog._programs.server import mount
-    from foldlog._web.app import application
-
     session.user("begin").reply(f"The word is {WORD}.")
     stop(histories, session)
     app = application(
@@ -474,24 +468,17 @@ def test_a_hook_that_cannot_write_its_answer_or_its_problem_ends_with_0(payload,
 
 
 @pytest.mark.parametrize("before", ["\n", "\t", '"', "\\n"])
-def test_a_secret_at_the_beginning_of_a_line_is_found_in_json_too(before):
+def test_a_secret_at_the_beginning_of_a_line_is_found_in_json_too(before, foldlog, write):
     pytest.importorskip("detect_secrets")
     key = "sk-" + "ant-" + "a1B2" * 8
-    record = json.dumps({"text": f"the key:{before}{key}"}).encode()
-    assert may_hold_secrets(record.lower())
-    assert is_secret(record)
+    foldlog("import", write("c.jsonl", [{"role": "user", "content": f"the key:{before}{key}"}]))
+    assert len(foldlog("secrets --json").document["secrets"]) == 1
 
 
 def test_the_hook_waits_for_a_moment_where_the_url_does_not_say_for_how_long():
     assert quick_hook.impatient("sqlite:///a.db") == "sqlite:///a.db?patience_s=5"
     assert quick_hook.impatient("sqlite:///a.db?mode=rw") == "sqlite:///a.db?mode=rw&patience_s=5"
     assert quick_hook.impatient("sqlite:///a.db?patience_s=9") == "sqlite:///a.db?patience_s=9"
-
-
-def test_a_command_line_of_the_hook_needs_no_parser():
-    assert is_hook(["hook"])
-    assert is_hook(["hook", "--db", "x.db"])
-    assert not any(map(is_hook, ([], ["hook", "--help"], ["list"])))
 
 
 @pytest.fixture

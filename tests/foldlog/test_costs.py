@@ -1,7 +1,6 @@
 """What calls of models used and cost: one shape for all, and what is not known is not nothing."""
 
 import json
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +13,10 @@ from foldlog import CondensationAction, Message
 from foldlog._base.usage import usage_of
 from foldlog._figures import prices
 from foldlog._figures.prices import Prices
-from foldlog._figures.savings import recorded_cost
-from foldlog._web.conversations import ServedConversations
-from foldlog._web.pages import Pages
-from foldlog._words.gist import cost_words
 from foldlog.errors import InvalidArgument
 from tests.said import said
 from tests.waiting import until
+from tests.web_client import asking_store
 
 USAGE = json.loads((Path(__file__).parents[1] / "golden" / "usage.json").read_text())
 """Usage as servers, SDKs and programs write it. Some write a cost of 0 without a price."""
@@ -138,14 +134,6 @@ def test_a_reply_has_a_cost_meta_and_a_time(history):
     assert len(history) == 2
 
 
-def test_a_cost_that_is_no_number_is_not_known():
-    for cost in (None, "0.1", True, float("nan"), float("inf")):
-        condensation = CondensationAction(forgotten_event_ids=(1,), metadata={"cost": cost})
-        assert recorded_cost(condensation) is None
-    imported = CondensationAction(forgotten_event_ids=(1,), meta={"cost": 0.01, "model": "m"}, id=3)
-    assert recorded_cost(imported) == 0.01
-
-
 def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_known(histories):
     for name, condenser in (("ours", "amortized_forgetting"), ("other", "of a friend")):
         metadata = {"condenser": condenser, "outcome": "condensed"}
@@ -154,9 +142,11 @@ def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_know
     figures = [
         next(iter(histories[name].stats().condensations.values())) for name in ("ours", "other")
     ]
-    pages = [Pages(histories.store).history(name) for name in ("ours", "other")]
-    for costs in (figures, pages, [change for page in pages for change in page.changes]):
-        assert [item.cost for item in costs] == [0.0, None]
+    assert [each.cost for each in figures] == [0.0, None]
+    with asking_store(histories.store) as client:
+        pages = [client.json("history", {"id": name}) for name in ("ours", "other")]
+    for costs in (pages, [change for page in pages for change in page["changes"]]):
+        assert [each["cost"] for each in costs] == [0.0, None]
 
 
 def test_pages_say_what_a_conversation_cost(tmp_path, histories):
@@ -172,19 +162,15 @@ def test_pages_say_what_a_conversation_cost(tmp_path, histories):
     say(histories, "partly", model="m", usage=usage)
     say(histories, "partly", model="x", usage=usage)
     histories["silent"].append(said("hi"))
-    with closing(ServedConversations(store, prices=prices)) as served:
-        until(lambda: (page := served.list()).counted == page.total)
-        page = served.list()
-        assert served.fleet("").spent.cost == 20.5
-    costs = {row.conversation: row.spent.cost for row in page.conversations}
+    with asking_store(store, prices=prices) as client:
+        until(lambda: (page := client.json("conversations"))["counted"] == page["total"])
+        page = client.json("conversations")
+        assert client.json("fleet")["spent"]["cost"] == 20.5
+        models = client.json("models?id=partly")["models"]
+        assert client.json("models?id=silent")["models"] == []
+    costs = {row["conversation"]: row["spent"]["cost"] for row in page["conversations"]}
     assert costs == {"paid": 0.5, "partly": None, "silent": None}
-    pages = Pages(store, prices=prices)
-    models = [(row.model, row.calls, row.cost) for row in pages.models("partly").models]
-    assert models == [("m", 1, 20.0), ("x", 1, None)]
-    assert pages.history("silent").models == ()
-
-
-def test_a_tiny_cost_is_not_shown_as_none():
-    words = {None: "unknown", 0.0001: "$0.0001", 0.00009996: "$0.000100"}
-    assert {cost: cost_words(cost) for cost in words} == words
-    assert cost_words(1e-300) == "$0.000000000000"
+    assert [(row["model"], row["calls"], row["cost"]) for row in models] == [
+        ("m", 1, 20.0),
+        ("x", 1, None),
+    ]

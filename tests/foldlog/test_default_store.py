@@ -44,14 +44,6 @@ def test_a_store_in_the_folder_comes_before_the_store_of_the_hooks(foldlog, user
     assert quick_hook.options_in([]) == (str(users_store), False)
 
 
-def test_a_store_that_is_named_is_the_store(foldlog, users_store, write, tmp_path):
-    path = write("c1.jsonl", [said(0, "hello")])
-    users_store.parent.mkdir(parents=True)
-    foldlog("import", path, "--db", users_store)
-    foldlog("import", path, "--db", "foldlog.db")
-    assert (tmp_path / "foldlog.db").exists()
-
-
 def test_a_restore_does_not_replace_the_users_store(foldlog, users_store, write, tmp_path):
     path = write("c1.jsonl", [said(0, "hello")])
     foldlog("import", path, "--db", users_store)

@@ -19,7 +19,6 @@ from foldlog._reports import dropped as dropped_module
 from foldlog._reports.dropped import dropped_among, dropped_in
 from foldlog._reports.recall_score import event_terms, event_texts
 from foldlog.projections import View, begins_reply
-from tests.foldlog.records import SAMPLE
 from tests.how_many import examples
 from tests.said import said
 
@@ -230,15 +229,6 @@ def test_words_of_a_hidden_event_are_not_called_retracted(history):
     history.retract(version + 2)
     assert history.fact("zebra").reason == "no event that was ever shown contains 'zebra'"
     assert "only retracted events contain it" in history.fact("draft").reason
-
-
-def test_what_the_condensations_of_a_sample_dropped_is_what_a_naive_comparison_finds(histories):
-    (history,) = histories.import_(SAMPLE)
-    events = [*history.events()]
-    condensations = [event for event in events if isinstance(event, CondensationAction)]
-    assert len(condensations) > 2
-    for condensation in condensations:
-        assert ids_and_terms(history.dropped(condensation.id)) == naive(events, condensation)
 
 
 def test_what_the_system_prompt_and_the_tools_name_was_not_needed_again():

@@ -4,7 +4,6 @@ history.
 
 import json
 import re
-from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,35 +11,20 @@ import pytest
 from msgspec.structs import asdict
 
 import foldlog as library
-from foldlog import Action, CondensationAction, Message, Observation
+from foldlog import Action, Observation
 from foldlog._base.usage import whole
-from foldlog._figures.of_sources import of_events
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
-from foldlog._formats.registry import OURS as FORMATS
 from foldlog._formats.summed_calls import PRICED_FROM
-from foldlog._web.conversations import ServedConversations
-from foldlog._web.pages import Pages
 from foldlog.commands import open_existing
-from foldlog.formats import decode
-from foldlog.projections import Views, view
-from tests.foldlog.records import CORPUS, SAMPLE, records_of
+from foldlog.formats import FORMATS, decode
+from foldlog.projections import Views
+from tests.foldlog.records import CORPUS, records_of
 from tests.golden.rows import rows
 from tests.how_many import some
 from tests.said import said
 from tests.stored_rows import execute
-
-
-def left_of_page(page):
-    """How many events and summaries a page says that each change took out of the View."""
-    events = page.events
-    spans = dict(page.spans)
-    by = [each for event, each in enumerate(events.by) if event not in spans and each >= 0]
-    by += [span[2] for each in spans.values() for span in each if span[2] >= 0]
-    of_summaries = [span[2] for summary in page.summaries for span in summary.spans if span[2] >= 0]
-    return {
-        change.id: (by.count(change.id), of_summaries.count(change.id)) for change in page.changes
-    }
+from tests.web_client import asking_store
 
 
 @pytest.mark.parametrize("format", some(FORMATS, 9))
@@ -70,33 +54,13 @@ def test_every_place_says_the_same_of_a_history(foldlog, format):
     counted = "sum(not taken_back), sum(kind = 'observation' AND is_error AND NOT taken_back)"
     of_c = f"SELECT {counted} FROM events WHERE conversation = 'c'"
     assert execute("audit.db", of_c) == [(events, errors or 0)]
-    with open_existing("foldlog.db") as store:
-        with closing(ServedConversations(store)) as served:
-            assert served.fleet("").events == events + 1
-        pages = Pages(store, prices=Prices())
-        page = pages.history("c")
-        models = pages.models("c").models
-    assert (page.events_counted, page.condensations) == (events, condensations)
+    with open_existing("foldlog.db") as store, asking_store(store) as client:
+        assert client.json("fleet")["events"] == events + 1
+        page, models = client.json("history?id=c"), client.json("models?id=c")["models"]
+    assert (page["events_counted"], page["condensations"]) == (events, condensations)
     for field in ("calls", "condenser_calls", "prompt_tokens", "completion_tokens"):
-        of_models = sum(getattr(model, field) or 0 for model in models)
+        of_models = sum(model[field] or 0 for model in models)
         assert of_models == (stats["spent"][field] or 0), field
-
-
-def test_what_condensations_forgot_is_the_same_in_figures_pages_and_views(foldlog):
-    assert foldlog("import", SAMPLE).status == 0
-    (figures,) = foldlog("stats tidewatch --json").document["condensations"].values()
-    forgotten = figures["events_forgotten"], figures["summaries_forgotten"]
-    with open_existing("foldlog.db") as store:
-        page = Pages(store, prices=Prices()).history("tidewatch")
-        condensation_ids = [
-            e.id for e in store.events("tidewatch") if isinstance(e, CondensationAction)
-        ]
-        views = Views(store)
-        removed = [views.difference("tidewatch", each, each + 1).left for each in condensation_ids]
-    ids = [event.id for events in removed for event in events]
-    assert (sum(each >= 0 for each in ids), sum(each < 0 for each in ids)) == forgotten
-    of_page = left_of_page(page).values()
-    assert (sum(pair[0] for pair in of_page), sum(pair[1] for pair in of_page)) == forgotten
 
 
 @pytest.mark.parametrize(
@@ -177,24 +141,3 @@ def test_copies_of_a_history_count_each_reply_once(histories, format):
         assert calls[1] == calls[0] + OF_NO_REPLY[format]
     else:
         assert spent[1:] == [spent[0]] * 2
-
-
-def test_the_figures_of_an_import_fold_each_event_once(monkeypatch):
-    events = []
-    for _ in range(20):
-        first = len(events)
-        events += [Message(id=first + place, source="user", content="hi") for place in range(9)]
-        events.append(CondensationAction(id=first + 9, forgotten_event_ids=range(first, first + 9)))
-    folded = 0
-    fold = view.fold
-
-    def counting(events, *start):
-        nonlocal folded
-        folded += len(events)
-        return fold(events, *start)
-
-    monkeypatch.setattr(view, "fold", counting)
-    figures = of_events(events, {})
-    forgotten = sum(row.events_forgotten for row in figures.counts.condensations.values())
-    assert forgotten == 180
-    assert folded <= 2 * len(events)

@@ -3,21 +3,8 @@
 import asyncio
 import threading
 
-import pytest
-
 from foldlog._web import threads
 from foldlog._web.threads import Threads
-
-
-def test_a_function_returns_or_raises_to_its_caller():
-    async def run():
-        pool = Threads()
-        assert await pool.run(lambda: 7) == 7
-        with pytest.raises(ZeroDivisionError):
-            await pool.run(lambda: 1 // 0)
-        pool.close()
-
-    asyncio.run(run())
 
 
 def test_calls_beyond_the_number_of_threads_wait_for_a_thread(monkeypatch):
@@ -41,16 +28,6 @@ def test_calls_beyond_the_number_of_threads_wait_for_a_thread(monkeypatch):
         pool.close()
 
     asyncio.run(run())
-
-
-def test_one_call_after_the_other_uses_one_thread():
-    async def run():
-        pool = Threads()
-        used = {await pool.run(threading.get_ident) for _ in range(5)}
-        pool.close()
-        return used
-
-    assert len(asyncio.run(run())) == 1
 
 
 def test_a_thread_serves_the_next_loop_after_its_loop_was_closed():

@@ -90,19 +90,6 @@ def test_an_extra_is_installed_from_where_foldlog_was(tmp_path, monkeypatch):
         assert install_command("llm") == typed
 
 
-def test_every_text_about_an_extra_follows_one_rule():
-    """The product asks where foldlog was installed from; the documents say how it is done in a
-    checkout.
-    """
-    pages = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.py"), ROOT / "README.md"]
-    sources = [
-        path
-        for room in ("eventstore", "projections", "condensers", "foldlog")
-        for path in ROOT.glob(f"{room}/**/*.py")
-    ]
-    assert [path for path in (*pages, *sources) if "install 'foldlog[" in path.read_text()] == []
-
-
 def test_a_password_is_not_shown_in_a_command():
     hints.use_store("postgresql://ann:secret@host/db")
     assert (

@@ -16,10 +16,10 @@ from foldlog import (
     NoCondensationAvailable,
     Observation,
 )
-from foldlog._formats.conversion import writable_formats
 from foldlog.errors import InvalidCondenser, InvalidEvent, NoSuchEvent, NoSuchVersion
 from foldlog.eventstore import Origin
 from foldlog.formats import decode, encode
+from tests.foldlog.formats.writing import WRITTEN
 from tests.foldlog.records import SAMPLE
 from tests.golden.rows import rows
 from tests.said import all_said, said
@@ -171,7 +171,7 @@ def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
         sent = history.prepare().to_messages("openai")
         assert "<MASKED>" in str(sent)
         assert [*history.export(view=True)] == sent
-        for name in writable_formats():
+        for name in WRITTEN:
             *_, last = map(json.dumps, history.export(name, view=True))
             assert "All five things are done" in last, name
 
@@ -245,10 +245,3 @@ def test_a_view_is_made_of_events_and_a_time_is_not_negative(history):
     assert history.close_open_calls(older_than=timedelta.max) == ()
     with pytest.raises(foldlog.errors.InvalidArgument, match="after is 18446744073709551616"):
         history._histories.list(after=(2**64, 0))
-
-
-def test_histories_are_copied_from_histories(histories):
-    histories["c"].append(all_said("hi"))
-    with foldlog.open("memory:") as copy:
-        assert [moved.added for moved in copy.maintenance.copy_from(histories)] == [1]
-        assert copy.maintenance.differences_from(histories) == ()

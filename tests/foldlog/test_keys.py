@@ -6,10 +6,9 @@ import pytest
 
 import foldlog
 from foldlog import KeyRing
-from foldlog._web.conversations import ServedConversations
-from foldlog._web.metrics import metrics
 from tests.said import said
 from tests.waiting import until
+from tests.web_client import asking_store
 
 KEYS = KeyRing(["ab" * 32])
 
@@ -44,9 +43,9 @@ def test_a_list_has_new_events_of_a_conversation_whose_key_is_missing(opened):
 def test_figures_of_all_tell_how_many_conversations_they_lack(opened):
     with opened(None) as histories:
         histories["plain"].append(said("bye"))
-        served = ServedConversations(histories.store)
-        until(lambda: served.fleet("").counted == 2)
-        fleet = served.fleet("")
-        served.close()
-        assert (fleet.conversations, fleet.needs_key, fleet.events) == (2, 1, 1)
-        assert "\nfoldlog_conversations_counted 1\n" in metrics(histories.store, fleet)
+        with asking_store(histories.store) as client:
+            until(lambda: client.json("fleet")["counted"] == 2)
+            fleet = client.json("fleet")
+            metrics = client.get("/metrics").text
+        assert (fleet["conversations"], fleet["needs_key"], fleet["events"]) == (2, 1, 1)
+        assert "\nfoldlog_conversations_counted 1\n" in metrics

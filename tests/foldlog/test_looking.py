@@ -11,7 +11,6 @@ import pytest
 from foldlog import open as foldlog_open
 from foldlog._cli.events import STYLES
 from foldlog._conversations.labels import KINDS
-from foldlog._web.notes import Notes
 from foldlog._words.gist import gist
 from foldlog.condensers import Condenser
 from foldlog.eventstore import (
@@ -256,14 +255,3 @@ def test_a_list_for_people_shows_a_hundred_and_says_how_many_there_are(foldlog):
     assert (len(ran.out.splitlines()), ran.err) == (103, "")
     assert len(foldlog("list --json").rows()) == 103
     assert len(foldlog("list --json -n 5").rows()) == 5
-
-
-def test_a_list_can_show_only_conversations_with_a_note(foldlog):
-    with foldlog_open("foldlog.db") as histories:
-        notes = Notes(histories.store)
-        for name in ("noted", "plain", "no longer noted"):
-            histories[name].append(said("hello"))
-            notes.change(name, 0, None if name == "plain" else "look here")
-        notes.change("no longer noted", 0, None)
-    rows = foldlog("list has:note --json").document["conversations"]
-    assert [row["conversation"] for row in rows] == ["noted"]

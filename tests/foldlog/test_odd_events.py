@@ -21,11 +21,10 @@ import pytest
 
 import foldlog as api
 from foldlog import Action, EventStoreError, Message, SystemMessage
-from foldlog._formats.conversion import NotWritten, OtherFormat
-from foldlog._formats.registry import formats
 from foldlog._words.safe_text import json_text
 from foldlog.condensers import NoCondensationAvailable
 from foldlog.eventstore import InvalidArgument, UnknownEvent, open_store
+from foldlog.formats import UnknownFormat, formats
 from foldlog.projections import View
 from tests.commands import NAMES, command_named
 from tests.golden.rows import made_events, with_bytes
@@ -296,7 +295,7 @@ NOT_OF_AN_EVENT = {
     "step": (NoCondensationAvailable,),
     "prepare": (NoCondensationAvailable,),
     "condense": (NoCondensationAvailable,),
-    "export": (OtherFormat, NotWritten),
+    "export": (UnknownFormat,),
     "sent_request": (InvalidArgument,),
 }
 """What a method raises of a sound conversation too."""
@@ -395,7 +394,9 @@ def test_a_value_that_is_nested_too_deep_is_refused_by_every_door(history, door)
 def test_no_export_fails_because_of_one_event(odd, view):
     with api.open(odd[0]) as histories:
         for format in formats().values():
-            with suppress(OtherFormat, NotWritten):
+            with suppress(
+                UnknownFormat,
+            ):
                 records = list(
                     histories[ALL].export(format.name, view=view, notes=lambda note: None)
                 )
@@ -430,11 +431,3 @@ def test_no_page_fails_because_of_one_event(tmp_path, odd):
             if answer.status != 200
         ] == []
         assert client.get("/metrics").status == 200
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ODD)
-def test_no_command_fails_because_of_this_event(foldlog, name):
-    fill("foldlog.db", [name])
-    add_other_files()
-    assert failures(foldlog, COMMAND_NAMES, "") == []

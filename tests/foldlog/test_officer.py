@@ -381,15 +381,14 @@ def test_all_that_will_go_is_listed_in_the_question(
 
 
 _KILLED = """
-import os
-from foldlog._cli import main
+import os, runpy
 
 def replaced(source, target, really=os.replace):
     really(source, target)
     os._exit(9)
 
 os.replace = replaced
-main()
+runpy.run_module("foldlog", run_name="__main__")
 """
 NAMES = "store redact m --matching nadia --reason r --yes --json"
 """Names the files that may hold the text."""

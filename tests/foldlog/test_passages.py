@@ -38,10 +38,6 @@ def test_further_passages_are_counted():
     assert (len(passages), more) == (3, 2)
 
 
-def test_equal_texts_have_no_passage():
-    assert find_passages("a b", "a  b") == ((), 0)
-
-
 def test_lines_are_counted_that_the_other_text_lacks():
     assert count_lines_apart("a\nb\nb\nc", "c\na\nb\nd") == (1, 1)
     assert count_lines_apart("", "a\nb") == (0, 2)

@@ -3,12 +3,10 @@
 import re
 
 import pytest
-from hypothesis import given, strategies as st
 
 from foldlog._formats.prompt_changes import PROMPT_REPLACED
-from foldlog.eventstore import CondensationAction, Message, Retraction, summary_id
-from foldlog.projections import View
-from foldlog.runtimes import change_of_prompt, staying
+from foldlog.eventstore import CondensationAction, Retraction, summary_id
+from foldlog.runtimes import change_of_prompt
 
 CHANGES = """
 0 1 2 | 0 1 2 | unknown | none | none
@@ -84,52 +82,8 @@ def test_a_change_of_the_prompt_adds_the_event_of_the_table(row):
         )
 
 
-def test_the_table_has_each_cause_and_each_event():
-    table = rows()
-    assert {cause for _, _, cause, _, _ in table} == set(CAUSES)
-    assert {event.split()[0] for *_, event in table} == {"none", "retraction", "condensation"}
-
-
-@given(st.data())
-def test_a_view_follows_each_change(data):
-    events, condensed_at = [], -1
-    for _ in range(data.draw(st.integers(1, 6))):
-        for _ in range(data.draw(st.integers(0, 3))):
-            events.append(Message(id=len(events), source="user", content="said"))
-        before = [event.id for event in View.from_events(events)]
-        after = [event_id for event_id in before if data.draw(st.booleans())]
-        if data.draw(st.booleans()):
-            after = before[: len(after)]
-        if data.draw(st.booleans()):
-            after.insert(data.draw(st.integers(0, len(after))), "the summary")
-        because = data.draw(st.sampled_from([None, "compaction", "return"]))
-        change = change_of_prompt(before, after, because, condensed_at=condensed_at)
-        if change is None:
-            assert before == after
-            continue
-        events.append(type(change)(**{**fields(change), "id": len(events)}))
-        condensed_at = events[-1].id if isinstance(change, CondensationAction) else condensed_at
-        expected = [summary_id(events[-1].id) if isinstance(each, str) else each for each in after]
-        assert [event.id for event in View.from_events(events)] == expected
-        assert because != "compaction" or isinstance(change, CondensationAction)
-
-
 def fields(change):
     if isinstance(change, Retraction):
         return {"version": change.version}
     names = ("forgotten_event_ids", "summary", "summary_offset", "metadata")
     return {name: getattr(change, name) for name in names}
-
-
-@pytest.mark.parametrize(
-    "old, new, places",
-    [
-        ("abc", "abcd", [0, 1, 2]),
-        ("abc", "bcd", [1, 2]),
-        ("abc", "xbc", []),
-        ("abac", "ac", [0, 3]),
-        ("abc", "", []),
-    ],
-)
-def test_what_stays_begins_the_new_prompt(old, new, places):
-    assert staying(old, new) == places

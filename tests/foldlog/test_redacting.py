@@ -24,7 +24,6 @@ from foldlog.formats import decode, encode
 from foldlog.maintenance import Maintenance
 from foldlog.projections.messages.content import data_url
 from tests.between import before_next_call
-from tests.commands import NAMES, command_named
 from tests.crash.bytes_left import bytes_left
 from tests.how_many import some
 from tests.said import said
@@ -171,16 +170,6 @@ def test_the_command_names_the_values_that_go_with_an_event_unless_a_later_event
     (receipt,) = foldlog(f"{redact} --json").document["receipts"]
     assert receipt["documents_lost"] == ["a"]
     assert "set the values again" not in foldlog("store redact c 2 --reason x --yes").out
-
-
-def test_each_command_that_takes_an_event_takes_the_id_of_a_summary():
-    commands = {name: command_named(name) for name in NAMES}
-    taking = {
-        name: command.context_settings.get("ignore_unknown_options", False)
-        for name, command in commands.items()
-        if any(parameter.metavar == "EVENT" for parameter in command.params)
-    }
-    assert taking == dict.fromkeys(["show", "why", "store redact"], True)
 
 
 def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(

@@ -11,7 +11,7 @@ import json
 
 import pytest
 from hypothesis import given
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple
 
 import foldlog
 from foldlog._answers.comparison import CallDocument as Turn
@@ -27,8 +27,6 @@ from foldlog.condensers.models.tokens import TokenCounter, offered_tools
 from foldlog.eventstore import (
     Action,
     CondensationAction,
-    CondensationRequest,
-    CondensationSummary,
     Message,
     Observation,
     SystemMessage,
@@ -309,36 +307,6 @@ def test_a_condenser_that_never_ends_is_stopped_with_an_error():
     ]
     with pytest.raises(CondenserError, match="condensed 10 times before event 21"):
         replay(events, Endless())
-
-
-@pytest.mark.parametrize("kind", ["digest", "amortized_forgetting", "conversation_window"])
-def test_the_head_of_the_prompt_stays_and_the_summary_has_one_place(kind):
-    config = (
-        {"type": kind}
-        if kind == "conversation_window"
-        else {"type": kind, "max_size": 12, "keep_first": 2}
-    )
-    head, places = None, set()
-    with foldlog.open("memory:", condenser=config) as histories:
-        history = histories["c"]
-        for n, event in enumerate(work(40)):
-            history.append(replace(event, id=-1, cause=None))
-            if n % 30 == 29:
-                history.append(CondensationRequest())
-            if n % 2 and n > 2:
-                view = history.prepare()
-                messages = view.to_messages("openai")
-                head = head or messages[:2]
-                assert messages[0] == head[0]
-                # neighbouring messages of the user are one
-                assert messages[1]["content"].startswith("do it")
-                places |= {
-                    place
-                    for place, shown in enumerate(view)
-                    if isinstance(shown, CondensationSummary)
-                }
-        assert any(isinstance(event, CondensationAction) for event in history.events())
-    assert places == ({2} if kind == "digest" else set())
 
 
 if __name__ == "__main__":

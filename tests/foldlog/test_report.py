@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._conversations.labels import KINDS
 from foldlog._page import assets
 from foldlog._page.report import write_report
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store
@@ -71,7 +70,7 @@ def test_the_file_holds_every_event_and_what_became_of_it(tmp_path):
     ]
     _, elements = written(tmp_path, events)
     (document,) = data(elements, "history")
-    assert [KINDS[kind] for kind in document["events"]["kind"]] == [
+    assert [document["kinds"][kind] for kind in document["events"]["kind"]] == [
         "user",
         "action",
         "observation",

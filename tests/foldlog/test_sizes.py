@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 import foldlog as package
-from foldlog._figures.overview import Overview
 from foldlog._figures.sizes import CountedTokens, event_tokens, view_tokens
-from foldlog._page.document import PageFold
 from foldlog.condensers import LLM, LLMConfig, TokensUnknown
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
 from foldlog.projections import Views
@@ -155,16 +153,13 @@ def test_an_event_that_cannot_be_counted_is_estimated_and_named():
     events = [Message(source="user", content="plain"), Message(source="user", content="odd " * 10)]
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
-        fold = PageFold(store, "c", model=FailingTokenizer())
-        fold.take(store.log("c"))
-        document = fold.document(Overview())
-        assert (document.tokens_are, document.counted_as) == ("counted", "example")
-        assert document.tokens_estimated == (1,)
-        assert document.events.tokens == [1, event_tokens(events[1])]
-        plain = PageFold(store, "c")
-        plain.take(store.log("c"))
-        assert plain.document(Overview()).tokens_are == "estimated"
-        assert [event.id for event in Views(store).current("c")] == [0, 1]
+        with asking_store(store, model=FailingTokenizer()) as client:
+            page = client.json("history?id=c")
+        assert (page["tokens_are"], page["counted_as"]) == ("counted", "example")
+        assert page["tokens_estimated"] == [1]
+        assert page["events"]["tokens"] == [1, event_tokens(events[1])]
+        with asking_store(store) as client:
+            assert client.json("history?id=c")["tokens_are"] == "estimated"
 
 
 def test_a_tokenizer_that_would_be_downloaded_is_an_error_at_once():

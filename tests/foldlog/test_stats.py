@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import open as open_histories
-from foldlog._cli.printing.statistics import bar, curve
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Message, codec
 from tests.golden.cases import cases_in, write_anew
 from tests.stored_rows import execute
@@ -42,10 +41,6 @@ def test_events_have_the_figures_of_their_case(case):
         assert figures_of(case, output) == figures
 
 
-def test_a_conversation_without_events_has_no_figures(history):
-    assert (history.stats().conversations, dict(history.stats().events)) == (1, {})
-
-
 def test_the_cost_without_a_cache_is_beside_the_cost(foldlog, tmp_path):
     prices = tmp_path / "prices.json"
     price = {
@@ -60,14 +55,6 @@ def test_the_cost_without_a_cache_is_beside_the_cost(foldlog, tmp_path):
         histories["c"].append([Message(source="user", content="hi"), said])
     shown = foldlog(f"stats c --prices {prices}").out
     assert "of mine would have cost ≈ $1.0000 instead of $0.1900" in " ".join(shown.split())
-
-
-def test_plots_of_characters_show_every_value_and_fit():
-    assert [len(bar(value, 80, 10)) for value in (0, 0.001, 40, 80)] == [0, 1, 5, 10]
-    assert curve([], 10) == []
-    assert curve([0, 0], 10, rows=1) == [""]
-    lines = curve([1, *[0] * 997, 100, 0], 10, rows=2)
-    assert lines == ["         █", "▁        █"]
 
 
 def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches(

@@ -8,13 +8,12 @@ import pytest
 
 import foldlog
 from foldlog import open as foldlog_open
-from foldlog._figures.overview import Overview
 from foldlog._formats import registry
 from foldlog._formats.record import read_time, time_text
-from foldlog._page.document import PageFold
 from foldlog._words.times import happened_at
 from foldlog.eventstore import CondensationAction, Origin
 from tests.said import said
+from tests.web_client import asking_store
 
 SEPARATORS = ",", ":"
 """Those of the records that are recorded: a record of an import is the same where its bytes are."""
@@ -87,9 +86,9 @@ def test_an_import_goes_on_after_a_live_recording_and_a_recording_after_an_impor
 def test_what_keeps_attributes_is_no_time_of_a_page(histories):
     histories["c"].append(said("the gauge", timestamp=NOON))
     histories["c"].set_attributes(incomplete="1 record")
-    fold = PageFold(histories.store, "c")
-    fold.take(histories.store.log("c"))
-    assert fold.document(Overview()).events.time == [int(NOON.timestamp() * 1_000), None]
+    with asking_store(histories.store) as client:
+        times = client.json("history?id=c")["events"]["time"]
+    assert times == [int(NOON.timestamp() * 1_000), None]
 
 
 def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monkeypatch):

@@ -15,9 +15,9 @@ FORMS = {
     "postgresql": ("postgresql", None),
     "postgresql-encrypted": ("postgresql", KEYS),
 }
-BRIEF = {"test_sources": ("memory", "postgresql-encrypted"), "test_stores": (*FORMS,)}
-"""By test file, the forms whose tests are not long. In all other files, only the tests with a store
-in memory are not long.
+BOTH_DATABASES = ("test_sources", "test_stores")
+"""The test files of which a test on a server is not long. In all other files, only the tests with a
+store in memory are not long.
 """
 
 
@@ -25,7 +25,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     name = metafunc.module.__name__.rpartition(".")[2]
     if not hasattr(metafunc.module, "new_store"):
         return
-    brief = BRIEF.get(name, ("memory",))
+    brief = ("memory", "postgresql-encrypted") if name in BOTH_DATABASES else ("memory",)
     params = [
         pytest.param(form, id=name, marks=() if name in brief else pytest.mark.long)
         for name, form in FORMS.items()

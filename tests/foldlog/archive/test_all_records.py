@@ -2,8 +2,6 @@
 adapters.
 """
 
-from datetime import timedelta
-
 import pytest
 
 from foldlog.adapters._shared import from_plain, records_of, sent_whole, to_plain
@@ -94,9 +92,3 @@ def test_records_before_an_event_come_newest_first(history):
 )
 def test_values_with_types_that_json_lacks_come_back(value):
     assert repr(from_plain(to_plain(value))) == repr(value)
-
-
-def test_what_a_runtime_recorded_expires_by_its_last_event(history, histories):
-    assert not histories.maintenance.expire(timedelta(hours=1)).conversations
-    assert histories.maintenance.expire(timedelta(0)).conversations
-    assert "s" not in histories

@@ -12,11 +12,10 @@ from foldlog import Histories
 from foldlog._archive import importing
 from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.refreshing import import_again
-from foldlog._formats.files import frames
-from foldlog._formats.files.documents import array_in, document_in, document_of
+from foldlog._formats.files.documents import array_in
 from foldlog._formats.json_text import UnreadableJson
 from foldlog.eventstore import Message, open_store
-from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store
+from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported
 
 FILE = Path(__file__).parents[2] / "golden" / "whole_documents.json"
 DOCUMENTS = json.loads(FILE.read_text("utf-8"))
@@ -69,20 +68,6 @@ def test_json_that_is_not_strict_is_exported_as_it_was(tmp_path, store):
     assert outcome.records == len(MESSAGES)
     path.write_bytes(data[:-1] + b', {"role": "user", "content": "go on"}]')
     assert imported(store, path, "openai-chat")[:2] == (outcome.conversation, 1)
-
-
-def test_a_document_that_grows_is_as_if_it_was_imported_once(tmp_path):
-    path = tmp_path / "one.json"
-    with new_store() as store, new_store() as at_once:
-        for number in range(1, len(MESSAGES) + 1):
-            data = write(path, {**TASK, "messages": MESSAGES[:number]}, {"indent": 2})
-            outcome = imported(store, path, "openai-chat")
-            assert (outcome.records, outcome.added) == (number, 1)
-            assert bytes_of(store, outcome.conversation) == data
-            if number % 2:
-                store.version(outcome.conversation)
-        whole = imported(at_once, path, "openai-chat")
-        assert events_of(store, outcome.conversation) == events_of(at_once, whole.conversation)
 
 
 def test_new_records_of_a_document_with_an_at_sign_in_its_name_are_read(tmp_path, store):
@@ -181,6 +166,14 @@ def test_a_redaction_finds_a_text_between_the_records(info, used, tmp_path, fold
         assert foldlog(f"{redact} one:a__b-1 --dry-run --json").status == 1, "nothing is found"
 
 
+def test_the_last_value_of_a_repeated_key_counts(tmp_path, store):
+    path = tmp_path / "one.json"
+    path.write_text(f'{{"messages": [{{}}], "info": "[", "messages": {json.dumps(MESSAGES)}}}')
+    outcome = imported(store, path, "openai-chat")
+    assert outcome.records == len(MESSAGES)
+    assert bytes_of(store, outcome.conversation) == path.read_bytes()
+
+
 def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(tmp_path, store):
     path = tmp_path / "one.json"
     deep = json.dumps(MESSAGES).replace('"one\\ntwo"', "[" * 490 + "]" * 490)
@@ -259,15 +252,6 @@ def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path, store):
     assert parts == lines
 
 
-def test_the_last_value_of_a_repeated_key_counts():
-    document = document_in(b'{"a": [1], "b": "[", "a": [{"x": 1}, {}]}', "x.json")
-    rows = list(document_of(document, "a", document.value["a"]))
-    assert [row.text for row in rows] == [b'{"x": 1}', b"{}"]
-    assert [document.text[row.offset :][: len(row.text)] for row in rows] == [
-        row.text for row in rows
-    ]
-
-
 @pytest.mark.parametrize(
     "text", ["[]", " [ ] ", "[1 , 2]\n", "[]x", "[1]]", "[1,2", "[1 2]", "", "[", '["a']
 )
@@ -281,9 +265,3 @@ def test_an_array_is_read_as_the_standard_library_reads_it(text, tmp_path):
             array_in(path)
     else:
         assert [row.value for row in array_in(path)[1]] == expected
-
-
-def test_a_frame_of_other_records_becomes_an_array():
-    frame = frames.frame_of("[1,2]", {0: (1, 2), 1: (3, 4)}, 2)
-    assert frames.whole(frame, [b"1", b"2"]) == b"[1,2]"
-    assert json.loads(frames.whole(frame, [b"1", b"2", b"3"])) == [1, 2, 3]

@@ -2,7 +2,6 @@
 goes on.
 """
 
-import shutil
 from itertools import count
 
 import pytest
@@ -10,9 +9,8 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog._archive import projecting, reading, recording, writing
-from foldlog.eventstore import KeyRing, Redaction, open_store
+from foldlog.eventstore import KeyRing, Redaction
 from foldlog.eventstore.log import importing as log_importing
-from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.sources import moving
 from tests.between import Killed
 from tests.foldlog.archive.imports import (
@@ -145,40 +143,3 @@ def test_a_killed_import_or_first_use_goes_on(work, new_place, tmp_path, monkeyp
         if is_over:
             assert transactions > 2
             return
-
-
-@pytest.mark.parametrize("was_pending", [False, True])
-def test_a_killed_copy_goes_on_and_makes_no_event_twice(was_pending, tmp_path, monkeypatch):
-    path = tmp_path / "session.jsonl"
-    path.write_bytes(WHOLE)
-    with open_with_imports() as store:
-        outcome = imported(store, path)
-        base = tmp_path / "base.db"
-        with open_store(base) as target:
-            assert [each.problem for each in copy_store(store, target, jobs=1) if was_pending] == [
-                None
-            ] * was_pending
-        expected = events_of(store, outcome.conversation)
-        for transactions in count():
-            killed, used = tmp_path / f"{transactions}.db", tmp_path / f"{transactions}-used.db"
-            shutil.copy(base, killed)
-            is_over = True
-            with open_store(killed) as target, monkeypatch.context() as patched:
-                killed_after(target, transactions, patched)
-                try:
-                    assert [each.problem for each in copy_store(store, target, jobs=1)] == [None]
-                except Killed:
-                    is_over = False
-            shutil.copy(killed, used)
-            with open_with_imports(used) as target:
-                assert_sound(target)
-                if was_pending or is_over:  # else there may be nothing yet
-                    assert events_of(target, outcome.conversation) == expected, transactions
-            with open_store(killed) as target:
-                assert [each.problem for each in copy_store(store, target, jobs=1)] == [None]
-                assert [*compare_stores(store, target)] == []
-                assert bytes_of(target, outcome.conversation) == WHOLE
-                assert_sound(target)
-            if is_over:
-                assert transactions > 2
-                return

@@ -14,7 +14,7 @@ from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.detection import recognize
 from foldlog._formats.files.found_sources import FoundHistory
 from foldlog._formats.files.histories import histories
-from foldlog._formats.hash_set import HashSet, index_of
+from foldlog._formats.hash_set import HashSet
 from foldlog._formats.skeleton import Seen, SourceState
 from foldlog._formats.summed_calls import HASH_BYTES
 from foldlog.eventstore.sources.blocks import hash_of
@@ -104,13 +104,6 @@ def test_a_reply_is_counted_in_some_bytes_of_memory():
     assert sum(calls.usage["prompt_tokens"] for calls in total.calls) == sum(range(2 * RECORDS))
 
 
-def test_the_stored_hashes_of_replies_are_let_go():
-    skeleton, _ = held_for_each(reply)
-    held = size_of(skeleton)
-    assert len(skeleton.encode()) > 2 * RECORDS * HASH_BYTES
-    assert size_of(skeleton) - held < RECORDS * HASH_BYTES
-
-
 def test_the_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch, store):
     monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 2**16)
     monkeypatch.setattr(importing, "_SHORT_BYTES", 2**16)
@@ -167,12 +160,6 @@ def test_the_pages_of_a_set_make_an_equal_set():
     again = HashSet(slice(0, HASH_BYTES))
     assert all(map(again.add, stored))
     assert b"".join(again.pages()) == pages
-
-
-def test_a_part_is_found_between_the_borders_of_others():
-    assert index_of(b"ab", b"xaby" + b"ab") == 2
-    assert index_of(b"ab", b"xaby") == -1
-    assert index_of(b"ab", b"") == -1
 
 
 def test_a_record_that_comes_again_is_recognized_after_its_source_was_stored():

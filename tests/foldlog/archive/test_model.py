@@ -20,9 +20,6 @@ import pytest
 
 from foldlog import Histories
 from foldlog._archive.importing import Failed, Import
-from foldlog._archive.redacting import redact_beside
-from foldlog._archive.stored import raw
-from foldlog._privacy.matching import events_with, holding, source_with
 from foldlog.eventstore import (
     CannotRedact,
     DocumentChanges,
@@ -37,7 +34,7 @@ from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.formats import SourceRefused
 from foldlog.runtimes import format_named
-from tests.foldlog.archive.imports import events_of, figures_of, open_with_imports
+from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, open_with_imports
 from tests.foldlog.archive.kinds import KINDS, Line
 from tests.sound import problems
 
@@ -199,25 +196,15 @@ class Model:
         word = self.random.choice(words)
         self.log.append(word)
         before = self.words_by_source()
-        holds = holding(word)
-        rows = [row for row in self.store.conversations() if row.erased_at is None]
-        for row in sorted(rows, key=lambda row: row.created_at, reverse=True):
-            begins = row.parent_version or 0
-            if events := events_with(self.store, row.id, holds, start=begins):
-                ids = [each.id for each in reversed(events)]
-                Histories(self.store)[row.id].redact(
-                    ids, reason="asked for", by="me", with_summaries=True
-                )
-        for row in rows:
-            if (name := source_with(self.store, row.id, holds)) is not None:
-                redact_beside(self.store, name)
+        Histories(self.store).maintenance.redact_matching(
+            word, reason="asked for", by="me", with_summaries=True
+        )
         self.loosen(before, word)
         self.removed_words.add(word)
 
     def words_by_source(self):
         return {
-            name: {*WORD.findall(b"".join(raw(self.store, name)).decode())}
-            for name, _ in self.sources()
+            name: {*WORD.findall(bytes_of(self.store, name).decode())} for name, _ in self.sources()
         }
 
     def loosen(self, before, word):
@@ -280,7 +267,7 @@ class Model:
         """All that is stored of what the lines say, sealed or not."""
         texts = []
         for name, source in self.sources():
-            texts += [b"".join(raw(self.store, name)).decode()]
+            texts += [bytes_of(self.store, name).decode()]
             texts += [each.decode("latin1") for each in (source.about, source.sums)]
             texts += [repr(figures_of(self.store, name))]
         for row in self.store.conversations():
@@ -330,7 +317,7 @@ class Model:
 
     def check_import(self, conversation):
         """What was imported is there, but for what was removed."""
-        there = b"".join(raw(self.store, conversation)).decode()
+        there = bytes_of(self.store, conversation).decode()
         # a line may be damaged
         missing = {*WORD.findall("\n".join(self.lines))} - {*WORD.findall(there)}
         removed = (
@@ -365,7 +352,7 @@ class Model:
             if "append" in self.log or "match" in self.log or name.startswith("other-"):
                 continue
             other = self.path.with_suffix(".again.jsonl")
-            other.write_bytes(b"".join(raw(self.store, name)))
+            other.write_bytes(bytes_of(self.store, name))
             with open_with_imports() as store:
                 (result,) = Import(store, [other], self.kind.format)
                 assert not isinstance(result, Failed)

@@ -12,8 +12,6 @@ from foldlog import Histories
 from foldlog._archive import reading
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
-from foldlog._archive.stored import raw
-from foldlog._privacy.matching import events_with, holding, source_with
 from foldlog._privacy.redacting import redact_events
 from foldlog.adapters._shared import records_of as records_read
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -21,7 +19,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.sources import moving
 from foldlog.formats import SourceRefused
 from tests.between import Between, before_next_call, call_before
-from tests.foldlog.archive.imports import events_of, imported, new_store, refused
+from tests.foldlog.archive.imports import bytes_of, events_of, imported, new_store, refused
 from tests.foldlog.archive.kinds import KINDS, Line
 from tests.sound import assert_sound
 
@@ -56,29 +54,17 @@ def write(path, lines):
 
 
 def redact(store, text=SECRET):
-    """Redact each event and each source with a text, as ``redact --matching`` does."""
-    holds = holding(text)
-    for row in sorted(store.conversations(), key=lambda row: row.created_at, reverse=True):
-        if events := events_with(store, row.id, holds, start=row.parent_version or 0):
-            Histories(store)[row.id].redact(
-                [each.id for each in events], reason="asked for", with_summaries=True
-            )
-    for row in [*store.conversations()]:
-        if (name := source_with(store, row.id, holds)) is not None:
-            redact_beside(store, name)
+    Histories(store).maintenance.redact_matching(text, reason="asked for", with_summaries=True)
 
 
 def redact_secret(store, conversation):
-    """Redact event 2, as ``redact CONVERSATION 2`` does."""
-    redact_events(store, conversation, [2], reason="asked to", by=None, with_summaries=False)
+    Histories(store)[conversation].redact(2, reason="asked to")
 
 
 def conversations_with(store, text=SECRET):
     """Return the conversations with a text in a record, between records, or in an event."""
     rows = [row.id for row in store.conversations() if row.erased_at is None]
-    return [
-        name for name in rows if text in repr([b"".join(raw(store, name)), *events_of(store, name)])
-    ]
+    return [name for name in rows if text in repr([bytes_of(store, name), *events_of(store, name)])]
 
 
 OTHERS = {
@@ -439,22 +425,6 @@ def test_a_redaction_removes_its_text_from_damaged_lines_and_records_without_eve
     assert imported(store, path).added
     assert conversations_with(store) == []
     assert_sound(store)
-
-
-def test_an_edited_source_brings_nothing_back_that_was_redacted_in_its_fork(tmp_path, store):
-    path = write(tmp_path / "s1.jsonl", LINES)
-    later = [line(5, "more"), line(6, "the oil is under the bench", "assistant"), line(7, "bye")]
-    edited = [*LINES[:2], line(2, f"{SECRET}, I think"), *LINES[3:], *later]
-    imported(store, path)
-    fork = imported(store, write(path, edited)).conversation
-    assert fork != "s1"
-    for text in ("the oil", SECRET):
-        redact(store, text)
-        assert imported(store, path).added == 0
-        assert conversations_with(store, text) == []
-    write(path, [*edited, edited[2], LINES[2], line(8, "again")])
-    imported(store, path)
-    assert conversations_with(store) == conversations_with(store, "the oil") == []
 
 
 REPEATING = {

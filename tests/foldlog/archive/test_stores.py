@@ -206,17 +206,6 @@ def test_a_copied_fork_is_searched_from_its_first_event_on(store, target, path, 
     assert (fork, event.id) in {hit[:2] for hit in hits}
 
 
-def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(
-    store, target, path, lines
-):
-    imported(store, path)
-    used(target, imported_lines(target, path, lines[:3]).conversation)
-    fork = imported_lines(store, path, [*lines[:8], *lines[9:]]).conversation
-    copied(store, target, fork)
-    assert bytes_of(target, fork) == path.read_bytes()
-    assert_sound(target)
-
-
 def test_a_fork_that_was_copied_alone_is_copied_on_to_one_that_shares_its_records(path, lines):
     with new_store() as first, new_store() as store, new_store() as target:
         imported(first, path)

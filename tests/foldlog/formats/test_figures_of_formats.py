@@ -14,7 +14,7 @@ import pytest
 
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import Where
-from foldlog._formats.registry import OURS
+from foldlog.formats import FORMATS as OURS
 from tests.foldlog.archive.imports import imported, open_with_imports
 from tests.foldlog.records import CORPUS
 

@@ -2,7 +2,6 @@
 object says.
 """
 
-import ast
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,10 +18,6 @@ from tests.foldlog.formats.reading import histories_at
 PLACE = Path(registry.__file__).parent
 
 
-def test_each_format_has_a_name_of_its_own_and_its_module_holds_it():
-    assert [registry.format_named(name).name for name in registry.OURS] == [*registry.OURS]
-
-
 @pytest.mark.parametrize("name", ["llama-index", "codex"])
 def test_no_format_gets_the_name_of_one_of_ours(name):
     format = replace(registry.format_named(name), expected="something else")
@@ -30,21 +25,6 @@ def test_no_format_gets_the_name_of_one_of_ours(name):
         registry.register(format)
     assert registry.register(registry.format_named(name)) is registry.format_named(name)
     assert name not in registry.REGISTERED
-
-
-def test_what_all_formats_share_names_none_of_them():
-    shared = [*PLACE.glob("*.py"), *(PLACE / "files").glob("*.py")]
-    ours = {name.replace("-", "_") for name in registry.OURS}
-    shared = [path for path in shared if path.stem not in {*ours, "registry"}]
-    assert len(shared) >= 15
-    named = {
-        (path.name, node.value)
-        for path in shared
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and node.value in registry.OURS
-    }
-    # What can write every history, and what a history of our own is written as.
-    assert named == {("conversion.py", "openai-chat"), ("conversion.py", "openhands-v1")}
 
 
 class _Notes(FileReader):

@@ -13,9 +13,8 @@ from hypothesis import given, strategies as st
 
 import foldlog
 from foldlog._formats.detection import recognize
-from foldlog._formats.registry import formats
 from foldlog.eventstore import Annotation, InvalidEvent, codec
-from foldlog.formats import FORMATS, decode, detect
+from foldlog.formats import FORMATS, decode, detect, formats
 from tests.foldlog.records import records_of
 from tests.how_many import examples
 

@@ -18,7 +18,6 @@ import pytest
 
 from foldlog._archive.importing import Failed, Import
 from foldlog._formats.files.readers import on_lines
-from foldlog._formats.json_text import RECORD_SIZE_MAX
 from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import records_in
 
@@ -90,7 +89,7 @@ def test_folders_behind_links_are_read_once_and_what_is_no_file_is_told(tmp_path
 
 @pytest.mark.parametrize("begin, between, end", [("", "", ""), ("[", ",", "]")])
 def test_a_record_that_is_too_long_is_a_finding(begin, between, end, tmp_path):
-    long = {**chat(), "content": "x" * RECORD_SIZE_MAX}
+    long = {**chat(), "content": "x" * 16 * 2**20}
     lines = (json.dumps(record) for record in (chat(), long, chat()))
     write(tmp_path / "a.json", begin + f"{between}\n".join(lines) + end)
     (history,) = import_paths(tmp_path, "a.json")["found"]

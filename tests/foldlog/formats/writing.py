@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from foldlog._formats.encoding import NO_RECORDS
-from foldlog._formats.registry import formats
 from foldlog.eventstore import Event
-from foldlog.formats import Encoder, StoredRecords
+from foldlog.formats import Encoder, StoredRecords, formats
 
 WRITTEN = [name for name, format in formats().items() if format.lacks is not None]
 """The formats in which any history is exported."""
