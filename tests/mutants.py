@@ -1,12 +1,14 @@
 """Seeded mutants: change one statement of the product, and see whether a test fails.
 
-    python -m tests.mutants [--seed N] [--count N] [PART ...]
+    pytest -n2 --cov --cov-context=test --cov-report=   # needs pytest-cov; half an hour
+    python -m tests.mutants [--coverage .coverage] [--seed N] [--count N] [PART ...]
 
 draws changes from all modules, or from the modules whose paths begin with a PART. Each change is
-made alone, in a copy of the project. The tests of its module run there (see ``tests.which``), and
-if they pass, all tests. A mutant that survives shows that a test is missing, or that the change
-makes no difference. Tests that fail without the change too judge nothing, so they run once before
-it. The exit status is 1 if more than one mutant in ten survives, or if a mutant was not judged.
+made alone, in a copy of the project. The tests that ran the changed line run there. Without data of
+coverage, the tests of the module run (see ``tests.which``), and if they pass, all tests. A mutant
+that survives shows that a test is missing, or that the change makes no difference. A test that
+fails without the change too judges nothing, so it runs again without it. The exit status is 1 if
+more than one mutant in ten survives, or if a mutant was not judged.
 
 Modules of adapters are left out: their tests run in the environments of the SDKs.
 """
@@ -15,21 +17,31 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from functools import cache
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.beside import SAMPLES
 from tests.which import ROOT, covering, modules
 
 SURVIVORS_MAX = 0.1
 TIMEOUT_S = 900
+NO_TESTS = 5
+"""The exit status of pytest if it ran no test."""
 ALL_TESTS = ["-n2"]
+RAN = """
+SELECT context, numbits FROM line_bits JOIN context ON context.id = context_id
+  JOIN file ON file.id = file_id WHERE path LIKE ? AND context != ''
+"""
+"""Selects the tests that ran lines of a file, and a bit for each line, from a file of coverage."""
 SQL_TESTS = ["tests/conformance", "tests/eventstore", "tests/postgres"]
 NOT_COPIED = (".git", ".venv", ".cache", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
 OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -165,45 +177,53 @@ class FailsUnchangedError(Exception):
     """A test fails without a mutant, so it cannot judge one."""
 
 
-def failing_test(mutant: Mutant, project: Path, *, related: bool = False) -> str | None:
-    """Return the first test that fails, or how the run ended; None if every test passes. With
-    ``related``, only the tests of the module run. Raises ``FailsUnchangedError``.
+def failing_test(mutant: Mutant, project: Path, coverage: Path | None = None) -> str | None:
+    """Return the first test that fails, or how the run ended; None if every test passes. With the
+    data of ``coverage``, only the tests that ran the changed line run. Raises
+    ``FailsUnchangedError``.
     """
-    likely = SQL_TESTS if mutant.path.suffix == ".sql" else covering(str(mutant.path))
-    failed = _run_changed(mutant, likely, project) if likely else None
-    return failed or (None if related else _run_changed(mutant, [], project))
+    tests = find_tests_of(mutant, coverage) if coverage else []
+    tests = tests or (SQL_TESTS if mutant.path.suffix == ".sql" else covering(str(mutant.path)))
+    failed = _run_changed(mutant, tests, project) if tests else None
+    return failed or (None if coverage else _run_changed(mutant, ALL_TESTS, project))
+
+
+def find_tests_of(mutant: Mutant, coverage: Path) -> list[str]:
+    """Return the functions of tests that ran a changed line. Tests in other processes that a test
+    starts are not measured.
+    """
+    line_count = mutant.path.read_bytes()[mutant.begin : mutant.end].count(b"\n") + 1
+    changed = (1 << line_count) - 1 << mutant.line
+    with closing(sqlite3.connect(coverage)) as database:
+        rows = database.execute(RAN, (f"%/{mutant.path.relative_to(ROOT).as_posix()}",))
+        return sorted(
+            {
+                re.split(r"[\[|]", context)[0]  # cases have other names if few files are collected
+                for context, lines in rows
+                if int.from_bytes(lines, "little") & changed
+            }
+        )
 
 
 def _run_changed(mutant: Mutant, tests: Sequence[str], project: Path) -> str | None:
-    if problem := _run_unchanged(tuple(tests), project):
-        raise FailsUnchangedError(problem)
     changed = project / mutant.path.relative_to(ROOT)
     changed.write_text(mutant.text())
     try:
-        return _run_tests(tests, project)
+        failed = _run_tests(tests, project)
     finally:
         shutil.copyfile(mutant.path, changed)
+    if failed:
+        again = failed.partition("[")[0] if "::" in failed else "--collect-only"
+        if problem := _run_tests([again], project):
+            raise FailsUnchangedError(problem)
+    return failed
 
 
-@cache
-def _run_unchanged(tests: tuple[str, ...], project: Path) -> str | None:
-    return _run_tests(tests, project)
-
-
-def _run_tests(tests: Sequence[str], project: Path) -> str | None:
-    """Run these tests in one process, or all in two if none are named; return the first failure."""
+def _run_tests(arguments: Sequence[str], project: Path) -> str | None:
+    """Run pytest, and return the first failure, or how it ended."""
     try:
         pytest = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                "-x",
-                "-p",
-                "no:cacheprovider",
-                *(tests or ALL_TESTS),
-            ],
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments],
             cwd=project,
             env={**os.environ, "PYTHONPATH": str(project)},
             capture_output=True,
@@ -213,37 +233,35 @@ def _run_tests(tests: Sequence[str], project: Path) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return f"not ended after {TIMEOUT_S} s"
-    if pytest.returncode == 0:
+    if pytest.returncode in (0, NO_TESTS):
         return None
-    failed = [line for line in pytest.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failed[0].split(" - ")[0] if failed else f"pytest ended with {pytest.returncode}"
+    failed = re.search(r"^(?:FAILED|ERROR) (test.*?)(?: - |$)", pytest.stdout, re.MULTILINE)
+    return failed[1] if failed else f"pytest ended with {pytest.returncode}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=int(time.time()) // 86_400)
     parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--related", action="store_true", help="run the tests of the module only")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after this time")
+    parser.add_argument("--coverage", type=Path, help="run the tests that ran the changed line")
     parser.add_argument("part", nargs="*", help="how the path of a module begins")
     options = parser.parse_args()
+    if options.coverage and not options.coverage.is_file():
+        parser.error(f"there is no {options.coverage}; the docstring says how to write it")
     mutants = draw_mutants(options.seed, options.count, options.part)
     survivors = count = unjudged = 0
-    until = time.monotonic() + options.seconds
     with tempfile.TemporaryDirectory(prefix="foldlog-mutants-") as folder:
         project = Path(folder) / "project"
+        if SAMPLES.is_dir():
+            Path(folder, SAMPLES.parent.name).symlink_to(SAMPLES.parent)
         shutil.copytree(ROOT, project, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
         # Some tests ask git for the files of the project.
         for command in ("init", "add ."):
             subprocess.run(["git", *command.split()], cwd=project, check=True, capture_output=True)
-        if problem := _run_tests(["--collect-only"], project):
-            parser.exit(2, f"the tests of the unchanged copy cannot be collected: {problem}\n")
         for mutant in mutants:
-            if time.monotonic() > until:
-                break
             print(mutant, flush=True)
             try:
-                failed = failing_test(mutant, project, related=options.related)
+                failed = failing_test(mutant, project, options.coverage)
             except FailsUnchangedError as problem:
                 unjudged += 1
                 print(f"    NOT JUDGED: fails without the change: {problem}", flush=True)

@@ -1,11 +1,19 @@
 """The seeded mutants that run each week: see ``tests.mutants``."""
 
 import ast
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from tests import mutants
-from tests.mutants import FailsUnchangedError, draw_mutants, failing_test, mutants_of
+from tests.mutants import (
+    FailsUnchangedError,
+    draw_mutants,
+    failing_test,
+    find_tests_of,
+    mutants_of,
+)
 
 SOURCE = '''
 def positive(number, seen):
@@ -94,16 +102,37 @@ def mutant_of(project, code):
     )
 
 
-def test_a_mutant_that_no_test_notices_survives(project, monkeypatch):
+@pytest.fixture
+def coverage(tmp_path):
+    """Data of coverage, in which ``test_it`` ran line 4."""
+    path = tmp_path / ".coverage"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            """
+            CREATE TABLE file AS SELECT 1 AS id, '/elsewhere/numbers_.py' AS path;
+            CREATE TABLE context AS SELECT 1 AS id, 'test_it.py::test_it[a|b]|run' AS context;
+            CREATE TABLE line_bits AS SELECT 1 AS file_id, 1 AS context_id, X'10' AS numbits;
+            """
+        )
+    return path
+
+
+def test_a_mutant_that_no_test_notices_survives(project, coverage, monkeypatch):
     either = mutant_of(project, "(number > 0 or seen is not None)")
-    assert failing_test(mutant_of(project, "(number >= 0)"), project, related=True) is None
-    assert failing_test(either, project) == "FAILED test_it.py::test_it"
+    assert failing_test(mutant_of(project, "(number >= 0)"), project, coverage) is None
+    assert failing_test(either, project) == "test_it.py::test_it"
     monkeypatch.setattr(mutants, "covering", lambda path: [])
-    assert failing_test(either, project) == "FAILED test_it.py::test_it", "of all tests"
+    assert failing_test(either, project) == "test_it.py::test_it", "of all tests"
+
+
+def test_the_tests_that_ran_a_changed_line_are_found(project, coverage):
+    either = mutant_of(project, "(number > 0 or seen is not None)")
+    assert find_tests_of(either, coverage) == ["test_it.py::test_it"]
+    assert find_tests_of(mutant_of(project, "return None"), coverage) == []
 
 
 def test_a_test_that_fails_without_a_mutant_judges_none(project):
     with (project / "test_it.py").open("a") as test:
         test.write("\ndef test_broken():\n    assert positive(0, None)\n")
     with pytest.raises(FailsUnchangedError, match="::test_broken"):
-        failing_test(mutant_of(project, "return None"), project)
+        failing_test(mutant_of(project, "(number >= 0)"), project)
