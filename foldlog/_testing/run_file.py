@@ -183,7 +183,7 @@ def _as_text(value: Any, key: str = "") -> Any:
     # Bytes become the texts that foldlog sends in their place.
     if isinstance(value, Mapping):
         return {name: _as_text(item, name) for name, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_as_text(item) for item in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode() if key == "data" else data_url(value)

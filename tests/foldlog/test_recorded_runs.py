@@ -65,6 +65,15 @@ def test_the_same_program_gets_the_recorded_replies(histories, recorded):
         assert model.notes == []
 
 
+def test_a_run_with_an_image_and_a_sound_is_answered_from_its_file(histories, tmp_path):
+    image = {"type": "image_url", "image_url": {"url": b"GIF89a"}}
+    sound = {"type": "input_audio", "input_audio": {"data": b"\x00\xff", "format": "wav"}}
+    run_agent(histories["see"], lambda messages, **_: reply(0), 1, (image, sound))
+    run_of(histories["see"]).write(tmp_path / "see.jsonl")
+    with replay(tmp_path / "see.jsonl") as model:
+        run_agent(histories["again"], model, 1, (image, sound))
+
+
 CHANGES = {
     "a word": (
         lambda messages: messages[1].update(content="pay nothing"),
