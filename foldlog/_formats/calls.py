@@ -67,11 +67,7 @@ class OpenCalls:
             self._added += 1
 
     def open(self, call: Action) -> None:
-        """Add the next call. If the call is hidden, read the View first, because the call may be a
-        copy of a call that is open in the View.
-        """
-        if not call.shown:
-            self._read_past()
+        """Add the next call."""
         self._reply = self._reply if is_of_reply(call, self._reply) else []
         self._reply.append(call)
         if self._added == 2 * _CALLS_MAX:

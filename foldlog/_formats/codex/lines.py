@@ -95,20 +95,15 @@ def texts_in(parts: Any) -> list[str]:
 
 def place_of_summary(history: list[Any], message: str) -> int | None:
     """Return the index of the summary in a replacement history. The summary is the last message
-    with a single text that ends with ``message``. Return None if there is no summary.
+    whose text ends with ``message``. Return None if there is no summary.
     """
     if not message:
         return None
     for place in range(len(history) - 1, -1, -1):
         item = history[place]
-        if type(item) is dict and item.get("type") == "message":
-            content = item.get("content")
-            if (
-                type(content) is list
-                and len(content) == 1
-                and "".join(texts_in(content)).endswith(message)
-            ):
-                return place
+        is_message = type(item) is dict and item.get("type") == "message"
+        if is_message and "".join(texts_in(item.get("content"))).endswith(message):
+            return place
     return None
 
 

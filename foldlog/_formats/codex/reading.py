@@ -273,8 +273,8 @@ class CodexDecoder(FollowingDecoder):
             offset += read.events[-1].shown and number < (place or 0)
         read.timestamp = own
         after = [event_id for event_id in self.shown.ids() if event_id not in forgotten]
-        if place is not None and (summary := texts_in(history[place]["content"])[0]):
-            after.insert(offset, summary)
+        if place is not None:
+            after.insert(offset, "".join(texts_in(history[place]["content"])))
         read.change(after, "compaction")
 
     def _rebuild(self, read: RecordEvents, message: str) -> None:
