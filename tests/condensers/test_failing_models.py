@@ -222,6 +222,22 @@ def test_the_same_events_are_forgotten_and_their_digest_is_their_summary():
     )
 
 
+@pytest.mark.parametrize(
+    "status, failure", [(408, "timeout"), (504, "timeout"), (404, "rejected"), (None, "bad_reply")]
+)
+def test_an_error_of_any_client_is_named_by_its_status(status, failure):
+    class StatusError(Exception):
+        status_code = status
+
+    def refuse():
+        raise StatusError
+
+    model = Scripted(meanwhile=refuse)
+    history, _ = stepped(LLMSummarizingCondenser(model, max_size=20), *messages(30), REQUEST)
+    (made,) = condensations(history)
+    assert [report["failure"] for report in reports_of(made)] == [failure]
+
+
 def test_without_a_fallback_a_failing_model_stops_the_step():
     condenser = LLMSummarizingCondenser(Scripted(failed()), max_size=20, fallback=False)
     for used in (condenser, PipelineCondenser([condenser])):

@@ -190,7 +190,7 @@ def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
     )
     for typed in (
         *("list", "list -s", "log a-conv", "log a-conv --full", "view a-conv", "stats"),
-        *("compare a-conv", f"condense {name} --dry-run"),
+        *("compare a-conv", f"condense {name} --dry-run", f"condense {name}", "diff a-conv"),
     ):
         for columns in (30, 79) if typed.startswith(("list", "log", "stats")) else (30,):
             monkeypatch.setenv("COLUMNS", str(columns))
@@ -201,7 +201,7 @@ def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
                 for line in ran.out.splitlines()
                 if line.rstrip() != name and len(line) > columns
             ] == [], typed
-    assert " 100 " in foldlog("list -s").out
+    assert " 102 " in foldlog("list -s").out
     assert name in foldlog("list").out  # whole, on one line
 
 

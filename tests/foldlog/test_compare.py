@@ -237,5 +237,7 @@ def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, co
         "--agent-model 'b c'\n"
     )
     assert foldlog("compare c2", *noop, "--agent-model", "gpt-4o").err == ""
+    append("c3", said("hi"), said("go on"), condensation)
+    assert foldlog("compare c3", *noop).err == "", "only a summarizer names its model"
     monkeypatch.setitem(sys.modules, "litellm", None)  # nothing counts as that model then
     assert foldlog("compare c2", *noop).err == ""

@@ -179,6 +179,16 @@ def test_erase_shows_the_history_and_asks(tmp_path, typed, erased):
         assert in_a_terminal(*command)[0] == 0
 
 
+def test_a_progress_bar_counts_the_events_that_are_not_erased(tmp_path):
+    with open_histories(tmp_path / "s.db") as histories:
+        histories["c1"].append([said("a"), said("b"), said("c")])
+        histories["c2"].append(said("d"))
+        histories.erase("c2", reason="r")
+    environment = {"TERM": "xterm", "COLUMNS": "100"}
+    _, shown, _ = in_a_terminal("store", "verify", f"--db={tmp_path}/s.db", environment=environment)
+    assert b"3 of 3 events" in shown
+
+
 @pytest.mark.parametrize("width", some(["", "0", "1", "19", "-5", "ten", "8 0", "9" * 9], 2))
 def test_a_width_that_no_terminal_has_is_treated_as_unset(
     foldlog, five_messages, monkeypatch, width

@@ -393,14 +393,19 @@ def test_a_store_moves_to_another_server_by_copy(many, postgres_server, other_se
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         connection.execute(f"ALTER SCHEMA many_{number:02d} RENAME TO many_moved")
     try:
-        with open_store(f"{many}&moved={number}@127.0.0.1:{other_server.port}") as store:
+        moved = f"{many}&moved={number}@127.0.0.1:{other_server.port}"
+        with open_store(moved) as store:
             assert [store.version(name) for name in names] == [1] * 16
             for name in names:
                 say(store, name, "1", expected_version=1)
             assert len([entry for entry in store.follow() if entry.conversation in names]) == 32
-            strangers = [name for name in names if home(name) != number]
+            strangers = sorted((name for name in names if home(name) != number), key=home)
             store.fork(names[0], 1, strangers[0] + " fork")
             assert store.version(strangers[0] + " fork") == 1
+            forked = next(name for name in (f"fork {n}" for n in range(99)) if home(name) == number)
+            store.fork(strangers[-1], 1, forked)
+        with open_store(moved) as store:
+            assert store.version(forked) == 1
     finally:
         with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
             connection.execute(f"ALTER SCHEMA many_moved RENAME TO many_{number:02d}")
