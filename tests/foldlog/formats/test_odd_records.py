@@ -2,16 +2,19 @@
 
 import json
 
+import pytest
+
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.codex.skeleton import CodexSkeleton
 from foldlog._formats.cursor import _names_of_blobs
 from foldlog._formats.skeleton import UNNAMED_TOOL
 
 
-def test_the_first_error_of_a_line_with_two_results_is_of_the_one_that_failed():
+@pytest.mark.parametrize("failed", [True, 1])
+def test_the_first_error_of_a_line_with_two_results_is_of_the_one_that_failed(failed):
     results = [
         {"type": "tool_result", "tool_use_id": "a", "content": "9 km"},
-        {"type": "tool_result", "tool_use_id": "b", "content": "no such road", "is_error": True},
+        {"type": "tool_result", "tool_use_id": "b", "content": "no such road", "is_error": failed},
     ]
     line = {
         "type": "user",
