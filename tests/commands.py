@@ -1,12 +1,28 @@
-"""The commands of ``foldlog`` as objects of Click."""
+"""The commands of ``foldlog``, run in this process or as objects of Click."""
+
+import sys
+from unittest.mock import patch
 
 import click
 
+from foldlog._cli import main
 from foldlog._cli.application import application
-from foldlog._cli.catalog import COMMANDS
+from foldlog._cli.catalog import COMMANDS, module_of
 
 NAMES = [name for names in COMMANDS.values() for name in names]
 """The names of all commands, such as ``list`` and ``store verify``, in the order of the help."""
+MODULES = {name: module_of(name) for name in NAMES}
+"""Maps the name of each command to the module that has it."""
+
+
+def run_foldlog(*arguments: str) -> int:
+    """Run the command in this process. Return its exit status."""
+    with patch.object(sys, "argv", ["foldlog", *arguments]):
+        try:
+            main()
+        except SystemExit as ended:
+            return int(ended.code or 0)
+    return 0
 
 
 def command_named(name: str) -> click.Command:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from tests.web_client import Answer, Client
@@ -37,6 +38,12 @@ class Refusal(Exception):
 class HttpClient:
     def __init__(self, app: Any, token: str) -> None:
         self._client = Client(app, {"authorization": f"Bearer {token}"}, waits=True)
+
+    def refusal(self, name: str, **request: Any) -> Refusal:
+        """Send a request that the service refuses, and return why."""
+        with pytest.raises(Refusal) as refused:
+            self(name, **request)
+        return refused.value
 
     def __call__(
         self, name: str, *, body: Any = None, headers: Mapping[str, str] = {}, **parameters: Any

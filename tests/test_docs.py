@@ -18,8 +18,8 @@ import pytest
 import foldlog
 from benchmarks import pictures
 from foldlog import Histories, History, Maintenance
-from foldlog._cli import main
 from foldlog._formats import registry
+from tests.commands import run_foldlog
 from tests.golden import words
 
 ROOT = Path(__file__).parent.parent
@@ -69,9 +69,7 @@ def test_the_guide_to_the_command_prints_what_it_shows(tmp_path, monkeypatch, ca
     assert len(shown) > 15
     same = doctest.OutputChecker().check_output
     for typed, expected in shown:
-        monkeypatch.setattr(sys, "argv", ["foldlog", *shlex.split(typed)])
-        with pytest.raises(SystemExit):
-            main()
+        run_foldlog(*shlex.split(typed))
         printed = "".join(capsys.readouterr())
         assert same(expected, printed, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE), (
             f"{typed}\n{printed}"
@@ -89,7 +87,7 @@ def test_the_commands_that_answer_questions_run(tmp_path, monkeypatch, capsys):
     assert len(commands) > 13
     for command in commands:
         capsys.readouterr()
-        _run_foldlog(*shlex.split(command))
+        assert run_foldlog(*shlex.split(command)) == 0
         assert any(capsys.readouterr()), command
 
 
@@ -233,10 +231,10 @@ def test_the_readme_begins_with_the_commands_of_a_fresh_machine():
 
 def test_a_command_of_the_readme_prints_what_the_readme_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    _run_foldlog("demo")
+    assert run_foldlog("demo") == 0
     capsys.readouterr()
     (why,) = (line for line in _lines_to_try() if line.startswith("foldlog why"))
-    _run_foldlog(*shlex.split(why, comments=True)[1:])
+    assert run_foldlog(*shlex.split(why, comments=True)[1:]) == 0
     (shown,) = re.findall(r"```text\n(.*?) …\n```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert capsys.readouterr().out.startswith(shown)
 
@@ -257,14 +255,6 @@ def test_each_page_that_installs_names_a_virtual_environment_first():
 def _lines_to_try():
     (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     return block.splitlines()
-
-
-def _run_foldlog(*arguments):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["foldlog", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    assert ended.value.code == 0
 
 
 def test_the_home_of_the_site_is_the_beginning_of_the_readme():
@@ -337,7 +327,7 @@ def test_the_readme_and_the_page_of_condensers_say_what_compare_prints():
 
 def test_the_picture_of_a_view_is_that_of_the_demo(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    _run_foldlog("demo", "--db", "d.db")
+    assert run_foldlog("demo", "--db", "d.db") == 0
     with foldlog.open("d.db") as histories:
         drawn = pictures.view_svg(histories[pictures.LIVE])
     assert drawn == (pictures.PICTURES / "view.svg").read_text(), "python -m benchmarks.pictures"

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog._cli.catalog import COMMANDS, module_of
-from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import open_store
+from tests.commands import MODULES, run_foldlog
 from tests.golden.rows import rows
 from tests.said import said
 
@@ -72,18 +71,18 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
 """
     modules = _modules_after(code)
     assert modules & set(HEAVY) == set()
-    assert {
-        name for names in COMMANDS.values() for name in names if module_of(name) in modules
-    } == {*commands}
+    assert {name for name, module in MODULES.items() if module in modules} == {*commands}
 
 
 def test_the_help_of_a_command_imports_no_condenser():
-    modules = _modules_after(f"import {', '.join(map(module_of, ('compare', 'list', 'view')))}")
+    modules = _modules_after(
+        f"import {', '.join(MODULES[name] for name in ('compare', 'list', 'view'))}"
+    )
     assert {name for name in modules if name.startswith("foldlog.condensers")} == set()
 
 
 def test_a_command_that_takes_a_format_loads_none():
-    modules = _modules_after(f"import {', '.join(map(module_of, ('import', 'export')))}")
+    modules = _modules_after(f"import {MODULES['import']}, {MODULES['export']}")
     assert "foldlog._formats.registry" in modules
     assert {"foldlog._formats.aider", "importlib.metadata"} & modules == set()
 
@@ -184,7 +183,7 @@ def test_a_short_command_in_a_new_process_imports_few_modules(tmp_path, argument
     path = tmp_path / "a.db"
     with open_store(f"sqlite:///{path}") as store:
         store.append("c1", said("hi"), expected_version=0)
-        FiguresOfStore(store).bring_up_to_date()  # only the first list of a store counts
+    run_foldlog("list", "--db", str(path))  # only the first list of a store counts
     db = [] if arguments == ["--version"] else ["--db", str(path)]
     code = f"""
 import contextlib, os, sys

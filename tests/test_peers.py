@@ -6,20 +6,16 @@ import re
 import sqlite3
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import plot, report, syncs
-from benchmarks.peers.environments import HERE, PEERS
+from benchmarks.peers import plot, report
+from benchmarks.peers.environments import HERE
 from benchmarks.peers.measuring import measure
 
 ROOT = Path(__file__).parents[1]
 EVENTS = 300
-
-
-def say_nothing(text): ...
 
 
 @pytest.mark.long
@@ -60,29 +56,6 @@ def test_a_side_that_returns_other_items_has_failed(tmp_path):
         ("sqlite3 by hand", EVENTS)
     ]
     assert report.rows(runs)[1] == ["sqlite3 by hand", *["failed"] * 6]
-
-
-def test_a_peer_without_its_python_says_so_in_its_row(tmp_path):
-    peer = replace(PEERS[-1], python=(3, 99))
-    figures = measure([peer], EVENTS, 1, say_nothing, tmp_path)
-    assert figures == {
-        "OpenHands": {"failed": "needs Python 3.99 or later, which is not on this machine"}
-    }
-
-
-def test_calls_are_counted_between_the_marks():
-    trace = """1 fdatasync(4) = 0
-1 fsync(1000000) = -1 EBADF (Bad file descriptor)
-1 fdatasync(4 <unfinished ...>
-2 fsync(9) = 0
-1 <... fdatasync resumed>) = 0
-1 fdatasync(4) = 0
-1 fsync(1000000) = -1 EBADF (Bad file descriptor)
-1 fsync(4) = 0
-"""
-    assert syncs.told(trace, 2) == "1 fdatasync + 0.5 fsync"
-    with pytest.raises(AssertionError, match="1 marks"):
-        syncs.told("1 fsync(1000000) = -1 EBADF", 2)
 
 
 def test_the_page_the_readme_and_the_picture_show_the_published_figures():

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.calls import choose
 from tests.golden.rows import rows
 from tests.how_many import some
 from tests.which import CALLS, FEW, covering, modules
@@ -27,33 +26,8 @@ def test_every_module_of_the_product_has_tests(path):
     assert all(Path(test.partition("::")[0]).is_file() for test in tests)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "foldlog/_cli/stores.py",
-        "foldlog/_privacy/matching.py",
-        "foldlog/_derived/tables.py",
-        "foldlog/__main__.py",
-    ],
-)
-def test_a_private_module_has_tests(path):
-    assert covering(path)
-
-
 def test_a_module_that_few_tests_name_has_the_tests_that_call_it():
     name = "eventstore/recorders/base.py"
     calling = json.loads(CALLS.read_text())[name]
     assert len(calling) == FEW
     assert {*calling} < {*covering(name)}
-
-
-def test_the_chosen_tests_call_most_functions():
-    functions = {"a": {"f", "g"}, "b": {"f"}, "c": {"h"}, "d": {"f", "g"}}
-    assert choose(functions, 2) == ["a", "c"]
-    assert choose(functions, 3) == ["a", "c", "d"]
-    assert choose({"a": {"f"}}, 3) == ["a"]
-
-
-@pytest.mark.parametrize("name", ["nonsense", "README.md", "foldlog"])
-def test_what_is_neither_has_none(name):
-    assert covering(name) == []

@@ -15,8 +15,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from foldlog._cli.catalog import module_of
-from tests.commands import NAMES
+from tests.commands import MODULES
 
 ROOT = Path(__file__).parents[1]
 CALLS = ROOT / "tests/golden/calls.json"
@@ -36,7 +35,7 @@ def covering(name: str) -> list[str]:
     """Return the arguments of pytest for a command's name, or the path of a module or of a test;
     none for others.
     """
-    if name in _commands():
+    if name in MODULES:
         return _tests_of_command(name)
     path = Path(name).resolve()
     if path.suffix != ".py" or not path.is_file() or not path.is_relative_to(ROOT):
@@ -63,7 +62,7 @@ def _nearest(path: Path, files: list[tuple[str, str]]) -> list[str]:
         for file in level:
             of_commands = [
                 test
-                for name, module in _commands().items()
+                for name, module in MODULES.items()
                 if module == _module(file)
                 for test in _tests_of_command(name)
             ]
@@ -75,11 +74,6 @@ def _nearest(path: Path, files: list[tuple[str, str]]) -> list[str]:
         ]
         visited |= {*level}
     return sorted(tests)
-
-
-@cache
-def _commands() -> dict[str, str]:
-    return {name: module_of(name) for name in NAMES}
 
 
 def _of_format(path: Path) -> list[str]:

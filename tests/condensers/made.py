@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 import foldlog
+from foldlog._words.reasons import because
 from foldlog.condensers.base import Condensation
 from foldlog.eventstore.events import (
     Action,
@@ -91,6 +92,11 @@ def viewed(*events: Events) -> View:
 def plan(result: View | Condensation) -> CondensationAction:
     assert isinstance(result, Condensation), f"expected a condensation, got {result}"
     return result.action
+
+
+def reason_of(action: CondensationAction) -> str:
+    """Return why a condensation was made, in the words of the commands."""
+    return because(action)
 
 
 def after(view: View, result: View | Condensation) -> View:

@@ -120,11 +120,6 @@ def test_no_key_is_in_the_traceback_of_an_error(toml):
 # --- from Python, and back ---
 
 
-def test_a_name_of_a_type_is_understood_where_a_store_is_opened():
-    with foldlog.open("memory:", condenser="recent") as histories:
-        assert histories.condenser.type == "recent_events"
-
-
 @pytest.mark.parametrize(
     "table",
     rows("settings.json", "a table of each condenser"),

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from foldlog._reports.as_sent import sent
+from foldlog import Histories
 from foldlog.condensers import (
     AmortizedForgettingCondenser,
     Condensation,
@@ -27,7 +27,6 @@ from foldlog.eventstore import (
     ANY_VERSION,
     Annotation,
     CondensationAction,
-    ConversationNotFound,
     open_store,
 )
 from foldlog.eventstore.log.finding import Generation
@@ -71,6 +70,9 @@ class Conversation:
     def outcomes(self):
         return [action.metadata.get("outcome") for action in self.condensations()]
 
+    def sent(self, version=None):
+        return Histories(self.store)["c1"].sent(version)
+
     def notes(self):
         """Return the reports of each annotation."""
         events = self.store.events("c1")
@@ -100,20 +102,6 @@ def llm(*answers, once=lambda: None, **parameters):
 
 
 # --- what it appends ---
-
-
-@on_disk_too
-def test_a_condensation_is_appended_and_the_next_step_goes_on(c1):
-    c1.append(messages(11))
-    handler = c1.handler(llm())
-    condensation = handler.handle("c1")
-    assert (condensation.action, condensation.action.id) == (c1.condensations()[0], 11)
-    assert ids(handler.handle("c1")) == [0, -13, 8, 9, 10]
-
-
-def test_an_unknown_conversation_is_an_error(c1):
-    with pytest.raises(ConversationNotFound):
-        c1.handle(NoOpCondenser())
 
 
 def test_the_agents_model_is_what_must_have_room(c1):
@@ -237,7 +225,7 @@ def test_rules_are_over_though_the_step_that_ends_them_fails(c1):
     view = c1.handle(llm(failed()))
     _, over, (failure,) = c1.notes()
     assert (over, failure["failure"]) == ([], "refused")
-    assert sent(c1.store, "c1", view).sent == view
+    assert c1.sent(view.version) == view
 
 
 def test_two_handlers_notice_the_rules_of_each_other(c1):
@@ -245,7 +233,7 @@ def test_two_handlers_notice_the_rules_of_each_other(c1):
     masking, whole = c1.handler(MASK), c1.handler(NoOpCondenser())
     for n, handler in enumerate([whole, masking, whole, whole, masking, masking, whole]):
         view = handler.handle("c1")
-        assert sent(c1.store, "c1", c1.views.at("c1", view.version)).sent == view
+        assert c1.sent(view.version) == view
         if n % 3:
             c1.append(messages(n % 3))
     assert len(c1.notes()) == 4
@@ -265,7 +253,7 @@ def test_a_step_is_taken_again_when_events_come_before_its_rules(c1, late):
 
     view = c1.handle(Hiding(max_events=4, keep_first=0))
     assert view.version == c1.version()
-    assert sent(c1.store, "c1", c1.view()).sent == view
+    assert c1.sent() == view
 
 
 def test_a_model_that_was_asked_in_vain_is_not_asked_again_for_events_that_came_meanwhile(c1):
@@ -278,7 +266,7 @@ def test_a_model_that_was_asked_in_vain_is_not_asked_again_for_events_that_came_
             return Step(view, ({"metrics": {"cost": 1.0}},))
 
     view = c1.handle(Asking())
-    assert sent(c1.store, "c1", c1.views.at("c1", 11)).sent == view
+    assert c1.sent(11) == view
     assert len(c1.notes()) == 1
 
 

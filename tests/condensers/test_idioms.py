@@ -3,7 +3,6 @@
 import pytest
 
 import foldlog
-from foldlog._words.reasons import because
 from foldlog.condensers import (
     Condensation,
     Condenser,
@@ -15,7 +14,16 @@ from foldlog.condensers import (
     RollingCondenser,
 )
 from foldlog.eventstore import CondensationAction, InvalidEvent
-from tests.condensers.made import REQUEST, condensed, message, messages, new_history, plan, viewed
+from tests.condensers.made import (
+    REQUEST,
+    condensed,
+    message,
+    messages,
+    new_history,
+    plan,
+    reason_of,
+    viewed,
+)
 from tests.condensers.scripted import AskableAgent, Scripted, failed
 from tests.said import ids
 
@@ -62,7 +70,7 @@ def test_a_strategy_is_asked_whether_a_condensation_is_due(kind):
     assert kind(4).condense(view) is view
     made = plan(kind(3).condense(view))
     assert made.forgotten_event_ids == (1,)
-    assert because(made) == "a rule of its own"
+    assert reason_of(made) == "a rule of its own"
 
 
 def test_a_condensation_that_is_not_available_fails_only_where_it_is_required():
@@ -129,7 +137,7 @@ def test_a_condensation_has_its_reason_in_the_log_whoever_made_it():
             "events_after": 13,
             "events_max": 30,
         }
-        assert because(condensation) == "View of 31 events exceeded 30"
+        assert reason_of(condensation) == "View of 31 events exceeded 30"
 
 
 # --- other results ---

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from foldlog._words.reasons import because
 from foldlog.condensers import (
     LLM,
     InvalidCondenser,
@@ -19,7 +18,7 @@ from foldlog.condensers import (
 from foldlog.condensers.models.caches import cache_rule
 from foldlog.eventstore import CondensationRequest, SystemMessage
 from foldlog.projections.messages import DIALECTS
-from tests.condensers.made import message, messages, new_history, pair, plan, viewed
+from tests.condensers.made import message, messages, new_history, pair, plan, reason_of, viewed
 from tests.condensers.openai_server import OpenAIServer, Text
 from tests.condensers.scripted import (
     FULL_STATE,
@@ -165,7 +164,7 @@ def test_fields_that_were_cut_off_are_used():
     action = plan(condenser.condense(viewed(messages(30))))
     assert action.metadata["cut"] is True
     assert "**User Context**: user context" in action.summary
-    assert "cut off" in because(action)
+    assert "cut off" in reason_of(action)
 
 
 @pytest.mark.parametrize(

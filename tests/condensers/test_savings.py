@@ -2,7 +2,6 @@
 
 import pytest
 
-from foldlog._words.reasons import because
 from foldlog.condensers import (
     ESTIMATE,
     DigestCondenser,
@@ -22,6 +21,7 @@ from tests.condensers.made import (
     message,
     messages,
     plan,
+    reason_of,
     viewed,
 )
 from tests.condensers.scripted import Scripted, Weights
@@ -76,7 +76,7 @@ def test_the_reason_is_in_the_metadata():
     )
     result = condenser.condense(view, ESTIMATE)
     assert plan(result).metadata["reason"] == "cost"
-    assert because(plan(result)) == "it saves more than it costs"
+    assert reason_of(plan(result)) == "it saves more than it costs"
     assert condenser.reasons(after(view, result), ESTIMATE) == set()
 
 

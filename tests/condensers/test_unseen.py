@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from foldlog._base.telemetry import SHOWN
-from foldlog._reports.as_sent import sent
-from foldlog._reports.replays import Replaying
+from foldlog import Histories
 from foldlog.condensers import (
     Condensation,
     CondenseHandler,
@@ -24,7 +22,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.models.estimate import ESTIMATE, event_size
 from foldlog.condensers.selection import without_kept
-from foldlog.condensers.unseen import _first_unseen as first_unseen, step
+from foldlog.condensers.unseen import step
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -42,7 +40,6 @@ from tests.condensers.made import (
     answer,
     call,
     condensed,
-    history,
     message,
     new_history,
     pair,
@@ -247,7 +244,7 @@ def test_results_of_a_tool_loop_that_stays_whole_are_shortened_and_the_log_knows
         view = agent.prepare()
         assert len(view) == 4 + 2 * turn
         assert sum(map(event_size, view)) < 1.1 * LIMIT
-        assert sent(agent.store, "c", Views(agent.store).current("c")).sent.events == view.events
+        assert Histories(agent.store)["c"].sent().events == view.events
     assert sum(map(is_masked, view)) == 8
 
 
@@ -258,27 +255,6 @@ def test_a_decline_says_that_no_model_was_shown_the_events():
         match="after its first 2; its last 4 events stay until a model has seen them",
     ):
         condenser_from_config({"type": "digest", "keep_first": 2}).get_condensation(view)
-
-
-def test_what_was_shown_once_may_be_forgotten(agent):
-    agent = agent({"type": "digest", "max_tokens": LIMIT})
-    agent.act(100_000)
-    agent.prepare()
-    agent.add(message("I have read it", source="agent"), message("go on"))
-    view = agent.prepare()
-    assert not any(map(is_masked, view))
-    assert max(len(str(event.content)) for event in view if hasattr(event, "content")) < 10_000
-
-
-def test_a_replay_shows_what_the_handler_shows():
-    events = history(
-        SYSTEM, message("do it"), call(), answer("z " * 50_000), message("done", source="agent")
-    )
-    replaying = Replaying(condenser_from_config({"type": "digest", "max_tokens": LIMIT}))
-    for event in events:
-        replaying.take(event)
-    result = replaying.result()
-    assert (len(result.condensations), result.declined, result.turns[-1].events) == (0, 0, 4)
 
 
 def test_every_call_of_the_last_response_is_unseen_also_where_results_stand_between_them(agent):
@@ -323,7 +299,7 @@ def test_a_view_fits_the_agents_model_also_after_a_result_that_is_shortened(
         view = agent.prepare()
         assert word in shown(view)
         assert ROOM.token_sums(view)[-1] <= 10_000
-        assert sent(agent.store, "c", Views(agent.store).current("c")).sent.events == view.events
+        assert Histories(agent.store)["c"].sent().events == view.events
     outcomes = [
         event.metadata for event in agent.store.events("c") if isinstance(event, CondensationAction)
     ]
@@ -350,6 +326,13 @@ class Own(Condenser):
         return Condensation(
             CondensationAction(forgotten_event_ids=ids, summary=self.summary, summary_offset=offset)
         )
+
+
+def first_unseen(view):
+    """Return the first event that a condenser has to keep."""
+    guarded = []
+    step(Own(lambda view: guarded.append(view) or ()), view, None)
+    return guarded[0].kept_from
 
 
 def sendable(view):
@@ -446,10 +429,10 @@ def test_a_view_that_a_step_returned_was_shown_once_another_event_follows():
             sizes.append(len(history.prepare()))
         assert max(sizes) == 10
         assert len(history.view().condensations) == 5
-        noted = [event.meta.get(SHOWN) for event in history.events() if event.shown]
+        noted = [event.meta.get("shown_version") for event in history.events() if event.shown]
         assert noted[:4] == [None, 1, 2, 3]
-        assert first_unseen(history.view()) == history.view()[-1].meta[SHOWN]
-        forged = replace(message("b"), meta={SHOWN: 99})
+        assert first_unseen(history.view()) == history.view()[-1].meta["shown_version"]
+        forged = replace(message("b"), meta={"shown_version": 99})
         assert first_unseen(viewed(message("a"), forged)) == 1, (
             "a View before an event does not show it"
         )
@@ -465,7 +448,7 @@ def test_a_view_that_nothing_followed_was_not_shown_and_one_is_noted_once():
         history.request_condensation()
         (first,) = history.append(message("more"))
         (second,) = history.append(message("and more"))
-        assert (first.event.meta, second.event.meta) == ({SHOWN: version}, {})
+        assert (first.event.meta, second.event.meta) == ({"shown_version": version}, {})
         again = history.append(message("more"), idempotency_key="k")
         history.prepare()
         assert history.append(message("more"), idempotency_key="k") == again
@@ -480,4 +463,4 @@ def test_an_unknown_event_behind_a_view_stays_as_it_was_written_and_the_next_one
             UnknownEvent(stored_kind="of.tomorrow", stored_schema=1, body=b"{}", shown=True)
         )
         assert recorded.event == next(history.events(1))
-        assert history.append(message("b"))[0].event.meta == {SHOWN: version}
+        assert history.append(message("b"))[0].event.meta == {"shown_version": version}

@@ -4,9 +4,12 @@ its own for it.
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from foldlog import History, Lease
+from foldlog._history.lease import LeaseBlock
 from foldlog.eventstore import KeyRing, Store
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.opening import recorder_and_settings
@@ -19,6 +22,20 @@ KEYS = KeyRing(["5c" * 32])
 ENCRYPTS = WriteSettings(keys=KEYS)
 
 OpenRecorder = Callable[[], Recorder]
+
+
+@contextmanager
+def unrenewed_lease(
+    history: History, worker: str, wait_s: float = 60, ttl_s: float = 0.01
+) -> Iterator[Lease]:
+    """A lease that no thread renews: its worker stands still, and the statements are the same each
+    time.
+    """
+    block = LeaseBlock(history, ttl_s, wait_s, worker)
+    block._left.set()  # its thread ends at once
+    with block as lease:
+        block._renewing.join()
+        yield lease
 
 
 @pytest.fixture(params=RECORDERS)

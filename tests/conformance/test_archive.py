@@ -25,7 +25,6 @@ from foldlog.eventstore import (
     StoreUnavailable,
     VersionConflict,
 )
-from foldlog.eventstore.documents.listing import _FACT as LISTED
 from foldlog.eventstore.events import ATTRIBUTES, VIEWS
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import archived
@@ -144,7 +143,7 @@ def test_what_lists_show_needs_no_object(recorder, to, tmp_path, attributes):
     assert {record.projection for record in records} <= {ATTRIBUTES, VIEWS}
     [name] = objects(to)
     (tmp_path / "objects" / name).unlink()
-    recorder.transact(lambda transaction: transaction.set_value(LISTED, "0 0"))  # list it again
+    recorder.transact(lambda transaction: transaction.set_value("listed", "0 0"))  # list it again
     for store in (as_on(histories.store, _ReadOnly(recorder)), histories.store):
         [listed] = Histories(store).list(attributes, age_max_s=0).conversations
         assert (listed.id, listed.attributes) == ("c1", attributes)
@@ -539,23 +538,6 @@ def test_an_object_that_is_not_what_was_made_is_named(
     assert problem in str(findings)
     path.write_bytes(whole)
     assert content(store) == expected
-
-
-def test_an_object_store_that_does_not_answer_is_named(store, to):
-    folder = Path(to.removeprefix("file://"))
-    before = content(store)
-    folder.write_text("no folder")
-    with pytest.raises(StoreUnavailable, match="cannot look for the object"):
-        archive(store, "c1", to)
-    folder.unlink()
-    archive(store, "c1", to)
-    aside = folder.rename(f"{folder}-aside")
-    folder.write_text("no folder")
-    with pytest.raises(StoreUnavailable, match="cannot read the object"):
-        content(store)
-    folder.unlink()
-    aside.rename(folder)
-    assert content(store) == before
 
 
 def test_a_process_that_was_forked_after_a_use_of_an_object_store_is_refused(tmp_path):

@@ -7,7 +7,7 @@ import json
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -15,7 +15,6 @@ import pytest
 import foldlog
 from foldlog import Histories, LeaseTaken, Message, Store
 from foldlog._history.effects import EffectRule
-from foldlog._history.lease import LeaseBlock
 from foldlog.errors import InvalidArgument, InvalidEvent
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -23,7 +22,7 @@ from foldlog.projections import View
 from foldlog.projections.effects import MARK
 from foldlog.runtimes import RuntimeCall, note_left_behind
 from tests.between import Between, Killed
-from tests.conformance.conftest import ENCRYPTS
+from tests.conformance.conftest import ENCRYPTS, unrenewed_lease
 from tests.crash.effects import MODES, Payments
 from tests.how_many import WHOLE
 from tests.privacy import erased
@@ -52,18 +51,6 @@ class Bank(Payments):
         return f"paid {to}"
 
 
-@contextmanager
-def brief_lease(history):
-    """A lease that no thread renews: the statements are the same each time, and it is over soon
-    after a kill.
-    """
-    block = LeaseBlock(history, 0.01, 60, "worker")
-    block._left.set()
-    with block as lease:
-        block._renewing.join()
-        yield lease
-
-
 def reply(*calls):
     """The reply of a model that calls tools: an id, a tool and its arguments each."""
     tool_calls = [
@@ -85,7 +72,7 @@ def pay_reply(history, to):
 def work(history, bank, mode):
     """Pay everybody, from wherever an earlier worker stopped, as docs/RESUMING.md says."""
     tool, how = MODES[mode](bank)
-    with brief_lease(history):
+    with unrenewed_lease(history, "worker"):
         if not len(history):
             history.append(said("Pay ann and bob."))
         while True:
@@ -400,11 +387,11 @@ def test_a_worker_that_stands_still_in_its_tool_and_wakes_after_the_takeover(
         if point == still:
             while first.current_lease() is not None:
                 pass
-            with brief_lease(second):
+            with unrenewed_lease(second, "worker"):
                 outcomes.append(second.run(second.open_calls()[0], others_tool, **how).event)
 
     bank.reached = taken_over
-    with pytest.raises(LeaseTaken), brief_lease(first):
+    with pytest.raises(LeaseTaken), unrenewed_lease(first, "worker"):
         first.run(call, tool, **how)
     assert len(bank.paid) == 1
     assert outcomes[0].is_error is (mode == "never")

@@ -50,15 +50,6 @@ def test_pages_of_any_size_give_the_same_entries_in_order(store):
         assert entries_read == whole
 
 
-def test_a_repeated_erasure_is_one_entry(store):
-    say(store, "a", "1")
-    erase(store, "a", reason="asked to")
-    erase(store, "a", reason="asked again")
-    assert [entry.event.reason for entry in store.follow() if isinstance(entry.event, Erased)] == [
-        "asked to"
-    ]
-
-
 def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(store):
     store.ingest("imported", [said(str(n)) for n in range(1_500)])
     recorder = store.database.recorder

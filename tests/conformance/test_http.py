@@ -146,9 +146,8 @@ def test_a_call_that_another_worker_began_is_not_run_again(http):
 def test_a_holder_whose_lease_has_ended_writes_nothing(http):
     say(http, "hi")
     first = http("take_lease", conversation="c1", body={"worker": "w1"})
-    with pytest.raises(Refusal) as refusal:
-        http("take_lease", conversation="c1", body={"worker": "w2"})
-    assert (refusal.value.status, refusal.value.worker) == (423, "w1")
+    refusal = http.refusal("take_lease", conversation="c1", body={"worker": "w2"})
+    assert (refusal.status, refusal.worker) == (423, "w1")
     held = {"foldlog-lease": first["token"]}
     http("renew_lease", conversation="c1", headers=held)
     say(http, "in time", **held)
@@ -172,9 +171,7 @@ def test_a_lease_guards_its_tools_and_no_append_that_does_not_name_it(http):
         ("close_open_calls", {}, {}, 423),
         ("begin_effect", {"event": 0}, {}, 400),
     ):
-        with pytest.raises(Refusal) as refusal:
-            http(name, conversation="c1", body=body, **path)
-        assert refusal.value.status == status
+        assert http.refusal(name, conversation="c1", body=body, **path).status == status
 
 
 def test_a_token_sees_only_the_conversations_of_its_filter(clients):
@@ -186,9 +183,9 @@ def test_a_token_sees_only_the_conversations_of_its_filter(clients):
     assert {each["conversation"] for each in ann("follow_store")["events"]} == {own["id"]}
 
     def problem(name, conversation, **arguments):
-        with pytest.raises(Refusal) as refusal:
-            ann(name, conversation=conversation, **arguments)
-        return str(refusal.value.document).replace(conversation, "ID")
+        return str(ann.refusal(name, conversation=conversation, **arguments).document).replace(
+            conversation, "ID"
+        )
 
     message = {"messages": [{"role": "user", "content": "hi"}]}
     probes = {
@@ -210,12 +207,13 @@ def test_a_token_sees_only_the_conversations_of_its_filter(clients):
     for name, arguments in probes.items():
         assert problem(name, "bob", **arguments) == problem(name, "not there", **arguments)
     assert http("read_conversation", conversation="bob")["version"] == 1
-    with pytest.raises(Refusal) as refusal:
-        ann("change_attributes", conversation=own["id"], body={"attributes": {"user": "bob"}})
-    assert refusal.value.status == 403
-    with pytest.raises(Refusal) as refusal:
-        ann("create_conversation", body={"id": "chosen"})
-    assert refusal.value.status == 403
+    assert (
+        ann.refusal(
+            "change_attributes", conversation=own["id"], body={"attributes": {"user": "bob"}}
+        ).status
+        == 403
+    )
+    assert ann.refusal("create_conversation", body={"id": "chosen"}).status == 403
 
 
 def test_a_token_with_a_filter_moves_no_conversation_out_of_it(clients):
@@ -224,9 +222,7 @@ def test_a_token_with_a_filter_moves_no_conversation_out_of_it(clients):
     other = {"attributes": {"user": "bob"}}
     for values in (other, {"attributes": None}, {"attributes": "bob"}):
         for name, body in (("change_documents", values), ("append_events", {"documents": values})):
-            with pytest.raises(Refusal) as refusal:
-                ann(name, conversation=own, body=body)
-            assert refusal.value.status in (403, 422)
+            assert ann.refusal(name, conversation=own, body=body).status in (403, 422)
     clients("administrator")("change_attributes", conversation=own, body=other)
     clients("administrator")(
         "change_attributes", conversation=own, body={"attributes": {"user": "ann"}}
@@ -241,9 +237,8 @@ def test_a_token_with_a_filter_learns_of_no_erased_conversation(clients):
     http, ann = clients("administrator"), clients("ann")
     http("create_conversation", body={"id": "bob", "attributes": {"user": "bob"}})
     http("erase", conversation="bob", body={"reason": "a secret of bob"})
-    with pytest.raises(Refusal) as refusal:
-        ann("read_conversation", conversation="bob")
-    assert (refusal.value.status, "secret" in str(refusal.value)) == (404, False)
+    refusal = ann.refusal("read_conversation", conversation="bob")
+    assert (refusal.status, "secret" in str(refusal)) == (404, False)
 
 
 def begin(http, worker, run, **body):
@@ -283,23 +278,29 @@ def test_a_tool_result_under_a_lost_lease_is_recorded_and_says_so(http):
     held = {"foldlog-lease": lease["token"]}
     http("release_lease", conversation="c1", headers=held)
     body = {"call": "k1", "content": "paid"}
-    with pytest.raises(Refusal) as refusal:
-        http("append_tool_result", conversation="c1", body=body, headers=held)
-    assert refusal.value.status == 412
+    assert (
+        http.refusal("append_tool_result", conversation="c1", body=body, headers=held).status == 412
+    )
     assert http("read_events", conversation="c1")["events"][-1]["content"] == "paid"
 
 
 def test_a_lease_has_a_bound_and_guards_no_append_to_several_conversations(http):
     say(http, "hi")
     for ttl_s in (0, -1, 9e8):
-        with pytest.raises(Refusal) as refusal:
-            http("take_lease", conversation="c1", body={"worker": "w", "ttl_s": ttl_s})
-        assert refusal.value.status == 400
+        assert (
+            http.refusal(
+                "take_lease", conversation="c1", body={"worker": "w", "ttl_s": ttl_s}
+            ).status
+            == 400
+        )
     event = {"kind": "message", "source": "user", "content": "hi"}
     appends = [{"conversation": each, "events": [event], "expected_version": 1} for each in "ab"]
-    with pytest.raises(Refusal) as refusal:
-        http("append_together", body={"appends": appends}, headers={"foldlog-lease": "1"})
-    assert refusal.value.status == 400
+    assert (
+        http.refusal(
+            "append_together", body={"appends": appends}, headers={"foldlog-lease": "1"}
+        ).status
+        == 400
+    )
 
 
 def test_mistakes_of_a_client_are_no_failures_of_the_server(http):
@@ -310,17 +311,18 @@ def test_mistakes_of_a_client_are_no_failures_of_the_server(http):
         ("append_events", {"headers": {"content-encoding": "gzip"}}),
         ("read_records", {"format": "none"}),
     ):
-        with pytest.raises(Refusal) as refusal:
-            http(name, conversation="c1", **arguments)
-        assert 400 <= refusal.value.status < 500
+        assert 400 <= http.refusal(name, conversation="c1", **arguments).status < 500
 
 
 def test_a_path_that_checks_no_version_refuses_one(http):
     http("append_reply", conversation="c1", body={"reply": REPLY})
     body = {"call": "k1", "content": "paid"}
-    with pytest.raises(Refusal) as refusal:
-        http("append_tool_result", conversation="c1", body=body, headers={"if-match": '"9"'})
-    assert refusal.value.status == 400
+    assert (
+        http.refusal(
+            "append_tool_result", conversation="c1", body=body, headers={"if-match": '"9"'}
+        ).status
+        == 400
+    )
 
 
 def test_a_scope_allows_what_it_names(clients):
@@ -332,23 +334,18 @@ def test_a_scope_allows_what_it_names(clients):
         ("worker", "erase", {"reason": "r"}),
         ("worker", "redact", {"events": [0], "reason": "r"}),
     ):
-        with pytest.raises(Refusal) as refusal:
-            clients(token)(name, conversation="c1", body=body)
-        assert refusal.value.status == 403
+        assert clients(token).refusal(name, conversation="c1", body=body).status == 403
     for token in ("", "other", "reader2"):
-        with pytest.raises(Refusal) as refusal:
-            clients(token)("read_conversation", conversation="c1")
-        assert refusal.value.status == 401
-        assert ("does not know this token" in refusal.value.detail) == bool(token)
+        refusal = clients(token).refusal("read_conversation", conversation="c1")
+        assert refusal.status == 401
+        assert ("does not know this token" in refusal.detail) == bool(token)
 
 
 def test_an_erased_conversation_is_gone(http):
     say(http, "hi")
     assert http("erase", conversation="c1", body={"reason": "asked"})["events"] == 1
     for name in ("read_events", "read_view", "read_conversation"):
-        with pytest.raises(Refusal) as refusal:
-            http(name, conversation="c1")
-        assert refusal.value.status == 410
+        assert http.refusal(name, conversation="c1").status == 410
 
 
 def test_views_forks_and_changes(http):
@@ -407,9 +404,12 @@ def test_each_change_is_made_once_for_its_key(http, clients):
         say(http, "meanwhile")
         assert client(name, body=body, **keyed) == first, name
     for name, body in (("retract", {"version": 1}), ("fork", {"at": 1, "id": "c2"})):
-        with pytest.raises(Refusal) as refusal:
-            http(name, conversation="c1", body=body, headers={"idempotency-key": name})
-        assert refusal.value.error == "IdempotencyConflict"
+        assert (
+            http.refusal(
+                name, conversation="c1", body=body, headers={"idempotency-key": name}
+            ).error
+            == "IdempotencyConflict"
+        )
     events = http("read_events", conversation="c1")["events"]
     kinds = [event["kind"] for event in events]
     assert [kinds.count(kind) for kind in ("retraction", "condensation_request", "annotation")] == [
@@ -437,9 +437,9 @@ def test_a_tool_that_needs_an_approval_begins_after_the_decision(http):
         assert decided["event"]["data"]["by"] == "administrator"
     assert begin()["next"] == "run"
     http("end_effect", conversation="c1", event=0, body={"outcome": "paid"})
-    with pytest.raises(Refusal) as refusal:
-        http("decide", conversation="c1", event=0, body={"approved": False})
-    assert refusal.value.status == 422
+    assert (
+        http.refusal("decide", conversation="c1", event=0, body={"approved": False}).status == 422
+    )
 
 
 def test_a_stream_whose_client_left_before_it_began_counts_no_more(store):
@@ -475,9 +475,7 @@ def test_what_is_no_request_of_the_document_is_refused(http, clients):
         {"body": {"events": [EVENT], "messages": [{"role": "user", "content": "x"}]}},
         {"headers": {"if-match": "x"}, "body": {"messages": [{"role": "user", "content": "x"}]}},
     ):
-        with pytest.raises(Refusal) as refusal:
-            http("append_events", conversation="c1", **arguments)
-        assert refusal.value.status == 400
+        assert http.refusal("append_events", conversation="c1", **arguments).status == 400
     assert http("read_conversation", conversation="c1")["version"] == 1
 
 

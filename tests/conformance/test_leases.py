@@ -5,7 +5,7 @@ appends nothing.
 import os
 import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from operator import methodcaller
 
@@ -21,7 +21,6 @@ from foldlog import (
     LeaseTaken,
     Store,
 )
-from foldlog._history.lease import LeaseBlock, record_name
 from foldlog.aio import PendingAppend
 from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent, StoreRefused
 from foldlog.eventstore.log.seal import WriteSettings
@@ -29,7 +28,7 @@ from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.types import Record
-from tests.conformance.conftest import ENCRYPTS
+from tests.conformance.conftest import ENCRYPTS, unrenewed_lease
 from tests.said import said, texts
 from tests.sound import assert_sound
 
@@ -54,18 +53,6 @@ def other(workers):
 
 def to_resume(history):
     return list(history._histories.to_resume())
-
-
-@contextmanager
-def standing_still(history, **more):
-    """A worker that takes the lease for a moment and then stands still, so that nothing renews
-    it.
-    """
-    block = LeaseBlock(history, **{"ttl_s": 0.01, "wait_s": 0, "worker": "still"} | more)
-    block._left.set()  # its thread ends at once
-    with block as lease:
-        block._renewing.join()
-        yield lease
 
 
 # -- one at a time
@@ -134,7 +121,7 @@ APPENDS = [
 def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
     still, other = workers(), workers()
     still.append([*[said("hi")] * 3, CALL, CondensationRequest()], documents={"state": 1})
-    with standing_still(still) as lease, ExitStack() as blocks:
+    with unrenewed_lease(still, "still") as lease, ExitStack() as blocks:
         blocks.enter_context(other.lease(worker="other"))
         assert "'other' takes over from 'still'" in caplog.text
         if free:
@@ -171,7 +158,7 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
 
 def test_a_lease_that_ended_and_was_not_taken_over_is_still_valid(workers):
     still = workers()
-    with standing_still(still) as lease:
+    with unrenewed_lease(still, "still") as lease:
         while lease.held:
             pass
         still.append(said("late, and alone"))
@@ -232,7 +219,7 @@ def test_no_other_worker_closes_the_calls_of_a_living_one(worker, other):
 def test_what_a_dead_worker_left_without_an_open_call_is_resumed_too(workers):
     still, other = workers(), workers()
     still.append(said("hi"))
-    with standing_still(still) as lease:
+    with unrenewed_lease(still, "still") as lease:
         while lease.held or other.current_lease() is not None:
             pass
         assert to_resume(other) == ["c"]
@@ -315,7 +302,8 @@ def test_a_lease_is_of_one_id_and_no_operation_ends_it(worker, other, recorder):
 def test_a_damaged_lease_is_none(worker, other, recorder):
     damaged = Record(1, 1, b'{"token":1,"worker":"?","until":9e18,"ttl":1}', 0, 7)
     with worker.lease():
-        put = methodcaller("put_records", 0, record_name("c", 0), [damaged], replace_all=True)
+        [taken] = recorder.query(lambda reader: reader.records(0, None, 0, 9))
+        put = methodcaller("put_records", 0, taken.projection, [damaged], replace_all=True)
         recorder.transact(put)
         with pytest.raises(LeaseTaken):
             worker.append(said("late"))

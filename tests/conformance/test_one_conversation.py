@@ -9,7 +9,7 @@ import pytest
 
 from foldlog import Action, CondensationAction, Histories, History, RecallTool
 from foldlog.aio import AsyncHistory
-from foldlog.eventstore import ConversationErased, Store, VersionConflict
+from foldlog.eventstore import ConversationErased, Store
 from tests.said import said
 
 LONG = 300
@@ -181,13 +181,6 @@ def test_an_object_means_the_conversation_that_its_first_call_found(
     for name, old in olds.items():
         with pytest.raises(ConversationErased):
             pytest.fail(f"append of one that met it by {name}: {old.append(said('late'))!r}")
-
-
-def test_an_append_that_was_rolled_back_makes_an_object_mean_no_conversation(recorder):
-    history = Histories(Store(recorder))["c1"]
-    with pytest.raises(VersionConflict):
-        history.append(said("first"), expected_version=3)
-    assert history.append(said("first"))[0].id == 0
 
 
 @pytest.mark.parametrize("wrong", [["c1"], 1.5, b"c1"], ids=repr)

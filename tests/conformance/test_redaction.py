@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
+from foldlog import Histories
 from foldlog._privacy import redacting
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -65,7 +66,7 @@ def store(settings, open_recorder):
 
 def redacted(store, event_id, conversation="c", *, with_summaries=False):
     options = {"reason": "asked to", "by": "me", "with_summaries": with_summaries}
-    return redacting.redact_events(store, conversation, [event_id], **options)
+    return Histories(store)[conversation].redact(event_id, **options)
 
 
 def stored(store):

@@ -10,17 +10,10 @@ import pytest
 
 from foldlog.eventstore import CondensationAction, InvalidEvent, open_store, summary_id
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.conversation import Append, State, decide, evolve, summaries_named
+from foldlog.eventstore.conversation import Append, State, decide, summaries_named
 from foldlog.eventstore.events import EventIds
 from tests.golden.rows import rows
 from tests.said import said, say
-
-
-def test_the_state_stays_small_however_long_the_history():
-    state = State("c1")
-    for _ in range(1_000):
-        state = evolve(state, said("x"))
-    assert state == State("c1", 1_000, frozenset())
 
 
 def test_only_the_summaries_that_a_command_names_matter():

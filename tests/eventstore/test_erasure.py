@@ -89,7 +89,7 @@ def mark(kind, name):
 
 def fill_keyed(path):
     with open_store(path, durability="relaxed") as store:
-        for n in range(400):
+        for n in range(200):
             keyed(store, "secret" if n % 3 else "other", n)
 
 

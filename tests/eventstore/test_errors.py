@@ -16,18 +16,9 @@ CLASSES = [
 ]
 
 
-def test_each_class_of_errors_says_what_to_do():
-    assert [error for error in CLASSES if len(error.__doc__ or "") <= 40] == []
-
-
 def test_the_page_names_no_error_that_there_is_not():
     named = set(re.findall(r"^\| [`[]([A-Z]\w+)[`\]]", PAGE, re.MULTILINE))
     assert named - {"LeaseTaken"} == {error.__name__ for error in CLASSES} - {"EventStoreError"}
-
-
-def test_the_tree_that_is_drawn_is_the_tree():
-    drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__ or ""))
-    assert drawn == {error.__name__ for error in CLASSES} - {"EventStoreError"}
 
 
 def test_the_page_names_every_kind():

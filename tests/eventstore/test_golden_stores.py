@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 import foldlog
-from foldlog._cli.application import application
 from foldlog.eventstore import StoreRefused, open_store
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.projections import audit
+from tests.commands import application
 from tests.eventstore.newer import become_newer
 from tests.golden.going_on import check_that_it_goes_on
 from tests.golden.make import ARCHIVE, GOLDEN, KEYS, contents, move_archive, put_objects

@@ -11,8 +11,6 @@ import pytest
 
 import foldlog
 from foldlog.eventstore import KeyRing, StoreRefused, open_store
-from foldlog.eventstore.events import Erased
-from foldlog.eventstore.log.ledger import _row_of_entry
 from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.archive import archive
@@ -187,12 +185,15 @@ def remove_entry(path, name, event):
 
 def change_entry(path, name, event):
     """Change the reason in the ledger, with true checksums."""
-    entry = _row_of_entry(Erased(reason="other"), 1_700_000_000_000_000, 3, bytes(32))
-    [row] = with_checksums(checksum_seed(name), [entry])
+    key = -key_of(path, name)
+    with opened(path) as store:
+        [row] = store.database.recorder.query(lambda reader: reader.rows(key, 0, 1, 1))
+    row = row._replace(body=row.body.replace(b"asked for", b"other"))
+    [row] = with_checksums(checksum_seed(name), [row])
     statement = (
-        "UPDATE events SET meta = ?, body = CAST(? AS TEXT) WHERE conversation = -? AND id = 0"
+        "UPDATE events SET meta = ?, body = CAST(? AS TEXT) WHERE conversation = ? AND id = 0"
     )
-    run(path, statement, row.meta, row.body, key_of(path, name))
+    run(path, statement, row.meta, row.body, key)
 
 
 def change_store_ledger(path, name, event):

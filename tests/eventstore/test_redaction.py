@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from foldlog._privacy.redacting import redact_events
+from foldlog import Histories
 from foldlog.eventstore import (
     CannotRedact,
     CondensationAction,
@@ -198,7 +198,7 @@ def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path):
         for number, ids in enumerate(([6], [-8]), 7):
             forgets = CondensationAction(forgotten_event_ids=ids, summary="more", summary_offset=1)
             store.append("f", forgets, expected_version=number)
-        receipt = redact_events(store, "c", [1], reason="asked to", by="me", with_summaries=True)
+        receipt = Histories(store)["c"].redact(1, reason="asked to", by="me", with_summaries=True)
         assert [quote[:2] for quote in receipt.quotes] == [("c", 6), ("f", 8)]
 
 

@@ -1,12 +1,7 @@
 """The example of a projection of one's own counts every model call once."""
 
-import os
-import signal
-import sqlite3
 import subprocess
 import sys
-import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -73,25 +68,3 @@ def test_what_is_not_known_is_not_nothing_and_a_reply_in_several_events_is_one_c
             {"role": "assistant", "content": "ho", "model": "m"}, meta={"model": "m"}
         )
     assert run(url, tmp_path / "costs.db") == "m 4 calls 35 of 3 tokens 0.5000 of 1"
-
-
-def test_a_run_that_is_killed_loses_and_doubles_nothing(tmp_path: Path):
-    url, table = f"sqlite:///{tmp_path}/history.db", tmp_path / "costs.db"
-    say(url, "m1", 200)
-    for _ in range(5):
-        process = subprocess.Popen([sys.executable, str(EXAMPLE), url, str(table), "--follow"])
-        before = counted(table)
-        while process.poll() is None and counted(table) == before < 200:
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    assert run(url, table) == "m1 200 calls 2,000 tokens 100.0000"
-
-
-def counted(table: Path) -> int:
-    if not table.exists():
-        return 0
-    with closing(sqlite3.connect(table, timeout=PATIENCE_S)) as connection:
-        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
-            return 0
-        return connection.execute("SELECT count(*) FROM calls").fetchone()[0]

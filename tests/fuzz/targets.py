@@ -9,7 +9,6 @@ import json
 import os
 import random
 import re
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -330,7 +329,6 @@ def command(rng):
     """Run a command with hostile arguments in a folder with a store and a history: it must print no
     traceback and nothing that controls the terminal.
     """
-    from foldlog._cli import main
     from tests.commands import NAMES
 
     with tempfile.TemporaryDirectory() as folder:
@@ -373,7 +371,7 @@ def command(rng):
         )
         commands = [c for c in NAMES if c not in ("demo", "compare", "serve")]
         arguments = [*rng.choice(commands).split(), *rng.choices(words, k=rng.randrange(6))]
-        status, out, err = _run(main, arguments, place)
+        status, out, err = _run(arguments, place)
     summary = f"{arguments}: {status}\n{out[-300:]}\n{err[-500:]}"
     assert status in (0, 1, 2), summary
     assert "did not foresee" not in err, summary
@@ -384,25 +382,18 @@ def command(rng):
     return f"exit {status}"
 
 
-def _run(main, arguments, place):
+def _run(arguments, place):
+    from tests.commands import run_foldlog
+
     out, err = io.StringIO(), io.StringIO()
-    status = 0
-    before = sys.argv
-    sys.argv = ["foldlog", *(argument.replace("\0", "0") for argument in arguments)]
     stores = {"FOLDLOG_DB": "foldlog.db", "XDG_DATA_HOME": str(place)}
-    try:
-        with (
-            contextlib.chdir(place),
-            patch.dict(os.environ, stores),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            try:
-                main()
-            except SystemExit as error:
-                status = int(error.code or 0)
-    finally:
-        sys.argv = before
+    with (
+        contextlib.chdir(place),
+        patch.dict(os.environ, stores),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        status = run_foldlog(*(argument.replace("\0", "0") for argument in arguments))
     return status, out.getvalue(), err.getvalue()
 
 

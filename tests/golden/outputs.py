@@ -21,9 +21,8 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
-from foldlog._cli import main
 from foldlog._cli.hints import use_store
-from tests.commands import NAMES
+from tests.commands import NAMES, run_foldlog
 
 OUTPUTS = Path(__file__).parent / "outputs"
 _NOON = datetime(2026, 2, 17, 12, tzinfo=UTC)
@@ -149,19 +148,14 @@ def run(arguments, folder, variables, stdin=b""):
         "PATH": os.environ["PATH"],
         **variables,
     }
-    status = 0
     with ExitStack() as stack:
         stack.enter_context(chdir(folder))
         stack.enter_context(patch.dict(os.environ, home, clear=True))
-        stack.enter_context(patch.object(sys, "argv", ["foldlog", *arguments]))
         stack.enter_context(patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))))
         stack.enter_context(_as_installed_alone())
         stack.enter_context(redirect_stdout(out))
         stack.enter_context(redirect_stderr(out))
-        try:
-            main()
-        except SystemExit as ended:
-            status = int(ended.code or 0)
+        status = run_foldlog(*arguments)
     use_store(None)
     out.seek(0)
     return out.read(), status

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from foldlog._cli import quick_completion
-from foldlog._cli.application import application
 from foldlog._cli.command_line import SETTINGS
+from tests.commands import application
 
 FILE = Path(quick_completion.__file__).with_name("words.tsv")
 

@@ -28,7 +28,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.postgres.wire import Wire
-from foldlog.eventstore.recorders.types import Conversation, Erasure, RecalledKey, row_of
+from foldlog.eventstore.recorders.types import Erasure, row_of
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.said import said, say, texts
@@ -330,23 +330,6 @@ def test_a_key_that_was_used_is_found_also_where_the_append_asks_more(ours):
     ours.register(Views(ours))
     assert append() == append()
     assert ours.version("c1") == 2
-
-
-def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(ours):
-    recorder = ours._recorder
-
-    def begin(transaction):
-        key = transaction.begin(Conversation(0, "c2", 1, b"salt")).key
-        transaction.insert(key, [row(0)])
-        transaction.remember(key, "k", RecalledKey(0, 1))
-        return key
-
-    def recalled(transaction):
-        conversation = transaction.conversation("c2")
-        return transaction.recall(conversation.key, "k")._replace(position=None)
-
-    recorder.transact(begin)
-    assert recorder.transact(recalled) == RecalledKey(0, 1)
 
 
 # -- commits in doubt

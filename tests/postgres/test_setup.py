@@ -8,12 +8,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from click.testing import CliRunner
 
 import foldlog
 from foldlog import EventStoreError, Message
-from foldlog._cli.application import application, run as _run
-from foldlog._cli.vacuuming import bytes_pending_words
 from foldlog.eventstore import (
     InvalidOption,
     KeyRing,
@@ -27,6 +24,7 @@ from foldlog.eventstore.recorders.postgres import setup
 from foldlog.eventstore.recorders.postgres.deleted_rows import Tables
 from foldlog.eventstore.recorders.urls import without_password
 from tests.at_once import at_once
+from tests.commands import run_foldlog
 from tests.reading import reading
 from tests.said import said, say
 from tests.waiting import in_thread, until
@@ -217,16 +215,6 @@ def test_only_mode_rwc_makes_a_store(url, mode):
     open_store(f"{url}&mode={mode}").close()
 
 
-def test_tenants_are_schemas_that_know_nothing_of_one_another(postgres_url):
-    url, other_url = postgres_url(), postgres_url()
-    with open_store(url) as first, open_store(other_url) as second:
-        say(first, "c1", "one")
-        say(second, "c1", "two")
-        assert [e.content for e in first.events("c1")] == ["one"]
-        assert [r.event.content for r in second.follow()] == ["two"]
-        assert first.database.uuid != second.database.uuid
-
-
 def script_of_page(mark, schema):
     """Return the SQL of the page for operators that has a mark in it, for the schema of a test."""
     page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
@@ -271,9 +259,6 @@ def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         say(store, "c1", "secret")
         assert erase(store, "c1", reason="asked for").bytes_pending
-        assert "run as the owner of the tables: foldlog store vacuum" in bytes_pending_words(
-            store, "it"
-        )
         if int(postgres_server.sql("SHOW server_version_num")) >= 170_000:
             postgres_server.sql(f"GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema} TO {role}")
             assert not erase(store, "c1", reason="asked for").bytes_pending
@@ -290,7 +275,7 @@ def run_command(capsys):
     """Run a command. Return its status, its document, and what it says beside it."""
 
     def run(*command, db):
-        status = _run([*command, "--db", db, "--json"])
+        status = run_foldlog(*command, "--db", db, "--json")
         printed = capsys.readouterr()
         return status, json.loads(printed.out), printed.err
 
@@ -410,7 +395,7 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(schema, 
         open_store(restored)
     assert "tried for" not in str(refused.value)
     advice = re.search(r"foldlog list --db '([^']+)'", str(refused.value))
-    assert CliRunner().invoke(application, ["list", "--db", advice[1]]).exit_code == 0
+    assert run_foldlog("list", "--db", advice[1]) == 0
     with open_store(restored) as store:
         say(store, "c1", "1", expected_version=1)
 

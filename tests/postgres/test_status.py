@@ -7,13 +7,12 @@ import re
 import psycopg
 import pytest
 
-from foldlog._web.conversations import ServedConversations
-from foldlog._web.metrics import metrics
 from foldlog.eventstore import InvalidOption, confirm, open_store
 from foldlog.eventstore.maintenance.status import follower_status
 from tests.foldlog.conftest import foldlog as foldlog
 from tests.said import say
 from tests.waiting import until
+from tests.web_client import asking_store
 
 
 @pytest.fixture
@@ -92,12 +91,9 @@ def test_followers_are_told_by_how_much_they_are_behind(store):
 def test_prometheus_is_told_of_them(store):
     say(store, "c1", "3")
     confirm(store, "reader \udcff", 0)
-    conversations = ServedConversations(store)
-    try:
-        until(lambda: conversations.fleet("").counted)
-        page = metrics(store, conversations.fleet(""))
-    finally:
-        conversations.close()
+    with asking_store(store) as client:
+        until(lambda: "foldlog_events 3" in client.get("/metrics").text)
+        page = client.get("/metrics").text
     assert re.search(r'^foldlog_follower_lag_events\{follower="reader .+"\} 3$', page, re.MULTILINE)
     assert re.search(r'^foldlog_follower_lag_seconds\{follower="reader .+"\} ', page, re.MULTILINE)
     assert page.encode()

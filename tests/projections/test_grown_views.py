@@ -90,15 +90,6 @@ def test_what_this_process_appended_is_folded_in_without_a_question(store, state
     assert all(event.timestamp is not None for event in view)
 
 
-def test_a_view_does_not_share_what_the_caller_of_an_append_may_change(store):
-    views = watched(store)
-    call = Action(tool="run", arguments={"n": [1]}, call_id="x")
-    (recorded,) = store.append("c", call, expected_version=ANY_VERSION)
-    call.arguments["n"].append(2)
-    recorded.event.arguments["n"].append(3)
-    assert views.current("c")[-1].arguments == {"n": [1]}
-
-
 def test_a_condensation_and_a_retraction_come_into_a_view_that_grew(store):
     views = watched(store)
     append(store, *all_said("c", "d"))
@@ -216,25 +207,3 @@ def test_many_or_large_appends_are_read_from_the_store(store, monkeypatch):
     append(store, *all_said("more than ten bytes"))
     append(store, *all_said("d"))
     assert views.current("c") == folded(store)
-
-
-def test_an_encrypted_and_compressed_store_does_the_same(statements, tmp_path, monkeypatch):
-    monkeypatch.setenv("FOLDLOG_KEY", "0123456789abcdef" * 4)
-    monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
-    with open_store(f"sqlite:///{tmp_path}/encrypted.db") as store:
-        append(store, *all_said("a" * 1_000))
-        views = watched(store)
-        append(store, *all_said("b" * 1_000))
-        assert reads(statements, lambda: views.current("c")) == []
-        assert views.current("c") == folded(store)
-
-
-def test_views_of_a_fork_and_of_another_views_object(store):
-    views, others = watched(store), Views(store)
-    store.fork("c", 2, "d")
-    assert len(views.current("d")) == 2
-    store.append("d", all_said("in the fork"), expected_version=2)
-    assert views.current("d") == View.from_events(store.events("d"))
-    others.current("c")
-    append(store, *all_said("c"))
-    assert views.current("c") == others.current("c") == folded(store)

@@ -2,7 +2,7 @@
 there.
 """
 
-from foldlog._figures.sizes import event_tokens
+from foldlog import Histories
 from foldlog.condensers.models.estimate import ESTIMATE
 from foldlog.eventstore import CondensationAction, open_store
 from foldlog.projections import View, Views, audit
@@ -18,7 +18,7 @@ def check(events):
         store.ingest("c", iter(events))
         reader = Views(store)
         slowly = View.from_events(())
-        lives = reader.lifetimes("c", event_tokens)
+        lives = Histories(store)["c"].lifetimes()
         for version in range(len(events) + 1):
             assert reader.at("c", version) == slowly
             assert shown_at(lives, version) == [event.id for event in slowly]

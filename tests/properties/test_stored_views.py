@@ -7,7 +7,7 @@ from itertools import cycle
 
 from hypothesis import given, strategies as st
 
-from foldlog._privacy.redacting import redact_events
+from foldlog import Histories
 from foldlog.eventstore import CannotRedact, CondensationRequest, open_store
 from foldlog.projections import View, Views, audit
 from tests.how_many import examples
@@ -99,13 +99,12 @@ def test_redactions_leave_the_revisions_that_the_log_makes(events, numbers, with
     with open_store("memory:") as store:
         views = Views(store)
         store.register(views)
+        history = Histories(store)["c"]
         store.ingest("c", events)
         before = stored_revisions(store)
         for event_id in {number % len(events) for number in numbers}:
             with suppress(CannotRedact):
-                redact_events(
-                    store, "c", [event_id], reason="x", by="tests", with_summaries=with_summaries
-                )
+                history.redact(event_id, reason="x", with_summaries=with_summaries)
             now = list(store.events("c"))
             assert stored_revisions(store) == before
             assert audit(store, "c").findings == ()
