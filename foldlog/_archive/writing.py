@@ -268,6 +268,10 @@ class SourceWriter:
             raise VersionConflict(name, 0, existing.version)
         if parent is not None and shared_count:
             sources = Sources(database, transaction)
+            # Since the parent was read, a writer may have erased or redacted it.
+            present = sources.find_by_key(parent.conversation)
+            if present is None or _compared_by(present) != _compared_by(parent):
+                raise VersionConflict(name, 0, 0)
             events_made = sources.made(parent)
             # The fork shares all events before the parent's next record, including events that were
             # appended after the last shared record.

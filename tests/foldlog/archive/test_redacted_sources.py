@@ -137,6 +137,32 @@ def test_a_redaction_while_events_are_made_holds_for_these_events(tmp_path, monk
     assert_sound(store)
 
 
+@pytest.mark.parametrize("change", ["erase", "redact"])
+def test_a_rewritten_source_whose_conversation_changes_during_the_import(change, tmp_path, store):
+    """A fork of the erased conversation could not make its events; a fork of the redacted one would
+    bring the text back.
+    """
+    path = write(tmp_path / "s1.jsonl", LINES[:3])
+    imported(store, path)
+    recorder = store.database.recorder
+
+    def act():
+        store.database.recorder = recorder
+        if change == "redact":
+            redact_secret(store, "s1")
+        else:
+            erase(store, "s1", reason="asked for", detach_forks=True)
+
+    store.database.recorder = call_before(recorder, 0, act)
+    write(path, [LINES[0], line(1, "no", "assistant"), LINES[2]])
+    [*Import(store, [path])]
+    for row in store.iter_conversations():
+        if row.erased_at is None:
+            assert store.version(row.id) >= 3
+    assert_sound(store)
+    assert change == "erase" or conversations_with(store) == []
+
+
 def test_a_redaction_while_events_are_made_holds_for_the_title(tmp_path, monkeypatch, store):
     message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["hi"]}}
     nodes = {"m": {"id": "m", "parent": None, "children": [], "message": message}}
