@@ -6,8 +6,8 @@ and ``v0_dialect.py``. ``view.py`` defines the result of the fold, and ``message
 messages from a View. ``stored/`` stores the structure of a View beside the events, and loads it
 again. ``views.py`` makes the Views of stored conversations. ``explain.py`` explains why a View
 shows an event or not, and what changed between two Views. ``lifetimes/`` computes, in one pass over
-the log, at which versions a View shows each event. ``audit.py`` compares stored revisions with the
-log. ``tool_results.py`` is the only module of ``foldlog.projections`` that appends events.
+the log, at which versions a View shows each event. ``revision_audit.py`` compares stored revisions
+with the log. ``tool_results.py`` is the only module of ``foldlog.projections`` that appends events.
 
     items.py          the events of a View, as a sequence
     intervals.py      sets of ids, as intervals

@@ -1,6 +1,6 @@
-from foldlog.projections.audit import Audit as Audit
-from foldlog.projections.audit import Finding as Finding
-from foldlog.projections.audit import audit as audit
+from foldlog.projections.revision_audit import Audit as Audit
+from foldlog.projections.revision_audit import Finding as Finding
+from foldlog.projections.revision_audit import audit as audit
 from foldlog.projections.effects import Effect as Effect
 from foldlog.projections.effects import EffectState as EffectState
 from foldlog.projections.errors import NoSuchEvent as NoSuchEvent

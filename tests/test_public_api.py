@@ -38,6 +38,13 @@ def test_every_name_in_all_can_be_imported_and_there_is_no_other_public_name(pac
     assert reachable - {"open"} <= promised
 
 
+@pytest.mark.parametrize("package", PACKAGES[:-1])
+def test_no_module_takes_the_place_of_a_public_name_when_it_is_imported(package):
+    module = importlib.import_module(package)
+    modules = {found.name for found in pkgutil.iter_modules(module.__path__)}
+    assert modules.intersection(module.__all__) == set()
+
+
 def test_the_first_two_screens_of_help_name_everything():
     # the rest is each class with its methods
     page = pydoc.plain(pydoc.render_doc(foldlog)).splitlines()[:80]

@@ -10,8 +10,7 @@ from foldlog.eventstore import CondensationAction, Message, open_store
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.projections import Views
-from foldlog.projections.audit import audit
+from foldlog.projections import Views, audit
 
 from .cutting import CuttingProxy
 

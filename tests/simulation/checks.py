@@ -11,7 +11,7 @@ from foldlog._figures.shown import collect_stats
 from foldlog._figures.spending import spent_by
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._reports.audit_database import update
-from foldlog.projections.audit import audit
+from foldlog.projections import audit
 from tests.simulation import model
 from tests.simulation.conversion import model_fields, product_fields
 from tests.simulation.world import NAMES, WORDS, Finding, Follower, count_figures
