@@ -27,8 +27,8 @@ CASES = [
 ]
 
 
-WORLDS = {"erase": 10, "redact": 6}
-"""The numbers of worlds in memory for steps that need a conversation with forks."""
+WORLDS = {"copy": 3, "erase": 6, "ingest": 3, "pop": 3, "redact": 4}
+"""The numbers of worlds in memory for steps that need more than two to come to a statement."""
 
 
 def unfinished_operations(site):
@@ -84,8 +84,8 @@ def test_a_step_that_is_killed_before_any_statement_is_done_once_or_not_at_all(
     database,
 ):
     kills = 0
-    worlds = 3 if whole else WORLDS.get(kind, 3)
-    of_database = {"memory": worlds, "sqlite": 2, "postgresql": 2 if whole else 1}
+    worlds = 3 if whole else WORLDS.get(kind, 2)
+    of_database = {"memory": worlds, "sqlite": 2 if whole else 1, "postgresql": 2 if whole else 1}
     for number in range(of_database[recorder]):
         for statement in count(1) if whole else [1 + 3 * (number % 7)]:
             folder = tmp_path / f"{number} {statement}"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 @pytest.mark.parametrize(
     "recorder, brief, long",
-    [("memory", 2_000, 8_000), ("sqlite", 200, 2_800), ("postgresql", 60, 60)],
+    [("memory", 1_000, 8_000), ("sqlite", 200, 2_800), ("postgresql", 60, 60)],
 )
 def test_a_simulation_finds_nothing(recorder, brief, long, whole, request):
     steps = long if whole else brief
