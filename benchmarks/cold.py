@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.raw import DECODE, timeless
+from benchmarks.raw import DECODE, checked, timeless
 from foldlog.eventstore import (
     CondensationSummary,
     Event,
@@ -58,7 +58,10 @@ def raw(path: str, _version: int | None) -> Sequence[Event]:
     ).fetchone()
     events: list[Event] = [
         DECODE(body)
-        for (body,) in db.execute(f"SELECT e.body {_SHOWN} ORDER BY j.id", (intervals, "c1"))
+        for body in checked(
+            body
+            for (body,) in db.execute(f"SELECT e.body {_SHOWN} ORDER BY j.id", (intervals, "c1"))
+        )
     ]
     if summary is not None:
         (body,) = db.execute(
