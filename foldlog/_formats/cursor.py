@@ -30,7 +30,7 @@ from typing import Any
 
 from foldlog._files.open_files import SQLITE
 from foldlog._formats.blocks import content_of_parts as content_of_parts, shown_blocks, thinking_of
-from foldlog._formats.files.readers import Placed, open_read_only, parse_line, rows_in, unread_log
+from foldlog._formats.files.readers import Placed, open_read_only, parse_line, rows_in
 from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import json_text, parse_text as parsed_text
 from foldlog._formats.messages import spoken
@@ -89,10 +89,9 @@ class _Databases(FileReader):
         return _is_of_command_line(path) or rows_in(path, f"EXPLAIN {_CONVERSATIONS}") != []
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        unread = unread_log(path, "Cursor")
         if _is_of_command_line(path):
-            return _conversation_of_store(path, unread)
-        return _conversations_of_editor(path, unread)
+            return _conversation_of_store(path)
+        return _conversations_of_editor(path)
 
 
 def _is_of_command_line(path: Path) -> bool:
@@ -102,7 +101,7 @@ def _is_of_command_line(path: Path) -> bool:
     )
 
 
-def _conversations_of_editor(path: Path, unread: list[Located]) -> Iterator[Contained]:
+def _conversations_of_editor(path: Path) -> Iterator[Contained]:
     conversations = list[tuple[str, float, str, list[str]]]()
     with open_read_only(path) as database:
         for key, value in database.execute(_CONVERSATIONS):
@@ -116,16 +115,10 @@ def _conversations_of_editor(path: Path, unread: list[Located]) -> Iterator[Cont
                     (key.partition(":")[2], began, text_or_empty(fields, "name"), bubbles)
                 )
     for name, _, title, bubbles in sorted(conversations, key=lambda item: (item[1], item[0])):
-        yield Contained(
-            name, Placed(0, partial(_bubbles, path, name, bubbles, unread)), title=title
-        )
-        unread = []
+        yield Contained(name, Placed(0, partial(_bubbles, path, name, bubbles)), title=title)
 
 
-def _bubbles(
-    path: Path, conversation: str, names: list[str], unread: list[Located]
-) -> Iterator[Located]:
-    yield from unread
+def _bubbles(path: Path, conversation: str, names: list[str]) -> Iterator[Located]:
     with open_read_only(path) as database:
         for name in names:
             place = f"{path}, bubble {name}"
@@ -144,14 +137,14 @@ def _text_of(value: Any) -> str:
     return str(value)
 
 
-def _conversation_of_store(path: Path, unread: list[Located]) -> Iterator[Contained]:
+def _conversation_of_store(path: Path) -> Iterator[Contained]:
     with open_read_only(path) as database:
         fields = _about(database)
     root = text_or_empty(fields, "latestRootBlobId")
     if root:
         name = text_or_none(fields, "agentId") or path.absolute().parent.name
         title = text_or_empty(fields, "name")
-        yield Contained(name, Placed(0, partial(_messages, path, root, unread)), title=title)
+        yield Contained(name, Placed(0, partial(_messages, path, root)), title=title)
 
 
 def _about(database: sqlite3.Connection) -> Fields:
@@ -165,8 +158,7 @@ def _about(database: sqlite3.Connection) -> Fields:
         return {}
 
 
-def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]:
-    yield from unread
+def _messages(path: Path, root: str) -> Iterator[Located]:
     with open_read_only(path) as database:
 
         def blob(name: str) -> bytes | None:

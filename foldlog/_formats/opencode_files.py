@@ -39,7 +39,6 @@ from foldlog._formats.files.readers import (
     parse_line,
     record_in,
     rows_in,
-    unread_log,
 )
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import parse_text as parsed_text
@@ -152,18 +151,15 @@ def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[Locate
 
 
 def _in_database(path: Path) -> Iterator[Contained]:
-    unread = unread_log(path, "OpenCode")
     with open_read_only(path) as database:
         read = _reading(path, database)
         for session, size in database.execute(_sessions_in(path)).fetchall():
-            records = Placed(int(size), partial(_in_tables, path, session, unread))
+            records = Placed(int(size), partial(_in_tables, path, session))
             about = _session(read, session)
             yield Contained(session, records, title=_title_of(about and about.value))
-            unread = []
 
 
-def _in_tables(path: Path, session: str, unread: list[Located]) -> Iterator[Located]:
-    yield from unread
+def _in_tables(path: Path, session: str) -> Iterator[Located]:
     with open_read_only(path) as database:
         yield from _records(_reading(path, database), session)
 

@@ -86,31 +86,25 @@ def _has_two_lines(path: Path) -> bool:
 
 @contextlib.contextmanager
 def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a SQLite database read-only and without locks, because its program may write to the
-    database. Raises ``OSError``.
+    """Open a SQLite database read-only, with the changes in its log. Raises ``OSError``.
+
+    Programs leave changes in the log, also when they end. A reader of the log never makes a program
+    wait. A reader of a database without a log would, so such a database is read without locks.
     """
-    # if this process has the database open, closing a second connection would release its locks
-    if open_database(f"{path}-shm") is not None:
-        raise OSError(EBUSY, "this program has the database open")
+    log = path.with_name(f"{path.name}-wal")
+    query = "mode=ro"
+    if not log.is_file() or not log.stat().st_size:
+        query = "mode=ro&immutable=1"
+        # if this process has the database open, closing a second connection would release its locks
+        if open_database(f"{path}-shm") is not None:
+            raise OSError(EBUSY, "this program has the database open")
     try:
         with contextlib.closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+            sqlite3.connect(f"{path.absolute().as_uri()}?{query}", uri=True)
         ) as database:
             yield database
     except sqlite3.Error as error:
         raise OSError(EIO, str(error)) from error
-
-
-def unread_log(path: Path, program: str) -> list[Located]:
-    """Return a problem if SQLite's log beside a database has changes, which are not read."""
-    log = path.with_name(f"{path.name}-wal")
-    if not log.is_file() or not log.stat().st_size:
-        return []
-    problem = (
-        f"holds changes that {program} has not yet moved into its database, so they are not read;"
-        f" quit {program} and import again"
-    )
-    return [at(str(log), None, problem)]
 
 
 def rows_in(path: Path, query: str) -> list[Any]:

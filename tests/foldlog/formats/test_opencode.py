@@ -1,6 +1,8 @@
 """What OpenCode's messages mean, where they lie, and how a session grows."""
 
 import json
+import shutil
+import sqlite3
 from contextlib import closing
 
 import pytest
@@ -126,14 +128,19 @@ def test_a_database_and_the_storage_that_it_came_from_are_one_history(tmp_path):
     ]
 
 
-def test_what_is_in_the_log_of_a_database_is_a_finding(tmp_path):
-    database(tmp_path / "opencode.db", IN_ORDER)
-    (tmp_path / "opencode.db-wal").write_bytes(b"x")
-    (history,) = histories_at(tmp_path / "opencode.db")
-    assert len(history.records) == 4
-    (finding,) = history.findings
-    assert "opencode.db-wal: " in finding
-    assert "quit OpenCode" in finding
+def test_a_database_is_read_with_the_changes_in_its_log(tmp_path):
+    """OpenCode leaves a whole session in the log when it ends."""
+    path = database(tmp_path / "opencode.db", IN_ORDER)
+    ended = tmp_path / "ended"
+    ended.mkdir()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = wal")
+        with connection:
+            connection.execute("DELETE FROM message WHERE id = 'msg_3'")
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", ended / f"opencode.db{suffix}")
+    (history,) = histories_at(ended / "opencode.db")
+    assert (len(history.records), history.findings) == (3, [])
 
 
 def test_a_session_that_goes_on_adds_its_messages_though_its_title_and_sums_changed(tmp_path):
