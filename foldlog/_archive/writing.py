@@ -347,10 +347,10 @@ class SourceWriter:
             "unread": reading.unread,
             IMPORTED_AT: self.database.now(),
         }
-        link = {**self.found_history.link}
-        parent = link.get(PARENT) or self.found_history.format.begun_by(self.found_history.path)
-        if parent:
-            link[PARENT] = f"{self.options.prefix}{parent}"
+        found = self.found_history
+        link = {**(found.link or found.format.begun_by(found.path))}
+        if PARENT in link:
+            link[PARENT] = f"{self.options.prefix}{link[PARENT]}"
         where = {**self.options.where, **about(source).get(WHERE, {}), **skeleton.where}
         if place := {**where, **link}:
             fields[WHERE] = place

@@ -15,13 +15,13 @@ from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import IMPORTED
 from foldlog._figures.counting import Figures, figures_of
 from foldlog._figures.counts import Counts
-from foldlog._figures.overview import PARENT, TITLE_MAX, Overview, parent_in
+from foldlog._figures.overview import LINK, PARENT, TITLE_MAX, Overview, parent_in
 from foldlog._figures.places import where_written
 from foldlog._formats.decoded import DecodedRecords, values_of
-from foldlog._formats.files.frames import TITLE
+from foldlog._formats.files.frames import TITLE, WHERE
 from foldlog._formats.forking import lacking
 from foldlog._formats.format import Format
-from foldlog._formats.record import INCOMPLETE, time_in
+from foldlog._formats.record import INCOMPLETE, pick, time_in
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.summed_calls import Calls
@@ -96,7 +96,10 @@ def figures_in(
         figures = _of_skeleton(skeleton, format, records)
     overview = figures.overview
     if parent := parent_in(overview.attributes or {}):
-        link = {PARENT: f"{about_source.get('prefix', '')}{parent}"}
+        # what a file beside the source says is more exact than its records
+        link = pick(about_source.get(WHERE, {}), LINK) or {
+            PARENT: f"{about_source.get('prefix', '')}{parent}"
+        }
         overview = overview._replace(attributes={**(overview.attributes or {}), **link})
     if title := about_source.get(TITLE):
         overview = overview._replace(title=title[:TITLE_MAX])

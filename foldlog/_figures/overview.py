@@ -182,7 +182,7 @@ def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> O
             last_event_at = time_text(event, recorded_at) or last_event_at
     best_title = _title_in(set_attributes) or title or request or first_words or None
     return Overview(
-        {**place, **begun_by, **set_attributes},
+        {**begun_by, **place, **set_attributes},
         None if best_title is None else best_title[:TITLE_MAX],
         format,
         count,

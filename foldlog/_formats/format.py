@@ -166,7 +166,8 @@ class FileReader(ABC):
     """Reads files that are not a sequence of JSON values: databases, Markdown, archives, and
     folders with parts of records.
 
-    A reader must not change or lock a file of another program: open SQLite read-only and immutable.
+    A reader must not change a file of another program, or make the program wait: open SQLite with
+    ``open_read_only``.
     """
 
     @abstractmethod
@@ -217,8 +218,9 @@ class Format:
     ``conversation``  the name of the conversation, if the first records have it, or None.
     ``where``         the folder (``cwd``), the ``branch`` and the ``model`` in a record. If the
                       format has a skeleton, the skeleton reads these fields.
-    ``begun_by``      the name of the conversation that began the history in a file, if the path of
-                      the file says it.
+    ``begun_by``      the attributes that say which conversation (``parent``) and which call
+                      (``parent_call``) began the history in a file, if its path or a file beside
+                      it says so.
     ``marks_errors``  whether the format's program marks failed calls in its records.
 
     These attributes read records:
@@ -283,7 +285,7 @@ class Format:
     time: Callable[[Any], SourceTime] | None = lambda record: read_time(within(record, "timestamp"))
     recorded_usage: RecordedUsage = IN_REPLIES
     where: Callable[[Any], JsonMap] = lambda record: {}
-    begun_by: Callable[[Path], str] = lambda path: ""
+    begun_by: Callable[[Path], Mapping[str, str]] = lambda path: {}
     marks_errors: bool = True
     says_again: bool = False
     repeats: bool = False

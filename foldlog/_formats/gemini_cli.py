@@ -55,7 +55,15 @@ from foldlog._formats.record import (
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog._formats.replacing import WRITTEN_AGAIN
-from foldlog.eventstore import CondensationAction, Content, Message, Origin, Retraction, summary_id
+from foldlog.eventstore import (
+    Annotation,
+    CondensationAction,
+    Content,
+    Message,
+    Origin,
+    Retraction,
+    summary_id,
+)
 
 NAME = "gemini-cli"
 
@@ -78,10 +86,10 @@ class _Documents(FileReader):
         return in_document(path, "messages", session_in, _STABLE, "$set")
 
 
-def _begun_by(path: Path) -> str:
+def _begun_by(path: Path) -> dict[str, str]:
     # The sessions of sub-agents are in a folder with the name of the session that began them.
     folder = path.absolute().parent
-    return folder.name if folder.parent.name == "chats" else ""
+    return {"parent": folder.name} if folder.parent.name == "chats" else {}
 
 
 def _matches(record: Any) -> bool:
@@ -290,7 +298,7 @@ class GeminiDecoder(FollowingDecoder):
     repeat = "logs"
 
     def repeated_fields(self, record: Any) -> Collection[str]:
-        fields = ["$set"]
+        fields = ["$set", "toolCalls.resultDisplay"]
         if record.get("type") in ("info", "warning", "error") or self._is_message_again:
             fields.append("content")
         if any("status" in call and "result" not in call for call in _calls_in(record)):
@@ -302,7 +310,7 @@ class GeminiDecoder(FollowingDecoder):
         self._index_of_id: dict[str, int] = {}
         self._time: datetime | None = None
         self._is_message_again = False
-        """Whether the newest message has come before, and has not changed."""
+        """Whether the newest message has come before, or its results have."""
         self._is_resuming = False
         """True from the record that resumes a session until the next message."""
         self._waiting: list[Fields] | None = None
@@ -536,6 +544,11 @@ class GeminiDecoder(FollowingDecoder):
     def _read_message(self, read: RecordEvents, record: Fields) -> None:
         parts = parts_of(record.get("content"))
         if record.get("type") == "user":
+            # a message to the model writes the results of the last calls a second time
+            last = self._messages[-1].record if self._messages else {}
+            if _repeats_results(record, _results_in(last)):
+                self._is_message_again = True
+                return
             for response in held_in(parts, "functionResponse"):
                 self._answer(
                     read, response.get("id"), [{"functionResponse": response}], response.get("name")
@@ -551,7 +564,8 @@ class GeminiDecoder(FollowingDecoder):
             call_fields = {"model": record.get("model"), "reply": record.get("id")}
             read.meta = usage_meta(record.get("tokens"), _USAGE, **call_fields)
             self._read_response(read, record, parts)
-            read.meta = {}
+            if read.meta:  # a reply without text and calls
+                read.add(Annotation, name="gemini")
 
     def _read_response(self, read: RecordEvents, record: Fields, parts: list[Fields]) -> None:
         """Read a reply of the model. If the content has no calls and no thinking, read them from

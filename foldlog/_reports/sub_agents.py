@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from foldlog._archive.stored import Records
 from foldlog._conversations.unreadable import sound
+from foldlog._formats.json_text import parse
 from foldlog.eventstore import Action, Annotation, Observation, Store
 
 
@@ -33,6 +34,7 @@ def calls_of_children(
     named = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, own_names))})(?![\w-])")
     records = Records(store, conversation)
     calls = dict[str, int]()
+    near_calls = dict[str, int]()
     open_calls = dict[str | None, int]()
     results = dict[int, int]()
     for _, event in sound(store, conversation, 0, store.version(conversation), []):
@@ -43,8 +45,25 @@ def calls_of_children(
         elif type(event) is Observation and event.call_id in open_calls:
             call = open_calls[event.call_id]
             results[call] = event.id
-            text = records.text_of(event.id)
-            found = named.search(text.decode() if text else str(event.content))
-            if found is not None:
+            record = (records.text_of(event.id) or b"").decode()
+            if found := named.search(f"{event.content}\n{_part_of(record, event.call_id, named)}"):
                 calls.setdefault(own_names[found[1]], call)
+            elif found := named.search(record):
+                near_calls.setdefault(own_names[found[1]], call)
+    # a record with the results of several calls names a sub-agent near each of them
+    calls = {**near_calls, **calls}
     return {child: BeginningCall(call, results.get(call)) for child, call in calls.items()}
+
+
+def _part_of(record: str, call_id: str | None, named: re.Pattern[str]) -> str:
+    """Return the objects in a record that have the id of a call, if the record names sub-agents."""
+    objects = list[object]()
+    if named.search(record):
+        values: list[object] = [parse(record.encode())]
+        for value in values:  # the list grows
+            if isinstance(value, dict):
+                objects += [value] if call_id in value.values() else []
+                values += value.values()
+            elif isinstance(value, list):
+                values += value
+    return str(objects)

@@ -22,7 +22,8 @@ from tests.web_client import asking_store
 
 TASKS = Path(__file__).parents[1] / "golden" / "tasks"
 """The files of a task, as some programs write them: ``top`` began ``a`` and ``b``, and ``a`` began
-``c``. Claude Code names only the session for each agent. The state of an agent of OpenHands has the
+``c``. Claude Code names only the session for each agent, and in later releases in a file beside the
+log who began it. The state of an agent of OpenHands has the
 usage of its sub-agents too.
 """
 BEGUN_BY = json.loads((TASKS / "agents.json").read_text())
@@ -33,7 +34,8 @@ BEGUN_BY = json.loads((TASKS / "agents.json").read_text())
 @pytest.mark.parametrize("format", BEGUN_BY)
 def test_a_task_adds_up_its_sub_agents(foldlog, format, is_made):
     begun_by = BEGUN_BY[format]
-    assert foldlog("import --prefix p/", TASKS / format).status == 0
+    imported = foldlog("import --prefix p/", TASKS / format)
+    assert (imported.status, "left out" in imported.err) == (0, False)
     if is_made:
         for name in ["top", *begun_by]:
             assert foldlog(f"view p/{name}").status == 0
@@ -46,12 +48,66 @@ def test_a_task_adds_up_its_sub_agents(foldlog, format, is_made):
     assert task["spent"]["calls"] == task["sub_agents"] + 1 == 4
     agents = {agent["conversation"]: agent["parent"] for agent in task["agents"][1:]}
     assert agents == {f"p/{name}": f"p/{parent}" for name, parent in begun_by.items()}
+    if format == "claude-code-parents":
+        calls = [agent["call"] for agent in task["agents"][1:]]
+        assert sorted(calls) == ["call a", "call b", "call c"]
     listed = foldlog("list --long --json").document["conversations"]
     sums = {row["conversation"]: row.get("task") for row in listed}
     assert sums["p/top"]["spent"] == task["spent"]
     whole = foldlog("stats p/top --with-children --json").document
     assert whole["spent"]["prompt_tokens"] == 1_540
     assert foldlog("stats --json").document["spent_alone"]["prompt_tokens"] == 1_000
+
+
+def two_of_opencode(folder):
+    parts = [
+        {
+            "type": "tool",
+            "tool": "task",
+            "callID": f"call {name}",
+            "state": {"status": "completed", "input": {}, "output": f"<task id={name}>"},
+        }
+        for name in ("ses_1", "ses_2")
+    ]
+    for name in ("top", "ses_1", "ses_2"):
+        parent = {} if name == "top" else {"parentID": "top"}
+        message = {"id": f"m{name}", "sessionID": name, "role": "assistant"}
+        info = {"id": name, "projectID": "p", "title": "t", "time": {"created": 1}, **parent}
+        spoken = parts if name == "top" else [{"type": "text", "text": "ok"}]
+        messages = [{"info": {**message, "time": {"created": 2}}, "parts": spoken}]
+        (folder / f"{name}.json").write_text(json.dumps({"info": info, "messages": messages}))
+
+
+def two_of_gemini_cli(folder):
+    """A record has the results of both calls, and of a call that began no sub-agent."""
+    calls = [
+        {
+            "id": f"call {name}",
+            "name": "invoke_agent",
+            "result": [{"functionResponse": {"id": f"call {name}", "response": {"output": "ok"}}}],
+            **({"agentId": name} if name else {}),
+        }
+        for name in ("", "ses_1", "ses_2")
+    ]
+    (folder / "chats/top").mkdir(parents=True)
+    for name in ("top", "ses_1", "ses_2"):
+        time = "2026-11-01T00:00:00.000Z"
+        about = {"sessionId": name, "projectHash": "p", "startTime": time}
+        reply = {"id": f"m{name}", "type": "gemini", "content": "ok", "timestamp": time}
+        more = {"toolCalls": calls} if name == "top" else {}
+        path = folder / "chats" / ("" if name == "top" else "top") / f"{name}.jsonl"
+        path.write_text(f"{json.dumps(about)}\n{json.dumps({**reply, **more})}\n")
+
+
+@pytest.mark.parametrize("write", [two_of_opencode, two_of_gemini_cli])
+def test_each_sub_agent_of_one_reply_has_its_call(foldlog, tmp_path, write):
+    write(tmp_path)
+    assert foldlog("import .").status == 0
+    events = foldlog("view top --json").document["events"]
+    calls = {event["call_id"]: event["id"] for event in events if event["kind"] == "action"}
+    for name in ("ses_1", "ses_2"):
+        answer = foldlog(f"why top {calls[f'call {name}']} --with-children --json").document
+        assert [agent["conversation"] for agent in answer["agents"]] == [name]
 
 
 @pytest.fixture

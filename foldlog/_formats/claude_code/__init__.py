@@ -30,6 +30,7 @@ follows the tree of lines.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from foldlog._formats.claude_code.branches import accepts
@@ -37,32 +38,23 @@ from foldlog._formats.claude_code.lines import NAME
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
 from foldlog._formats.claude_code.remains import RemainsEncoder
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
+from foldlog._formats.files.readers import record_in
 from foldlog._formats.format import Format, first_named
-from foldlog._formats.record import member, text_or_none
+from foldlog._formats.record import dict_or_empty, member, text_or_empty, text_or_none
 
-_TYPES = frozenset(
-    (
-        "user",
-        "assistant",
-        "system",
-        "progress",
-        "summary",
-        "file-history-snapshot",
-        "queue-operation",
-    )
-)
-_KEYS = ("sessionId", "uuid", "leafUuid", "messageId")
+_TYPES = frozenset(("user", "assistant", "system", "progress", "summary", "file-history-snapshot"))
+_KEYS = ("uuid", "leafUuid", "messageId")
 
 
 def _matches(record: Any) -> bool:
-    if (
-        not accepts(record)
-        or record["type"] not in _TYPES
-        or not any(key in record for key in _KEYS)
-    ):
+    if not accepts(record):
         return False
+    # each release of Claude Code adds types of lines, and all of them name their session
+    is_line = type(record.get("sessionId")) is str or (
+        record["type"] in _TYPES and any(key in record for key in _KEYS)
+    )
     # Claude Code prints lines with "session_id" for other programs
-    if "session_id" in record and "sessionId" not in record:
+    if not is_line or ("session_id" in record and "sessionId" not in record):
         return False
     if record["type"] in ("user", "assistant"):
         message = record.get("message")
@@ -81,6 +73,21 @@ def _session(record: Any) -> str | None:
     return f"{session}/agent-{agent}" if agent else ""
 
 
+def _begun_by(path: Path) -> dict[str, str]:
+    """Read who began a sub-agent from the file that Claude Code writes beside its log."""
+    about = path.with_suffix(".meta.json")
+    session = next(
+        (folder.parent.name for folder in path.absolute().parents if folder.name == "subagents"), ""
+    )
+    if not session or not about.exists():
+        return {}
+    fields = dict_or_empty(record_in(about).value)
+    agent = text_or_empty(fields, "parentAgentId")
+    call = text_or_empty(fields, "toolUseId")
+    parent = f"{session}/agent-{agent}" if agent else session
+    return {"parent": parent, **({"parent_call": call} if call else {})}
+
+
 FORMAT = Format(
     name=NAME,
     matches=_matches,
@@ -90,6 +97,7 @@ FORMAT = Format(
     encoder=RemainsEncoder,
     skeleton=ClaudeCodeSkeleton,
     conversation=first_named(_session),
+    begun_by=_begun_by,
     kept_in=("$CLAUDE_CONFIG_DIR/projects", "~/.claude/projects", "~/.config/claude/projects"),
     source_id=member("uuid"),
     parts=("message", "content"),

@@ -235,12 +235,18 @@ def _may_hold_histories(entry: Path) -> bool:
         suffix = Path(entry.stem).suffix
     else:
         suffix = entry.suffix
-    return suffix in _SUFFIXES and entry.name not in _SIDECARS and entry.is_file()
+    return suffix in _SUFFIXES and not _is_sidecar(entry) and entry.is_file()
+
+
+def _is_sidecar(entry: Path) -> bool:
+    """Return whether a file describes the history in another file."""
+    name, is_about, _ = entry.name.rpartition(".meta.json")
+    return entry.name in _SIDECARS or (bool(is_about) and entry.with_name(f"{name}.jsonl").exists())
 
 
 def _is_of_another(entry: Path, begin: bytes) -> bool:
     """Return whether a file is hidden, is a sidecar of a history, or belongs to a database."""
-    is_hidden = entry.name.startswith(".") or entry.name in _SIDECARS
+    is_hidden = entry.name.startswith(".") or _is_sidecar(entry)
     # a name such as x.db-wal belongs to a database
     return is_hidden or begin.startswith(SQLITE) or "-" in entry.suffix
 

@@ -67,14 +67,14 @@ def metrics_in(state: Any) -> dict[str, Fields]:
     return {use: each for use, each in uses.items() if type(each) is dict}
 
 
-def _begun_by(path: Path) -> str:
+def _begun_by(path: Path) -> dict[str, str]:
     home = path.absolute()
     home = home.parent if home.name == "events" else home
     if home.parent.name != SUB_AGENTS:
-        return ""
+        return {}
     state = home.parent.parent / "base_state.json"
     recorded = record_in(state).value if state.exists() else None
-    return text_or_empty(recorded, "id") or home.parent.parent.name
+    return {"parent": text_or_empty(recorded, "id") or home.parent.parent.name}
 
 
 def _beside(state: JsonMap, _: Sequence[Any]) -> Beside:
