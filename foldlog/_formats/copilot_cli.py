@@ -51,7 +51,13 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.usage import ModelCall, RecordedUsage, call_of_event, calls_of_replies
+from foldlog._formats.usage import (
+    ModelCall,
+    RecordedUsage,
+    call_of_event,
+    calls_of_replies,
+    model_named,
+)
 from foldlog.eventstore import Annotation, Content, Event, Message, SystemMessage
 
 NAME = "copilot-cli"
@@ -271,29 +277,36 @@ _COUNTS = {
 
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls of models. When a session ends, its record ``session.shutdown`` has the
-    number of calls and tokens of each model. Replies after this record, for example in a resumed
-    session, are counted one by one.
+    """Yield the calls of models. A record ``session.usage_record`` has the tokens of one call.
+    Earlier releases only wrote ``session.shutdown`` at the end of a session, with the number of
+    calls and tokens of each model. Replies after this record, for example in a resumed session, are
+    counted one by one.
     """
     replies: list[Event] = []
+    is_recorded = False
     for event in events:
-        metrics: JsonMap = {}
-        if isinstance(event, Annotation) and event.name == "session.shutdown":
-            metrics = dict_or_empty(event.data, "modelMetrics")
-        if not metrics:
+        kind, data = (event.name, event.data) if isinstance(event, Annotation) else ("", None)
+        metrics = dict_or_empty(data, "modelMetrics") if kind == "session.shutdown" else {}
+        if kind == "session.usage_record":
+            yield from calls_of_replies(replies)
+            replies.clear()
+            is_recorded = True
+            used = dict_or_empty(data, "usage")
+            yield call_of_event(event, model_named(used), _tokens_of(used))
+        elif not is_recorded and not metrics:
             replies.append(event)
-            continue
-        replies.clear()
-        for model, counts_of_model in metrics.items():
-            usage = dict_or_empty(counts_of_model, "usage")
-            calls = within(counts_of_model, "requests", "count")
-            counts = {
-                name: usage.get(f"{source_name}Tokens") for name, source_name in _COUNTS.items()
-            }
-            yield call_of_event(
-                event, model, usage_of(counts), None, calls if type(calls) is int else 0, model
-            )
+        elif not is_recorded:
+            replies.clear()
+            for model, counts_of_model in metrics.items():
+                calls = within(counts_of_model, "requests", "count")
+                tokens = _tokens_of(dict_or_empty(counts_of_model, "usage"))
+                count = calls if type(calls) is int else 0
+                yield call_of_event(event, model, tokens, None, count, model)
     yield from calls_of_replies(replies)
+
+
+def _tokens_of(counts: JsonMap) -> dict[str, int]:
+    return usage_of({name: counts.get(f"{source}Tokens") for name, source in _COUNTS.items()})
 
 
 FORMAT = Format(
