@@ -22,6 +22,7 @@ class Reply(NamedTuple):
     text: str = ""
     calls: Sequence[tuple[str, str, dict[str, Any]]] = ()
     prompt_tokens: int = 10
+    completion_tokens: int = 5
 
 
 class ModelServer:
@@ -107,7 +108,7 @@ def _anthropic(request, reply):
     stop = {"stop_reason": "tool_use" if reply.calls else "end_turn", "stop_sequence": None}
     usage = {
         "input_tokens": reply.prompt_tokens,
-        "output_tokens": 5,
+        "output_tokens": reply.completion_tokens,
         "cache_read_input_tokens": 0,
         "cache_creation_input_tokens": 0,
     }
@@ -149,9 +150,9 @@ def _chat(request, reply):
     finish = "tool_calls" if calls else "stop"
     usage = {
         "prompt_tokens": reply.prompt_tokens,
-        "completion_tokens": 2,
+        "completion_tokens": reply.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": 4},
-        "total_tokens": reply.prompt_tokens + 2,
+        "total_tokens": reply.prompt_tokens + reply.completion_tokens,
     }
     about = {"id": f"r-{uuid4().hex}", "created": 1, "model": request["model"]}
     if not request.get("stream"):
@@ -189,9 +190,9 @@ def _responses(request, reply):
     usage = {
         "input_tokens": reply.prompt_tokens,
         "input_tokens_details": None,
-        "output_tokens": 5,
+        "output_tokens": reply.completion_tokens,
         "output_tokens_details": None,
-        "total_tokens": reply.prompt_tokens + 5,
+        "total_tokens": reply.prompt_tokens + reply.completion_tokens,
     }
     about = {"id": f"r{len(request['input'])}"}
     return [
@@ -207,8 +208,8 @@ def _gemini(request, reply):
         parts.append({"functionCall": {"name": tool, "args": arguments}})
     usage = {
         "promptTokenCount": reply.prompt_tokens,
-        "candidatesTokenCount": 5,
-        "totalTokenCount": reply.prompt_tokens + 5,
+        "candidatesTokenCount": reply.completion_tokens,
+        "totalTokenCount": reply.prompt_tokens + reply.completion_tokens,
     }
     content = {"role": "model", "parts": parts}
     candidate = {"content": content, "finishReason": "STOP", "index": 0}

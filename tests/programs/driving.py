@@ -22,6 +22,7 @@ class Driven:
 
     name: ClassVar[str]
     binary: ClassVar[str]
+    format: ClassVar[str]
     compacts: ClassVar[bool] = True
 
     def __init__(self, home: Path, model: StandIn) -> None:
@@ -91,7 +92,7 @@ class Driven:
 
 
 class ClaudeCode(Driven):
-    name, binary = "claude-code", "claude"
+    name, binary, format = "claude-code", "claude", "claude-code"
 
     def configure(self) -> None:
         self.environment |= {
@@ -112,7 +113,7 @@ class ClaudeCode(Driven):
 
 
 class Codex(Driven):
-    name, binary = "codex", "codex"
+    name, binary, format = "codex", "codex", "codex"
 
     def configure(self) -> None:
         self.environment |= {"CODEX_HOME": str(self.home / ".codex"), "STAND_IN_KEY": "key"}
@@ -146,7 +147,7 @@ wire_api = "responses"
 
 
 class Copilot(Driven):
-    name, binary = "copilot", "copilot"
+    name, binary, format = "copilot", "copilot", "copilot-cli"
 
     def configure(self) -> None:
         self.environment |= {
@@ -166,7 +167,7 @@ class Copilot(Driven):
 
 
 class OpenCode(Driven):
-    name, binary = "opencode", "opencode"
+    name, binary, format = "opencode", "opencode", "opencode"
 
     def configure(self) -> None:
         provider = {
@@ -202,7 +203,7 @@ class OpenCode(Driven):
 
 
 class Gemini(Driven):
-    name, binary = "gemini", "gemini"
+    name, binary, format = "gemini", "gemini", "gemini-cli"
     compacts = False
 
     def configure(self) -> None:

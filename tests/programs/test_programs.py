@@ -74,6 +74,17 @@ def test_what_a_compaction_dropped_is_named_and_read_again(program):
     program.foldlog("setup", program.name, "--remove")
 
 
+def test_each_call_of_a_resumed_session_counts_once(program):
+    model = program.model
+    for tokens in (1_111, 2_222):
+        model.tokens_once = tokens
+        program.say("And now?")
+    assert len(model.requests) == 2
+    program.foldlog("import", "--from", program.format)
+    (row,) = json.loads(program.foldlog("list", "--long", "--json"))["conversations"]
+    assert (row["spent"]["calls"], row["spent"]["prompt_tokens"]) == (2, 3_333)
+
+
 def test_two_programs_on_one_store_are_never_mistaken_for_one_another(tmp_path):
     with closing(StandIn()) as first, closing(StandIn()) as second:
         claude = PROGRAMS["claude-code"](tmp_path / "a", first)
