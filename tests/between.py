@@ -2,11 +2,15 @@
 is killed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
 
+import foldlog
+from foldlog import EventStoreError, Histories, Store
 from foldlog.eventstore.recorders.base import Recorder
 
 
@@ -53,6 +57,34 @@ def call_before(recorder: Recorder, nth: int, work: Callable[[], object], *calls
             work()
 
     return Between(recorder, work_at, calls or ("transact",))
+
+
+def at_each_moment(
+    fill: Callable[[Histories], object],
+    act: Callable[[Histories], object],
+    attempt: Callable[[Histories], object],
+) -> Iterator[tuple[Histories, Any]]:
+    """Yield a new store for each read and write of an attempt, in which another process acted right
+    before it. With the store comes what the attempt returned, or the error that it raised.
+    """
+    for moment in count():
+        with foldlog.open("memory:") as histories:
+            fill(histories)
+            database, acted = histories.store.database, list[object]()
+            work = partial(_act, act, histories, acted)
+            recorder = call_before(database.recorder, moment, work, "query", "transact")
+            try:
+                outcome = attempt(Histories(Store(recorder, database.settings)))
+            except EventStoreError as error:
+                outcome = error
+            if not acted:
+                assert moment > 1
+                return
+            yield histories, outcome
+
+
+def _act(act: Callable[[Histories], object], histories: Histories, acted: list[object]) -> None:
+    acted.append(act(histories))
 
 
 def before_next_call(

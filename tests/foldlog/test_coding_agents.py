@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 
 import foldlog as library
-from foldlog._archive import importing
-from foldlog._archive.importing import Import
 from foldlog._cli import quick_hook
 from foldlog._cli.quick_hook import answer
 from foldlog._privacy.secrets import secret_finder
@@ -28,6 +26,7 @@ from foldlog._web.app import application
 from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused
+from tests.foldlog.archive.imports import Import, set_sizes
 from tests.web_client import Client
 
 WORD = "zebra_lighthouse_4711"
@@ -179,7 +178,7 @@ def test_the_hook_imports_the_transcripts_of_sub_agents_which_are_deleted_too(hi
 
 
 def test_an_erased_sub_agent_ends_no_import_of_the_others(histories, session, monkeypatch):
-    monkeypatch.setattr(importing, "_TOGETHER_BYTES", 0)
+    set_sizes(monkeypatch, together=0)
     session.user("begin").reply("fine")
     sub_agent_of(session, "first")
     stop(histories, session)

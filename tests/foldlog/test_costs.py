@@ -134,6 +134,20 @@ def test_a_reply_has_a_cost_meta_and_a_time(history):
     assert len(history) == 2
 
 
+NO_NUMBERS = (None, "0.1", True, float("nan"), float("inf"))
+
+
+@pytest.mark.parametrize(
+    "about, cost",
+    [({"meta": {"cost": 0.01}}, 0.01), *(({"metadata": {"cost": no}}, None) for no in NO_NUMBERS)],
+)
+def test_a_condensation_costs_what_it_or_its_source_says_in_a_number(about, cost, histories):
+    condensation = CondensationAction(id=1, forgotten_event_ids=(0,), **about)
+    histories.store.ingest("c", [said("hi", id=0), condensation])
+    (figures,) = histories["c"].stats().condensations.values()
+    assert figures.cost == cost
+
+
 def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_known(histories):
     for name, condenser in (("ours", "amortized_forgetting"), ("other", "of a friend")):
         metadata = {"condenser": condenser, "outcome": "condensed"}

@@ -4,13 +4,12 @@ shared past of a fork, the redaction does not change the fork's version.
 
 import pytest
 
-import foldlog
 from foldlog import Histories
 from foldlog._archive.projecting import change_of_documents
 from foldlog._cli import record_files
 from foldlog._files.written_files import note_file
 from foldlog._formats.record import UNREAD
-from foldlog._history.effects import Attempt, EffectRule
+from foldlog._history.effects import EffectRule
 from foldlog._history.started_calls import StartedCalls
 from foldlog._privacy.matching import holding, keep_documents
 from foldlog.adapters._records.openhands_files import EventFiles
@@ -18,6 +17,7 @@ from foldlog.adapters._shared import cached_values
 from foldlog.eventstore import Action, Documents, Store, VersionConflict, open_store
 from foldlog.eventstore.documents import changes
 from foldlog.runtimes import CachedValues, RuntimeCall
+from tests.between import at_each_moment
 from tests.said import said
 
 
@@ -51,26 +51,52 @@ def redacted_before(parent, monkeypatch):
     return arm
 
 
-def test_attributes(parent, redacted_before):
-    fork = parent.fork(3, "fork")
-    calls = redacted_before(foldlog.History, "_append")
-    assert fork.set_attributes(color="blue") == {"color": "blue"}
-    assert len(calls) == 2
-    assert fork.attributes() == {"color": "blue"}
+def fill(histories):
+    """A fork of a history with a flower in its documents, and in a call that ran. The history takes
+    the outcome back, which is event 6.
+    """
+    parent = histories["parent"]
+    parent.append(said("hi"))
+    parent.append((), documents={"attributes": {"flower": "marigold"}, "note": "marigold"})
+    parent.append([said("one"), said("two")])
+    parent.append(Action(source="agent", tool="pay", call_id="c", arguments={"to": "marigold"}))
+    run_again(parent)
+    parent.fork(id="fork")
+    parent.retract(6)
 
 
-def test_the_notice_of_a_retraction(parent, redacted_before):
-    call = parent.append(
-        Action(source="agent", tool="pay", call_id="c", arguments={"to": "marigold"})
-    )
-    with parent.lease():
-        parent.run(call[0].event, lambda to: "paid")
-    fork = parent.fork(id="fork")
-    calls = redacted_before(foldlog.History, "_append", event_id=4)
-    fork.retract(4, expected_version=fork.version())
-    assert len(calls) == 2
-    assert "had run: pay" in repr(fork.view()[-1])
-    assert "marigold" not in repr(list(fork.events(4)))
+def run_again(history):
+    with history.lease():
+        history.run(*history.open_calls(), lambda to: f"paid {to}")
+
+
+def settle(history):
+    history.close_open_calls()
+    history.settle(history.effects()[0].key, "it is paid")
+
+
+ATTEMPTS = {
+    "attributes": ("fork", lambda fork: fork.set_attributes(color="blue"), 1),
+    "the notice of a retraction": ("fork", lambda fork: fork.retract(4), [4, 6]),
+    "an outcome that is recorded again": ("parent", run_again, 6),
+    "a late outcome": ("parent", settle, 4),
+}
+
+
+@pytest.mark.parametrize("name, attempt, redacted", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_what_is_appended_after_a_redaction_does_not_repeat_it(name, attempt, redacted):
+    versions = []
+
+    def redact(histories):
+        versions.append(histories[name].version())
+        histories["parent"].redact(redacted, reason="asked to")
+
+    def attempted(histories):
+        return attempt(histories[name])
+
+    for histories, outcome in at_each_moment(fill, redact, attempted):
+        assert not isinstance(outcome, Exception)
+        assert "marigold" not in repr([*histories[name].events(versions[-1])])
 
 
 def test_a_retraction_of_another_version_is_refused(parent):
@@ -79,36 +105,6 @@ def test_a_retraction_of_another_version_is_refused(parent):
         parent.run(call[0].event, lambda: "paid")
     with pytest.raises(VersionConflict):
         parent.retract(4, expected_version=5)
-
-
-@pytest.fixture
-def paid(parent):
-    """A call that ran, and whose result was taken back: its outcome is event 6."""
-    (recorded,) = parent.append(
-        Action(source="agent", tool="pay", call_id="c", arguments={"to": "marigold"})
-    )
-    with parent.lease():
-        parent.run(recorded.event, lambda to: f"paid {to}")
-    parent.retract(6)
-    return recorded.event
-
-
-def test_an_outcome_that_is_recorded_again(parent, paid, redacted_before):
-    attempt = Attempt(parent, paid, print, EffectRule())
-    version = parent.version()
-    calls = redacted_before(Store, "append", event_id=6)
-    assert attempt.ended_before().event.cause == paid.id
-    assert len(calls) > 1
-    assert "paid marigold" not in repr(list(parent.events(version)))
-    assert "[redacted]" in repr(parent.tail(1))
-
-
-def test_a_late_outcome_quotes_no_redacted_call(parent, paid, redacted_before):
-    parent.close_open_calls()
-    calls = redacted_before(Store, "append", event_id=paid.id)
-    late = parent.settle(parent.effects()[0].key, "it is paid").event
-    assert len(calls) > 1
-    assert "pay {} (event 4" in late.content
 
 
 def test_an_answer_about_an_earlier_call_quotes_no_redacted_call(histories, parent):

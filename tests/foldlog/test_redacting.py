@@ -5,14 +5,14 @@ exports.
 import json
 import os
 import tracemalloc
+from functools import partial
+from operator import methodcaller
 from pathlib import Path
 
 import pytest
 
 import foldlog as api
 from foldlog._privacy import redacting as _redacting
-from foldlog._privacy.matching import holding
-from foldlog._privacy.redacting import redact_matching
 from foldlog.eventstore import (
     CannotRedact,
     ConversationErased,
@@ -23,7 +23,7 @@ from foldlog.eventstore import (
 from foldlog.formats import decode, encode
 from foldlog.maintenance import Maintenance
 from foldlog.projections.messages.content import data_url
-from tests.between import before_next_call
+from tests.between import at_each_moment, before_next_call
 from tests.crash.bytes_left import bytes_left
 from tests.how_many import some
 from tests.said import said
@@ -46,99 +46,67 @@ def test_a_history_redacts_an_event_once(tmp_path):
     assert bytes_left(tmp_path, ["marigold"]) == []
 
 
-def test_a_fork_that_is_erased_at_the_same_time_stops_no_redaction(monkeypatch, histories):
-    history = histories["c"]
-    history.append([said("tulip"), said("rose")])
-    history.fork(2, "fork")
-    with_related = _redacting.with_related
-
-    def then_erased(*args, **options):
-        related = with_related(*args, **options)
-        if "fork" in histories:
-            histories.erase("fork", reason="asked to")
-        return related
-
-    monkeypatch.setattr(_redacting, "with_related", then_erased)
-    assert history.redact(0, reason="asked to", with_summaries=True).event_ids == (0,)
-    assert history.view()[0].content == "[redacted]"
-    histories["other"].append([said("tulip")])
-    before_next_call(
-        monkeypatch,
-        _redacting,
-        "with_related",
-        lambda: histories.erase("other", reason="asked to"),
-    )
-    with pytest.raises(ConversationErased, match="'other'"):
-        histories["other"].redact(0, reason="asked to", with_summaries=True)
-
-
-def test_a_conversation_that_is_erased_after_its_redaction_leaves_the_receipt(
-    monkeypatch, histories
-):
-    history = histories["c"]
-    history.append([said("tulip"), said("rose")])
-    redact = _redacting.redact.redact
-
-    def then_erased(*args, **options):
-        receipt = redact(*args, **options)
-        histories.erase("c", reason="asked to")
-        return receipt
-
-    monkeypatch.setattr(_redacting.redact, "redact", then_erased)
-    assert history.redact(0, reason="asked to").event_ids == (0,)
-
-
-@pytest.mark.parametrize(
-    "step", ["_find_events", "choose", "redact", "find_remaining", "keep_documents", "shown_by"]
-)
-def test_conversations_that_are_erased_at_the_same_time_stop_no_redaction_of_a_text(
-    step, monkeypatch, histories
-):
+def fill(histories):
     for name in ("a", "b", "c"):
         histories[name].append([said("tulip"), said("rose")])
-    place = _redacting if step in ("keep_documents", "shown_by") else _redacting.Redacting
-    original = getattr(place, step)
+    histories["c"].fork(2, "fork")
 
-    def after_an_erasure(*args, **options):
-        if "b" in histories:
-            histories.erase("b", reason="asked to")
-            histories.create("b", replace_erased=True).append([said("lily"), said("lily")])
-        return original(*args, **options)
 
-    monkeypatch.setattr(place, step, after_an_erasure)
-    report = histories.maintenance.redact_matching("tulip", reason="asked to")
-    assert report.stay == ()
-    for name in ("a", "c"):
-        assert [event.content for event in histories[name].view()] == ["[redacted]", "rose"]
-    assert [event.content for event in histories["b"].view()] == ["lily", "lily"]
+def redact_first(histories):
+    return histories["c"].redact(0, reason="asked to", with_summaries=True)
+
+
+def test_a_fork_that_is_erased_meanwhile_stops_no_redaction():
+    erase = methodcaller("erase", "fork", reason="asked to")
+    for histories, receipt in at_each_moment(fill, erase, redact_first):
+        assert receipt.event_ids == (0,)
+        assert histories["c"].view()[0].content == "[redacted]"
+
+
+def test_a_conversation_that_is_erased_meanwhile_is_redacted_before_or_not_at_all():
+    erase = methodcaller("erase", "c", reason="asked to", detach_forks=True)
+    for histories, outcome in at_each_moment(fill, erase, redact_first):
+        is_refused = isinstance(outcome, ConversationErased)
+        assert is_refused or outcome.event_ids == (0,)
+        first, _ = histories["fork"].view()
+        assert first.content == ("tulip" if is_refused else "[redacted]")
+
+
+def test_conversations_that_are_erased_meanwhile_stop_no_redaction_of_a_text():
+    def use_again(histories):
+        histories.erase("b", reason="asked to")
+        histories.create("b", replace_erased=True).append([said("lily"), said("lily")])
+
+    def redact(histories):
+        return histories.maintenance.redact_matching("tulip", reason="asked to")
+
+    for histories, report in at_each_moment(fill, use_again, redact):
+        assert report.stay == ()
+        for name in ("a", "c", "fork"):
+            assert [event.content for event in histories[name].view()] == ["[redacted]", "rose"]
+        assert [event.content for event in histories["b"].view()] == ["lily", "lily"]
+
+
+def test_a_fork_that_is_detached_meanwhile_is_redacted_or_named():
+    detach = methodcaller("erase", "c", reason="asked to", detach_forks=True)
+
+    def redact(histories):
+        return histories.maintenance.redact_matching("tulip", reason="asked to")
+
+    for histories, report in at_each_moment(fill, detach, redact):
+        is_named = [each.conversation for each in report.stay] == ["fork"]
+        first, _ = histories["fork"].view()
+        assert first.content == ("tulip" if is_named else "[redacted]")
 
 
 @pytest.mark.parametrize("step", ["choose", "redact", "find_remaining"])
-def test_a_redaction_in_a_named_conversation_fails_if_it_is_erased(step, monkeypatch, histories):
-    histories["c"].append([said("tulip")])
-    rows = [histories.store.conversation("c")]
-    redacting = _redacting.Redacting(
-        histories.store, rows, holding("tulip"), everywhere=False, conversation="c"
-    )
-    before_next_call(
-        monkeypatch, _redacting.Redacting, step, lambda: histories.erase("c", reason="asked to")
-    )
-    with pytest.raises(ConversationErased):
-        redact_matching(redacting, reason="asked to", by=None, with_summaries=False, dry_run=False)
-
-
-def test_a_fork_that_is_detached_during_a_redaction_is_searched_whole(monkeypatch, histories):
-    histories["c"].append([said("tulip"), said("rose")])
-    histories["c"].fork(2, "fork")
-    before_next_call(
-        monkeypatch,
-        _redacting.Redacting,
-        "_find_events",
-        lambda: histories.erase("c", reason="asked to", detach_forks=True),
-    )
-    report = histories.maintenance.redact_matching("tulip", reason="asked to")
-    assert (report.events, report.stay) == ({"fork": (0,)}, ())
-    assert histories["fork"].view()[0].content == "[redacted]"
+def test_a_redaction_in_a_named_conversation_fails_if_it_is_erased(step, monkeypatch, foldlog):
+    with api.open("foldlog.db") as histories:
+        histories["c"].append(said("tulip"))
+        erase = partial(histories.erase, "c", reason="asked to")
+        before_next_call(monkeypatch, _redacting.Redacting, step, erase)
+        ran = foldlog("store redact c --matching tulip --reason r --yes")
+    assert (ran.status, "'c' was erased" in ran.err) == (2, True)
 
 
 def test_a_history_redacts_several_events_all_or_none(histories):

@@ -264,6 +264,23 @@ def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_p
     assert "missing 1 required keyword-only argument: 'model'" in str(newest)
 
 
+@pytest.mark.parametrize(
+    "cost, suffix", [(0.0024049999999999996, "; cost 0.002405 USD"), (None, ""), (0.0, "")]
+)
+def test_a_cost_has_few_digits_and_an_unknown_cost_is_left_out(caplog, cost, suffix):
+    values = {
+        "conversation": "c1",
+        "condenser": "llm",
+        "planned_at": 3,
+        "reason": "too late",
+        "cost": cost,
+    }
+    telemetry.tell("foldlog.condensation.dropped", **values)
+    [record] = caplog.records
+    assert record.getMessage().endswith(f"was given up: too late{suffix}")
+    assert record.cost == cost
+
+
 def test_the_message_of_a_condensation_has_its_figures(tmp_path, caplog):
     caplog.set_level(logging.INFO, "foldlog")
     make_condensation(tmp_path)

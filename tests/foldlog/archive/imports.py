@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.stored import raw
@@ -12,6 +14,26 @@ from foldlog._figures.tables import StoredFigures, Where
 from foldlog.eventstore import Event, Store, open_store
 from foldlog.eventstore.sources.tables import Source, Sources
 from foldlog.types import Stats
+
+SIZES = {
+    "block": "foldlog._archive.reading.SIZE",
+    "transaction": "foldlog._archive.writing._TRANSACTION_BYTES",
+    "short": "foldlog._archive.importing._SHORT_BYTES",
+    "together": "foldlog._archive.importing._TOGETHER_BYTES",
+    "events": "foldlog._archive.projecting._EVENTS",
+    "recorded_block": "foldlog._archive.recording.SIZE",
+    "chunk": "foldlog.eventstore.log.importing.CHUNK",
+    "copied_blocks": "foldlog.eventstore.sources.moving._TOGETHER",
+}
+
+
+def set_sizes(patch: pytest.MonkeyPatch, **sizes: int) -> None:
+    """Let the work on a source be done in parts of these sizes: bytes of records in a ``block``, in
+    a ``transaction``, in a ``short`` source and in short sources that are imported ``together``,
+    ``events`` that are made at once, …
+    """
+    for name, size in sizes.items():
+        patch.setattr(SIZES[name], size)
 
 
 def open_one() -> Store:

@@ -9,13 +9,20 @@ from pathlib import Path
 import pytest
 
 from foldlog import Histories
-from foldlog._archive import importing
-from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.refreshing import import_again
 from foldlog._formats.files.documents import array_in
 from foldlog._formats.json_text import UnreadableJson
 from foldlog.eventstore import Message, open_store
-from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported
+from tests.foldlog.archive.imports import (
+    Failed,
+    Import,
+    Imported,
+    bytes_of,
+    events_of,
+    figures_of,
+    imported,
+    set_sizes,
+)
 
 FILE = Path(__file__).parents[2] / "golden" / "whole_documents.json"
 DOCUMENTS = json.loads(FILE.read_text("utf-8"))
@@ -224,7 +231,7 @@ def test_a_history_is_known_by_its_name_wherever_it_stands_in_its_file(
     assert added(odd) == [(name, 2) for name in names]
     assert added(odd[:2] + odd[:1:-1]) == [(name, 0) for name in names[:2] + names[:1:-1]]
     # an import that was interrupted goes on
-    monkeypatch.setattr(importing, "_SHORT_BYTES", 0)
+    set_sizes(monkeypatch, short=0)
     next(outcomes("fgh"))
     assert [outcome[:2] for outcome in Import(store, [path])] == [
         ("kite:f", 0),

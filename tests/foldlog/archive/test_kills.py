@@ -8,10 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog._archive import projecting, reading, recording, writing
 from foldlog.eventstore import KeyRing, Redaction
-from foldlog.eventstore.log import importing as log_importing
-from foldlog.eventstore.sources import moving
 from tests.between import Killed
 from tests.foldlog.archive.imports import (
     bytes_of,
@@ -19,6 +16,7 @@ from tests.foldlog.archive.imports import (
     figures_of,
     imported,
     open_with_imports,
+    set_sizes,
 )
 from tests.foldlog.records import lines_of
 from tests.sound import assert_sound
@@ -76,12 +74,7 @@ def imported_in(store, name):
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
     """Many transactions."""
-    monkeypatch.setattr(reading, "SIZE", 3_000)
-    monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 3_000)
-    monkeypatch.setattr(projecting, "_EVENTS", 8)
-    monkeypatch.setattr(recording, "SIZE", 300)
-    monkeypatch.setattr(log_importing, "CHUNK", 4)
-    monkeypatch.setattr(moving, "_TOGETHER", 2)
+    set_sizes(monkeypatch, block=3_000, transaction=3_000, events=8, recorded_block=300, chunk=4)
 
 
 def redact_one(store, path):

@@ -9,7 +9,7 @@ import sys
 import tracemalloc
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
-from foldlog._archive import importing, writing
+from foldlog._archive import writing
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.detection import recognize
 from foldlog._formats.files.found_sources import FoundHistory
@@ -18,7 +18,7 @@ from foldlog._formats.hash_set import HashSet
 from foldlog._formats.skeleton import Seen, SourceState
 from foldlog._formats.summed_calls import HASH_BYTES
 from foldlog.eventstore.sources.blocks import hash_of
-from tests.foldlog.archive.imports import figures_of, imported, new_store
+from tests.foldlog.archive.imports import figures_of, imported, new_store, set_sizes
 
 RECORDS = 5_000
 
@@ -31,7 +31,7 @@ def line(number, words="so"):
 
 def test_the_next_bytes_of_a_source_are_read_when_the_last_ones_are_let_go(tmp_path, monkeypatch):
     size = 2**20
-    monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 2 * size)
+    set_sizes(monkeypatch, transaction=2 * size)
     words = random.Random(1).randbytes(size // 512).hex()
     path = tmp_path / "session.jsonl"
     first = tmp_path / "first.jsonl"
@@ -105,8 +105,7 @@ def test_a_reply_is_counted_in_some_bytes_of_memory():
 
 
 def test_the_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch, store):
-    monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 2**16)
-    monkeypatch.setattr(importing, "_SHORT_BYTES", 2**16)
+    set_sizes(monkeypatch, transaction=2**16, short=2**16)
     record_counts = []
     figures_in = writing.figures_in
 

@@ -19,7 +19,6 @@ import psycopg
 import pytest
 
 from foldlog import Histories
-from foldlog._archive.importing import Failed, Import
 from foldlog.eventstore import (
     CannotRedact,
     DocumentChanges,
@@ -34,7 +33,14 @@ from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.formats import SourceRefused
 from foldlog.runtimes import format_named
-from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, open_with_imports
+from tests.foldlog.archive.imports import (
+    Failed,
+    Import,
+    bytes_of,
+    events_of,
+    figures_of,
+    open_with_imports,
+)
 from tests.foldlog.archive.kinds import KINDS, Line
 from tests.sound import problems
 

@@ -9,17 +9,23 @@ import re
 import pytest
 
 from foldlog import Histories
-from foldlog._archive import reading
-from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._privacy.redacting import redact_events
 from foldlog.adapters._shared import records_of as records_read
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.sources import moving
 from foldlog.formats import SourceRefused
 from tests.between import Between, before_next_call, call_before
-from tests.foldlog.archive.imports import bytes_of, events_of, imported, new_store, refused
+from tests.foldlog.archive.imports import (
+    Failed,
+    Import,
+    bytes_of,
+    events_of,
+    imported,
+    new_store,
+    refused,
+    set_sizes,
+)
 from tests.foldlog.archive.kinds import KINDS, Line
 from tests.sound import assert_sound
 
@@ -210,8 +216,7 @@ def test_a_redaction_in_the_source_during_a_copy_reaches_the_copy(number, tmp_pa
 def test_the_target_is_sound_after_each_transaction_if_the_source_redacts_during_the_copy(
     number, has_made, tmp_path, monkeypatch, store, target
 ):
-    monkeypatch.setattr(reading, "SIZE", 300)  # so there are several blocks
-    monkeypatch.setattr(moving, "_TOGETHER", 1)
+    set_sizes(monkeypatch, block=300, copied_blocks=1)
 
     def act(now):
         target.database.recorder = recorder

@@ -7,14 +7,14 @@ import json
 import pytest
 
 from foldlog import Histories
-from foldlog._archive import importing, projecting, reading, writing
-from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import source_files
 from foldlog._archive.writing import SourceWriter
 from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import Message
 from tests.between import before_next_call
 from tests.foldlog.archive.imports import (
+    Failed,
+    Import,
     bytes_of,
     events_of,
     figures_of,
@@ -22,6 +22,7 @@ from tests.foldlog.archive.imports import (
     imported_lines,
     new_store,
     open_with_imports,
+    set_sizes,
     source_of,
 )
 from tests.foldlog.records import lines_of
@@ -193,9 +194,7 @@ def test_what_came_before_an_error_is_here_and_the_import_says_so(lines, path, m
         return append(*arguments)
 
     with new_store() as store, monkeypatch.context() as patches:
-        patches.setattr(writing, "_TRANSACTION_BYTES", 1)
-        patches.setattr(importing, "_SHORT_BYTES", 0)
-        patches.setattr(reading, "SIZE", 1)
+        set_sizes(patches, transaction=1, short=0, block=1)
         patches.setattr(SourceWriter, "_append_blocks", fill)
         (outcome,) = Import(store, [path])
         assert isinstance(outcome, Failed)
@@ -234,7 +233,7 @@ def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines, tmp
 
 def test_a_first_use_goes_on_while_others_make_the_same_events(lines, path, monkeypatch, store):
     """Others make them, one in each transaction, always before this one does."""
-    monkeypatch.setattr(projecting, "_EVENTS", 1)
+    set_sizes(monkeypatch, events=1)
     name = imported_lines(store, path, lines).conversation
     extend, others = store.extend, iter(range(len(lines) - 2))
 

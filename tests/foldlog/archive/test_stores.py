@@ -9,7 +9,6 @@ from itertools import count
 import pytest
 
 from foldlog import Histories
-from foldlog._archive import projecting, reading
 from foldlog.eventstore import (
     ConversationErased,
     EventsNotMade,
@@ -24,7 +23,6 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
-from foldlog.eventstore.sources import moving
 from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Sources, SourcesToWrite
 from foldlog.formats import SourceRefused
@@ -38,6 +36,7 @@ from tests.foldlog.archive.imports import (
     new_store,
     open_with_imports,
     refused,
+    set_sizes,
     source_of,
 )
 from tests.foldlog.records import CORPUS
@@ -59,7 +58,7 @@ USES = pytest.mark.parametrize("use", [unused, used])
 
 
 def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(monkeypatch, store, path):
-    monkeypatch.setattr(projecting, "_EVENTS", 4)
+    set_sizes(monkeypatch, events=4)
     outcome = imported(store, path)
     extend, written = store.extend, []
 
@@ -71,7 +70,7 @@ def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(monkeypat
 
     monkeypatch.setattr(store, "extend", full)
     with pytest.raises(StoreUnavailable) as raised:
-        projecting.make_events(store, outcome.conversation)
+        store.version(outcome.conversation)
     records_made = source_of(store, outcome.conversation).made
     assert 0 < records_made < outcome.records
     stay = (
@@ -80,7 +79,7 @@ def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(monkeypat
     )
     assert str(raised.value) == f"the disk is full; {stay}"
     with pytest.raises(StoreUnavailable, match="nothing was written"):
-        projecting.make_events(store, outcome.conversation)
+        store.version(outcome.conversation)
     monkeypatch.undo()
     used(store, outcome.conversation)
     assert source_of(store, outcome.conversation).made == outcome.records
@@ -359,9 +358,9 @@ def test_copies_that_make_their_events_apart_have_the_same_heads(store, target, 
 
 def test_the_secret_of_salts_goes_when_all_events_are_made(store, path):
     outcome = imported(store, path)
-    assert projecting.SECRET in about(source_of(store, outcome.conversation))
+    assert "secret" in about(source_of(store, outcome.conversation))
     used(store, outcome.conversation)
-    assert projecting.SECRET not in about(source_of(store, outcome.conversation))
+    assert "secret" not in about(source_of(store, outcome.conversation))
 
 
 def without_keys(source):
@@ -380,7 +379,7 @@ def refusing(store, conversation):
 def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
     use, monkeypatch, store, target, path, lines
 ):
-    monkeypatch.setattr(moving, "_TOGETHER", 1)
+    set_sizes(monkeypatch, copied_blocks=1)
 
     def copy_after_kills():
         recorder, settings = target.database.recorder, target.database.settings
@@ -410,8 +409,7 @@ def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
 def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(
     monkeypatch, store, target, path, lines
 ):
-    monkeypatch.setattr(moving, "_TOGETHER", 1)
-    monkeypatch.setattr(reading, "SIZE", 2_000)
+    set_sizes(monkeypatch, copied_blocks=1, block=2_000)
     lines[5:5] = [b"a damaged line\n"]
     for stop in (5, 9):
         name = imported_lines(target, path, lines[:stop]).conversation
@@ -434,7 +432,7 @@ def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(
 def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(
     monkeypatch, store, target, path, lines
 ):
-    monkeypatch.setattr(reading, "SIZE", 2_000)
+    set_sizes(monkeypatch, block=2_000)
     firsts = []
     write = SourcesToWrite.put_blocks
 

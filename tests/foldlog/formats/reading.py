@@ -9,11 +9,10 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foldlog._archive.importing import Failed, Import
 from foldlog.eventstore import Event, Store
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.runtimes import parse
-from tests.foldlog.archive.imports import new_store, source_of
+from tests.foldlog.archive.imports import Failed, Import, new_store, source_of
 
 GOLDEN_READS = Path(__file__).parents[2] / "golden" / "reads"
 

@@ -104,58 +104,6 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_after_a_compaction_without_a_history_the_users_messages_stay():
-    """The rollout and the prompt of Codex's own test of a resumed session with two compactions.
-    A summary without Codex's own first sentence counts as a message of the user.
-    """
-    records = [
-        *message_records("<environment_context>cwd</environment_context>"),
-        *message_records("first user"),
-        *message_records("assistant reply one", role="assistant"),
-        compacted("summary one"),
-        *message_records("second user"),
-        *message_records("assistant reply two", role="assistant"),
-        compacted("summary two"),
-        *message_records("third user"),
-        *message_records("assistant reply three", role="assistant"),
-    ]
-    assert shown(read(*records)) == [
-        "<environment_context>cwd</environment_context>",
-        "first user",
-        "summary one",
-        "second user",
-        "summary two",
-        "third user",
-        "assistant reply three",
-    ]
-
-
-def test_a_summary_that_codex_marks_is_forgotten_by_the_next_compaction():
-    marked = "Another language model started to solve this problem and so on:\nread the log"
-    records = [*message_records("a"), compacted(marked), compacted("")]
-    assert shown(read(*records)) == ["a", "(no summary available)"]
-
-
-def test_calls_and_notices_go_in_a_compaction_without_a_history():
-    records = [
-        BASE,
-        *message_records("Mind the tests", role="developer"),
-        *message_records(
-            "# AGENTS.md instructions for /shop", "a", "<turn_aborted>x</turn_aborted>"
-        ),
-        call("c1"),
-        output("c1"),
-        compacted("So far"),
-    ]
-    assert shown(read(*records)) == [
-        "You are",
-        "Mind the tests",
-        "# AGENTS.md instructions for /shop",
-        "a",
-        "So far",
-    ]
-
-
 def test_of_the_users_messages_only_the_newest_20_000_tokens_stay():
     """A token is four bytes of UTF-8. The message at the limit loses its middle."""
     first, last = "x" * 60_000 + "y" * 20_000, "z" * 8
@@ -190,13 +138,6 @@ def test_shortened_copies_of_messages_are_not_counted(histories):
     histories["c1"].append_records(records, format=CODEX)
     assert len(histories["c1"].view()) == 2
     assert histories["c1"].stats().events == {"user": 1, "condensation": 1}
-
-
-def test_a_message_with_a_picture_stays_without_the_picture():
-    picture = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
-    asked = {**text("look"), "content": [*text("look")["content"], picture]}
-    records = [*message_records("a"), record("response_item", asked), compacted("So far")]
-    assert shown(read(*records)) == ["a", "look", "So far"]
 
 
 # -- one record after the other

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._archive.importing import Failed, Import
 from foldlog.formats import decode
-from tests.foldlog.archive.imports import new_store
+from tests.foldlog.archive.imports import Failed, Import, new_store
 from tests.foldlog.formats.reading import records_in
 from tests.foldlog.records import records_of
 

@@ -5,9 +5,8 @@ import zipfile
 
 import pytest
 
-from foldlog._archive.importing import Import
 from foldlog.formats import NotAHistory
-from tests.foldlog.archive.imports import new_store
+from tests.foldlog.archive.imports import Import, new_store
 from tests.foldlog.formats.reading import histories_at, recorded
 
 FORMAT = "inspect-eval"

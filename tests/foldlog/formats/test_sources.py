@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._archive.importing import Failed, Import
 from foldlog._formats.files.readers import on_lines
-from tests.foldlog.archive.imports import new_store
+from tests.foldlog.archive.imports import Failed, Import, new_store
 from tests.foldlog.formats.reading import records_in
 
 FILE = Path(__file__).parents[2] / "golden" / "found.jsonl"
