@@ -55,7 +55,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.log.finding import Generation
+from foldlog.eventstore.log.finding import Fence
 from foldlog.projections import View, Views
 from foldlog.projections.effects import begun_among
 
@@ -106,9 +106,7 @@ class CondenseHandler:
         handler._views = views
         return handler
 
-    def handle(
-        self, conversation: str, generation: Generation | None = None
-    ) -> View | Condensation:
+    def handle(self, conversation: str, fence: Fence | None = None) -> View | Condensation:
         """Take a step. The result is the View that the agent uses next, or a condensation that is
         already appended. After a condensation, call ``handle`` again.
 
@@ -122,12 +120,12 @@ class CondenseHandler:
         ``declined``. The declined condensation closes the request, so the next step can go on. If
         the prompt is still too long then, the next step raises ``NoCondensationAvailable`` again.
         This next step appends only the reports on calls that cost something. ``handle`` also raises
-        the errors of the store. ``generation`` is passed to ``Store.append``. When the method
+        the errors of the store. ``fence`` is passed to ``Store.append``. When the method
         returns, the appended events are on disk. Cost: a step reads the View and runs the
         condenser.
         """
         with span("foldlog.condense", conversation=conversation) as attributes:
-            result = self._handle(conversation, generation)
+            result = self._handle(conversation, fence)
             attributes["condensed"] = isinstance(result, Condensation)
             if isinstance(result, View):
                 measure(
@@ -137,16 +135,14 @@ class CondenseHandler:
                 )
             return result
 
-    def _handle(self, conversation: str, generation: Generation | None) -> View | Condensation:
-        append = partial(self._store.append, conversation, generation=generation)
+    def _handle(self, conversation: str, fence: Fence | None) -> View | Condensation:
+        append = partial(self._store.append, conversation, fence=fence)
         while True:
             started = time.perf_counter()
             view = self._views.current(conversation)
             if attempted := begun_among(self._store, conversation, view.open_calls):
                 view = with_field(view, kept=attempted)
-            remembered = self._remembered(
-                conversation, None if generation is None else generation.key
-            )
+            remembered = self.remembered(conversation)
             former_use = model_use.set(remembered.model_use(view))
             try:
                 result, reports = self._preview(conversation, view)
@@ -176,6 +172,10 @@ class CondenseHandler:
                     conversation, view, result.action, action, time.perf_counter() - started
                 )
                 return Condensation(action)
+
+    def remembered(self, conversation: str) -> Remembered:
+        binding = self._store.database.binding
+        return self._remembered(conversation, None if binding is None else binding.key)
 
     def check_handles_requests(self) -> None:
         """Raise ``InvalidCondenser`` if the condenser does not handle condensation requests."""

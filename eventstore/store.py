@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -23,10 +24,10 @@ from foldlog.eventstore.errors import (
 from foldlog.eventstore.events import NOT_RECORDED, Event, summary_of
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork
-from foldlog.eventstore.log.database import Database, behind, iter_pages, start_after
+from foldlog.eventstore.log.database import Binding, Database, behind, iter_pages, start_after
 from foldlog.eventstore.log.finding import (
     PAGE,
-    Generation,
+    Fence,
     events_back,
     find_begun,
     find_existing,
@@ -95,7 +96,7 @@ class Store:
         idempotency_key: str | None = None,
         dedupe: Literal["origin"] | None = None,
         guard: Callable[[ReadTransaction], object] | None = None,
-        generation: Generation | None = None,
+        fence: Fence | None = None,
         together: Sequence[Appending] = (),
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
@@ -113,8 +114,8 @@ class Store:
             guard: Called in the transaction if the conversation exists. If it raises an exception,
                 ``append`` raises this exception and appends nothing. Other writers wait while
                 ``guard`` runs.
-            generation: One of the conversations that had the id ``conversation``. If it is erased,
-                the append raises ``ConversationErased``, even if a new conversation uses the id.
+            fence: Called first in the transaction. If it raises an exception, ``append`` raises
+                this exception and appends nothing, even for a key that was used before.
             together: Appends to other conversations, from ``Documents.prepare``. Either all appends
                 happen, or none. If nothing is left to append, because of ``dedupe`` or of a key
                 that was used before, they do not happen either.
@@ -142,7 +143,7 @@ class Store:
             idempotency_key,
             dedupe,
             guard,
-            generation,
+            fence,
             together,
             also,
         )
@@ -249,10 +250,14 @@ class Store:
         ``VersionConflict`` if ``new_id`` exists. Durability: the fork is on disk when the method
         returns. Cost: writing two rows, whatever the length of the fork's past.
         """
-        generation = Generation(replaces_erased=replace_erased)
         fork = self._recorder.transact(
             lambda transaction: begin_fork(
-                self.database, transaction, conversation, at, new_id, generation
+                self.database,
+                transaction,
+                conversation,
+                at,
+                new_id,
+                replaces_erased=replace_erased,
             )
         )
         return row_of(fork)
@@ -481,6 +486,16 @@ class Store:
             projection.project(writing, events)
 
 
+def bind(
+    store: Store, conversation: str, *, replaces_erased: bool = False
+) -> tuple[Binding, Store]:
+    """Return a store that is bound to one conversation under this id, and its ``Binding``."""
+    own = copy(store)
+    own.database = copy(store.database)
+    own.database.binding = binding = Binding(conversation, replaces_erased=replaces_erased)
+    return binding, own
+
+
 def prepare_append(
     store: Store,
     conversation: str,
@@ -489,7 +504,7 @@ def prepare_append(
     idempotency_key: str | None = None,
     dedupe: Literal["origin"] | None = None,
     guard: Callable[[ReadTransaction], object] | None = None,
-    generation: Generation | None = None,
+    fence: Fence | None = None,
     together: Sequence[Appending] = (),
     also: Callable[[WriteTransaction], object] | None = None,
 ) -> Appending:
@@ -520,7 +535,7 @@ def prepare_append(
         conversation,
         batch,
         expected_version,
-        generation,
+        fence,
         idempotency_key,
         dedupe,
         guard,

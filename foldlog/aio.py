@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import KW_ONLY, dataclass
 from functools import partial, update_wrapper
 from inspect import iscoroutinefunction, signature
 from itertools import islice
@@ -43,7 +44,7 @@ from typing import (
 
 from foldlog._base import telemetry
 from foldlog._history import effects, histories as sync
-from foldlog._history.history import History as SyncHistory
+from foldlog._history.history import ExpectedVersion, History as SyncHistory
 from foldlog._history.once import append_once
 from foldlog._history.recall import RecallTool
 from foldlog._history.threads import SharingPool, ThreadPool
@@ -74,8 +75,6 @@ _EVENTS_MAX: Final = 100
 """The maximum number of events in an append that shares a commit. Encoding 100 events delays the
 commit by about a millisecond.
 """
-_OF_SHORT: Final = {"expected_version", "idempotency_key"}
-"""An append shares a commit only if it sets no other arguments than these."""
 _faces_lock = Lock()
 
 
@@ -177,14 +176,26 @@ arguments and errors are the same as for ``foldlog.open``.
 """
 
 
+@dataclass(eq=False)
 class PendingAppend:
-    def __init__(self, history: SyncHistory, events: Any, **how: Any) -> None:
-        self.history = history
-        self.events = events
-        self.how = how
+    """The arguments of an append that waits."""
+
+    history: SyncHistory
+    events: Any
+    _: KW_ONLY
+    expected_version: ExpectedVersion = ANY_VERSION
+    idempotency_key: str | None = None
+    documents: Mapping[str, Any] | None = None
+    dedupe: Literal["origin"] | None = None
 
     def __call__(self) -> tuple[Recorded, ...]:
-        return self.history.append(self.events, **self.how)
+        return self.history.append(
+            self.events,
+            expected_version=self.expected_version,
+            idempotency_key=self.idempotency_key,
+            documents=self.documents,
+            dedupe=self.dedupe,
+        )
 
     @property
     def is_short(self) -> bool:
@@ -197,17 +208,21 @@ class PendingAppend:
         few = few and not any(isinstance(each, Mapping) for each in events)
         if telemetry.telemetry is not None:  # the append has a span of its own
             return False
+        has_options = self.documents is not None or self.dedupe is not None
         may_reply = (
             self.history._asked_at is not None
         )  # the reply may have to be appended a second time
-        return self.how.keys() <= _OF_SHORT and (few or isinstance(events, Event)) and not may_reply
+        return (few or isinstance(events, Event)) and not has_options and not may_reply
 
     def prepare(self) -> Appending:
         history = self.history
-        how = {"expected_version": ANY_VERSION, **self.how}
-        appended = history._appendable(self.events, None)
         return prepare_append(
-            history._store, history.id, appended, **how, generation=history._generation
+            history._store,
+            history.id,
+            history._appendable(self.events, None),
+            self.expected_version,
+            self.idempotency_key,
+            fence=history._fence,
         )
 
 

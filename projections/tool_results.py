@@ -22,7 +22,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.log.appending import NothingRedacted
-from foldlog.eventstore.log.finding import Generation
+from foldlog.eventstore.log.finding import Fence
 from foldlog.projections.view import View
 from foldlog.projections.views import Views
 
@@ -45,7 +45,7 @@ def append_tool_result(
     is_error: bool = False,
     extras: JsonObject | None = None,
     idempotency_key: str | None = None,
-    generation: Generation | None = None,
+    fence: Fence | None = None,
     unredacted: NothingRedacted | None = None,
 ) -> Recorded:
     """Append the observation of the open call ``call_id``. If several open calls have this id, the
@@ -85,7 +85,7 @@ def append_tool_result(
                 expected_version=ANY_VERSION,
                 idempotency_key=idempotency_key,
                 guard=guard,
-                generation=generation,
+                fence=fence,
             )
         except VersionConflict as conflict:
             if conflict.expected == conflict.actual:  # raised by ``unredacted``
@@ -99,7 +99,7 @@ def close_open_calls(
     views: Views,
     conversation: str,
     answers: Callable[[Sequence[Action]], Sequence[Observation]],
-    generation: Generation | None,
+    fence: Fence,
     is_chosen: Callable[[Action], bool],
 ) -> tuple[Recorded, ...]:
     """Close all open calls for which ``is_chosen`` returns True, in one append. ``answers`` gets
@@ -123,7 +123,7 @@ def close_open_calls(
                 answers(calls),
                 expected_version=ANY_VERSION,
                 guard=guard,
-                generation=generation,
+                fence=fence,
             )
 
 

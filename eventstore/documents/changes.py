@@ -40,14 +40,14 @@ from foldlog.eventstore.log.appending import (
     NothingRedacted,
     begin_fork,
 )
-from foldlog.eventstore.log.finding import Generation, find_existing, find_named
+from foldlog.eventstore.log.finding import Fence, find_existing, find_to_append
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey
-from foldlog.eventstore.store import Store, prepare_append
+from foldlog.eventstore.store import Store, bind, prepare_append
 
 _CACHED_MAX: Final = 16
 """The maximal number of conversations whose newest documents stay in memory."""
@@ -98,7 +98,7 @@ class Documents:
         *,
         expected_version: int | Literal[AnyVersion.ANY_VERSION] = ANY_VERSION,
         idempotency_key: str | None = None,
-        generation: Generation | None = None,
+        fence: Fence | None = None,
         dedupe: Literal["origin"] | None = None,
         guard: NothingRedacted | None = None,
         together: Sequence[Appending] = (),
@@ -111,7 +111,7 @@ class Documents:
             events: One event, several, or none.
             changed: Maps names of documents to new values. The value ``DELETED`` removes a
                 document.
-            expected_version, idempotency_key, generation, dedupe, guard, together, also: As in
+            expected_version, idempotency_key, fence, dedupe, guard, together, also: As in
                 ``Store.append``.
 
         Returns:
@@ -126,7 +126,10 @@ class Documents:
         Cost: writing the events and the new values, and comparing the new values with the newest
         values.
         """
-        generation = generation or Generation()
+        store = self._store
+        binding = store.database.binding
+        if binding is None or binding.id != conversation:
+            binding, store = bind(store, conversation)
         events = [events] if isinstance(events, Event) else list(events)
         values = _check_values(changed)
         last = self._store.last_documents.pop(conversation, None)
@@ -135,26 +138,25 @@ class Documents:
             if last is not None and idempotency_key is None:
                 change = _change_since(last, values)
             if change is None:
-                change = self._change(conversation, values, generation, idempotency_key, None)
+                change = self._change(conversation, values, fence, idempotency_key)
             last = None
             batch = events if change.event is None else [*events, change.event]
             if not batch:
                 state = change.state
-                # Nothing is appended here. The expected version and the generation are checked as
-                # before an append.
+                # Nothing is appended here. The expected version is checked as before an append.
                 check_version(
                     State(conversation, 0 if state is None else state.version), expected_version
                 )
                 if state is not None:
-                    generation.key = generation.key or state.key
+                    binding.key = state.key
                 return ()
             try:
-                recorded = self._store.append(
+                recorded = store.append(
                     conversation,
                     batch,
                     expected_version=expected_version,
                     idempotency_key=idempotency_key,
-                    generation=generation,
+                    fence=fence,
                     dedupe=dedupe,
                     guard=change.guarded_by(guard),
                     together=together,
@@ -164,8 +166,9 @@ class Documents:
                 if together:
                     raise
             else:
-                if change.event is not None and recorded and idempotency_key is None:
-                    left = _values_after(change, values, generation, recorded[-1].id)
+                key = binding.key
+                if change.event is not None and recorded and not idempotency_key and key:
+                    left = _values_after(change, change.event, values, key, recorded[-1].id)
                     cache = self._store.last_documents
                     cache[conversation] = left
                     if len(cache) > _CACHED_MAX:
@@ -177,14 +180,13 @@ class Documents:
         conversation: str,
         changed: JsonMap,
         expected_version: int,
-        generation: Generation,
         guard: NothingRedacted | None = None,
     ) -> Appending | None:
         """Prepare an append that sets documents to the values in ``changed``. Pass the returned
         object in the argument ``together`` of another append. Return None if no value changes.
         After a conflict, call ``prepare`` again. The append runs ``guard`` first.
         """
-        change = self._change(conversation, _check_values(changed), generation, None, None)
+        change = self._change(conversation, _check_values(changed))
         if change.event is None:
             return None
         return prepare_append(
@@ -193,7 +195,6 @@ class Documents:
             change.event,
             expected_version,
             guard=change.guarded_by(guard),
-            generation=generation,
         )
 
     def fork(
@@ -218,7 +219,7 @@ class Documents:
                 was redacted at the same time: call ``fork`` again. Also raises the errors of
                 ``Store.fork`` and ``append``.
         """
-        change = self._change(conversation, _check_values(changed), Generation(), None, at)
+        change = self._change(conversation, _check_values(changed), at=at)
         append = prepare_append(self._store, new_id, change.event or (), at)
         guards = [] if guard is None else [guard]
         if change.guard.state is not None:
@@ -239,14 +240,14 @@ class Documents:
         self,
         conversation: str,
         values: JsonMap,
-        generation: Generation,
-        key: str | None,
-        at: int | None,
+        fence: Fence | None = None,
+        key: str | None = None,
+        at: int | None = None,
     ) -> _Change:
         database = self._store.database
 
         def read(reader: Reader) -> _Change:
-            state, _ = find_named(database, reader, conversation, generation)
+            state, _ = find_to_append(database, reader, conversation, fence)
             if state is None:
                 return _Change(
                     _change_to_values({}, {}, values), DocumentsUnchanged(values, None, {})
@@ -313,12 +314,10 @@ def _change_since(last: LastValues, values: JsonMap) -> _Change | None:
 
 
 def _values_after(
-    change: _Change, values: JsonMap, generation: Generation, event_id: int
+    change: _Change, event: DocumentChanges, values: JsonMap, key: int, event_id: int
 ) -> LastValues:
-    assert change.event is not None
-    assert generation.key is not None
     newest = dict(change.stored)
-    for name, step in change.event.changed.items():
+    for name, step in event.changed.items():
         before = newest.pop(name, None)
         whole = values[name]
         differences = []
@@ -328,8 +327,8 @@ def _values_after(
         if values[name] is not DELETED:
             newest[name] = DocumentValue(event_id, values[name], whole, differences, False)
     redactions = 0 if change.guard.state is None else change.guard.state[1]
-    ids = replace(change.event, id=event_id).newest()
-    return LastValues(generation.key, redactions, ids, newest)
+    ids = replace(event, id=event_id).newest()
+    return LastValues(key, redactions, ids, newest)
 
 
 def _check_values(changed: JsonMap) -> JsonObject:

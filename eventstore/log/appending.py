@@ -41,7 +41,7 @@ from foldlog.eventstore.events import (
 )
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, LastConversation
-from foldlog.eventstore.log.finding import Generation, find_begun, find_named
+from foldlog.eventstore.log.finding import Fence, begun_or_replaced, find_begun, find_to_append
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import find_ancestor, past_of
 from foldlog.eventstore.log.reading import ReadTransaction, stored_key
@@ -82,7 +82,7 @@ class Appending(Struct, eq=False):
     conversation: str
     batch: list[Encoded]
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
-    generation: Generation | None = None
+    fence: Fence | None = None
     idempotency_key: str | None = None
     dedupe: Literal["origin"] | None = None
     guard: Callable[[ReadTransaction], object] | None = None
@@ -113,7 +113,7 @@ class Appending(Struct, eq=False):
         is_plain = self.is_plain
         if self.together:
             transaction.lock_all(work.conversation for work in (self, *self.together))
-        writing = open_to_append(self.database, transaction, self.conversation, self.generation)
+        writing = open_to_append(self.database, transaction, self.conversation, self.fence)
         version = writing.state.version
         batch = self.batch
         state = State(self.conversation, version)
@@ -182,8 +182,9 @@ class Appending(Struct, eq=False):
         """Return the recorded events. Call ``recorded`` only after the commit, because the commit
         gives the events their positions.
         """
-        if self.generation is not None:
-            self.generation.key = self.key or self.generation.key
+        binding = self.database.binding
+        if binding is not None and self.key and self.conversation == binding.id:
+            binding.key = self.key
         if self.last_conversation is not None and self.database.recorder.on_server:
             self.database.last_conversation = self.last_conversation
         if self.earlier is not None:
@@ -221,7 +222,10 @@ class Appending(Struct, eq=False):
 
 
 def open_to_append(
-    database: Database, transaction: Transaction, conversation: str, generation: Generation | None
+    database: Database,
+    transaction: Transaction,
+    conversation: str,
+    fence: Fence | None,
 ) -> WriteTransaction:
     """Return the conversation, ready for an append. If the conversation does not exist, the append
     begins it. Cost: one query. If this connection's last append was to the same conversation, no
@@ -230,11 +234,12 @@ def open_to_append(
     last: LastConversation | None = transaction.last_conversation
     if (
         last is not None
+        and fence is None
         and (last.state.id, last.settings) == (conversation, database.settings)
-        and (generation is None or (generation.key == last.state.key and generation.fence is None))
+        and (database.binding is None or database.binding.key == last.state.key)
     ):
         return WriteTransaction(transaction, last.state, database, last.codec)
-    state, replaces = find_named(database, transaction, conversation, generation)
+    state, replaces = find_to_append(database, transaction, conversation, fence)
     if state is None:
         state = Conversation(0, conversation, 0, new_salt(), replaces=replaces)
     return WriteTransaction(transaction, state, database)
@@ -346,7 +351,8 @@ def begin_fork(
     conversation: str,
     at: int,
     new_id: str,
-    generation: Generation | None = None,
+    *,
+    replaces_erased: bool = False,
 ) -> Conversation:
     original = find_begun(database, transaction, conversation)
     if original is None:
@@ -356,7 +362,9 @@ def begin_fork(
             f"conversation {conversation!r} cannot be forked at {at}: use a version from 1 to"
             f" {original.version}"
         )
-    existing, replaces = find_named(database, transaction, new_id, generation)
+    existing, replaces = begun_or_replaced(
+        database.find(transaction, new_id), replaces_erased=replaces_erased
+    )
     if existing is not None:
         raise VersionConflict(new_id, 0, existing.version)
     owner = _find_owner(database, transaction, original, at)

@@ -15,13 +15,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
+from msgspec import Struct
+
 from foldlog.eventstore.arguments import to_microseconds
-from foldlog.eventstore.errors import CorruptEvent, EventsNotMade, KeyUnavailable
+from foldlog.eventstore.errors import (
+    ConversationNotFound,
+    CorruptEvent,
+    EventsNotMade,
+    KeyUnavailable,
+)
 from foldlog.eventstore.log.keys import DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter_restoring
-from foldlog.eventstore.log.row import NotAsWritten, present
+from foldlog.eventstore.log.row import NotAsWritten, not_erased, present
 from foldlog.eventstore.log.seal import NOTHING_PENDING, Mark, RowCodec, WriteSettings, read_mark
-from foldlog.eventstore.recorders.base import Reader, Recorder
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Row
 
 T = TypeVar("T")
@@ -86,6 +93,32 @@ class Late(NamedTuple):
 NOTHING_LATE = Late(None, 0, (), {})
 
 
+class Binding(Struct):
+    """Binds a database to a conversation. An erased conversation and later conversations may have
+    the same id, but not the same key. ``key`` is the key of the first conversation that the
+    database reads or appends to under ``id``, and None before. From then on, the database finds no
+    other conversation under this id. See docs/internals/decisions/0036-generations.md.
+
+    If ``replaces_erased`` is true and the conversation is erased, an append begins a new
+    conversation with the same id.
+    """
+
+    id: str
+    key: int | None = None
+    replaces_erased: bool = False
+
+    def check(self, reader: Reader, state: Conversation, *, binds: bool) -> None:
+        """Raise ``ConversationErased`` or ``ConversationNotFound`` if ``state`` is another
+        conversation with the id. A transaction does not bind, because it may be rolled back.
+        """
+        if self.key is None:
+            if binds and state.erasure is None and not isinstance(reader, Transaction):
+                self.key = state.key
+        elif self.key != state.key:
+            not_erased(reader.conversation(self.key), state)
+            raise ConversationNotFound(self.id)
+
+
 class Database:
     """A recorder, the settings with which this process writes rows, and the codecs of the
     recorder's conversations. Thread-safe.
@@ -104,6 +137,8 @@ class Database:
         else:
             self.now = lambda: to_microseconds(clock(), "what the clock returns")
         self.settings = settings or WriteSettings()
+        self.binding: Binding | None = None
+        """The conversation to which the database of one ``History`` is bound."""
         self.last_conversation: LastConversation | None = None
         """Used only if the store is on a server: the conversation to which this object last
         appended, with its state. The next append expects that the conversation still has this
@@ -144,7 +179,10 @@ class Database:
         process's last append was to another conversation, or if another program has committed since
         then. Cost: a few system calls.
         """
-        return self.last_conversation_in(self.recorder, conversation)
+        last = self.last_conversation_in(self.recorder, conversation)
+        if last is None or self.binding is None or self.binding.key == last.state.key:
+            return last
+        return None
 
     def data_version(self) -> int:
         return int(self.recorder.value("data_version"))
@@ -152,27 +190,33 @@ class Database:
     # -- conversations
 
     def find(
-        self, reader: Reader, conversation: str, *, pending: bool = False
+        self, reader: Reader, conversation: str, *, pending: bool = False, binds: bool = True
     ) -> Conversation | None:
         """Return the conversation with this id, or None if it does not exist. If this process has
         the conversation's key, the returned salt is decrypted.
 
         Raises ``EventsNotMade`` if the conversation's source has records without events, unless
         ``pending`` is true. After ``EventsNotMade``, the recorder makes the missing events and runs
-        the work again. Raises ``CorruptEvent`` if the stored row of the conversation is damaged.
+        the work again. Raises ``CorruptEvent`` if the stored row of the conversation is damaged,
+        and the errors of ``Binding.check``. If ``binds`` is false, the ``Binding`` stays unchanged.
         """
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
+        state: Conversation | None
         last = self.last_conversation_in(reader, conversation)
         if last is not None:
             self._opened_last = last.state, last.codec
-            return last.state
-        if self.last_conversation is not None and self.last_conversation.state.id == conversation:
+            state = last.state
+        elif self.last_conversation is not None and self.last_conversation.state.id == conversation:
             state = self._compare(reader, self.last_conversation)
         else:
             state = self.with_salt(reader.conversation(conversation))
-        if state is not None and state.pending > 0 and not pending:
+        if state is None:
+            return None
+        if state.pending > 0 and not pending:
             raise EventsNotMade(conversation, state.pending)
+        if self.binding is not None and self.binding.id == conversation:
+            self.binding.check(reader, state, binds=binds)
         return state
 
     def last_conversation_in(

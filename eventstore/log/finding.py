@@ -8,8 +8,6 @@ from itertools import chain
 from operator import attrgetter
 from typing import TypeVar
 
-from msgspec import Struct
-
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database, start_after
@@ -63,41 +61,41 @@ def find_existing(
 
 # -- an id that is used again after an erasure
 
-
-class Generation(Struct):
-    """One of several conversations that used the same id, one after another. A writer always
-    appends to the conversation that its first append found. Before the writer's first append,
-    ``key`` is None.
-
-    If ``replaces_erased`` is true and the conversation is erased, the first append begins a new
-    conversation with the same id. ``fence`` runs in the transaction of each append, before the
-    rules are checked. If ``fence`` raises an error, the append fails with this error.
-    """
-
-    key: int | None = None
-    replaces_erased: bool = False
-    fence: Callable[[Reader], object] | None = None
+Fence = Callable[[Reader], object]
+"""A function that runs in the transaction of an append, before the rules are checked. If it raises
+an error, the append fails with this error.
+"""
 
 
-def find_named(
-    database: Database, reader: Reader, conversation: str, generation: Generation | None
+def find_to_append(
+    database: Database,
+    reader: Reader,
+    conversation: str,
+    fence: Fence | None = None,
 ) -> tuple[Conversation | None, int | None]:
     """Return the conversation to append to, or None if the append begins a conversation. If a new
     conversation replaces an erased conversation, also return the key of the erased conversation.
 
-    Raises ``ConversationErased`` if the conversation of ``generation`` is erased, even if a new
-    conversation uses its id. Raises ``ConversationNotFound`` if the store has lost the conversation
-    of ``generation``.
+    Raises ``ConversationErased`` if the conversation of the database's ``Binding`` is erased, even
+    if a new conversation uses its id. Raises ``ConversationNotFound`` if the store has lost this
+    conversation. Raises the errors of ``fence``.
     """
-    state = database.find(reader, conversation)
-    if generation is None:
+    state = database.find(reader, conversation, binds=False)
+    if fence is not None:
+        fence(reader)
+    binding = database.binding
+    if binding is None or binding.id != conversation:
         return begun(state), None
-    if generation.fence is not None:
-        generation.fence(reader)
-    if generation.key is not None and (state is None or state.key != generation.key):
-        not_erased(reader.conversation(generation.key), state)
+    if state is None and binding.key is not None:
+        not_erased(reader.conversation(binding.key), state)
         raise ConversationNotFound(conversation)
-    if generation.replaces_erased and state is not None and state.erasure is not None:
+    return begun_or_replaced(state, replaces_erased=binding.replaces_erased)
+
+
+def begun_or_replaced(
+    state: Conversation | None, *, replaces_erased: bool
+) -> tuple[Conversation | None, int | None]:
+    if replaces_erased and state is not None and state.erasure is not None:
         return None, state.key
     return begun(state), None
 
@@ -124,14 +122,14 @@ class Moment:
 
     def __init__(self, database: Database, reader: Reader) -> None:
         self._database = database
-        self._reader = reader
+        self.reader = reader
         self._open: dict[str, ReadTransaction] = {}
 
     def conversation(self, conversation: str) -> ReadTransaction:
         reading = self._open.get(conversation)
         if reading is None:
-            state = find_existing(self._database, self._reader, conversation)
-            reading = ReadTransaction(self._reader, state, self._database)
+            state = find_existing(self._database, self.reader, conversation)
+            reading = ReadTransaction(self.reader, state, self._database)
             self._open[conversation] = reading
         return reading
 
@@ -139,14 +137,14 @@ class Moment:
         self, conversation: Conversation, ids: Iterable[int]
     ) -> list[tuple[Conversation, list[int]]]:
         """Return the forks that share some of the events ``ids``, with the ids that each shares."""
-        return [*forks_that_share(self._database, self._reader, conversation.key, [*ids])]
+        return [*forks_that_share(self._database, self.reader, conversation.key, [*ids])]
 
     def query(self, work: Callable[[Reader], T]) -> T:
-        return work(self._reader)
+        return work(self.reader)
 
     def beginning_with(self, start: str) -> Iterator[Conversation]:
         return beginning_with(
-            start, lambda after, limit: self._reader.conversations(start_after(after), limit)
+            start, lambda after, limit: self.reader.conversations(start_after(after), limit)
         )
 
 

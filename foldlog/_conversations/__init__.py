@@ -3,5 +3,4 @@
 companions.py    conversations with additional data about another conversation
 labels.py        names of the kinds of events
 unreadable.py    reads a damaged conversation without the damaged events
-bound_store.py   the store of one history
 """

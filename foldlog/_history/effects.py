@@ -39,7 +39,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import NUMBER_MAX
 from foldlog.eventstore.log.appending import NothingRedacted
-from foldlog.eventstore.log.finding import Generation, pages
+from foldlog.eventstore.log.finding import pages
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.row import dense_events, from_microseconds
 from foldlog.projections import Effect, EffectState, arguments_of, as_json
@@ -479,7 +479,6 @@ def record_outcome(
         is_error=is_error,
         extras=extras,
         idempotency_key=idempotency_key,
-        generation=_unfenced(history),
         unredacted=unredacted,
     )
     try:
@@ -528,7 +527,6 @@ def _append_late(
                 late,
                 expected_version=ANY_VERSION,
                 idempotency_key=idempotency_key,
-                generation=_unfenced(history),
                 guard=unredacted or guard,
             )
         except VersionConflict:
@@ -738,10 +736,6 @@ def _storable(content: Any) -> Any:
     with suppress(Exception):  # ``__str__`` is code of the tool, and may raise any error.
         return str(content)
     return f"a {type(content).__name__} that has no text"
-
-
-def _unfenced(history: History) -> Generation:
-    return structs.replace(history._generation, fence=None)
 
 
 def _doubt(key: str, problem: str = "") -> tuple[str, JsonObject]:

@@ -31,9 +31,9 @@ from foldlog.eventstore import (
     recent_conversations,
 )
 from foldlog.eventstore.arguments import check_map, check_text
-from foldlog.eventstore.log.finding import Generation
 from foldlog.projections import Views
 
+# The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
     from foldlog._history.recording import Recording
     from foldlog._reports.search import Hit
@@ -155,12 +155,10 @@ class Histories:
         returns.
         """
         history = self[conversation]
-        generation = Generation(replaces_erased=replace_erased)
+        history._binding.replaces_erased = replace_erased
         documents = {ATTRIBUTES: dict(check_map("attributes", attributes or {}))}
-        Documents(self.store).append(
-            conversation, (), documents, expected_version=0, generation=generation
-        )
-        history._generation.key = generation.key
+        Documents(history._store).append(conversation, (), documents, expected_version=0)
+        history._binding.replaces_erased = False
         return history
 
     def list(
@@ -241,8 +239,15 @@ class Histories:
 
         if conversation is not None:
             self.store.conversation(check_text("conversation", conversation), pending=True)
-        how: dict[str, Any] = {"kinds": kinds, "since": since, "until": until, "limit": limit}
-        return search(self.store, words, conversation=conversation, **how).hits
+        return search(
+            self.store,
+            words,
+            conversation=conversation,
+            kinds=kinds,
+            since=since,
+            until=until,
+            limit=limit,
+        ).hits
 
     def __getitem__(self, conversation: str) -> History:
         return History(self, check_text("conversation", conversation))

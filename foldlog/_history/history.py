@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from msgspec import structs
 
 from foldlog._base.telemetry import SHOWN, span
-from foldlog._conversations.bound_store import bound_store
-from foldlog._history.requests import REQUEST, name_request, name_requests
+from foldlog._formats.record import INCOMPLETE
+from foldlog._history.requests import REQUEST, name_request, name_requests, sent_request
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -44,9 +44,9 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import check_map, check_text, check_whole
 from foldlog.eventstore.log.appending import Appending, NothingRedacted
-from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.row import time_before
+from foldlog.eventstore.store import bind
 from foldlog.projections import (
     Difference,
     NoSuchEvent,
@@ -59,6 +59,7 @@ from foldlog.projections import (
     close_open_calls,
 )
 
+# The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
     from foldlog._answers.views import HandOverDocument
     from foldlog._archive.recording import HistoryRecorder
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
     from foldlog._reports.dropped import Dropped
     from foldlog.condensers import AgentModel, Condensation
     from foldlog.eventstore import ReadTransaction
+    from foldlog.eventstore.log.finding import Fence
+    from foldlog.eventstore.log.writing import WriteTransaction
     from foldlog.eventstore.maintenance.redact import RedactionReceipt
     from foldlog.projections import Effect, Lifetimes, ModelRequest, Views
     from foldlog.projections.messages.requests import SentBeside
@@ -98,7 +101,9 @@ class History:
     def __init__(self, histories: Histories, conversation: str) -> None:
         self._histories = histories
         self.id = conversation
-        self._bound, self._store = bound_store(histories.store, conversation)
+        self._binding, self._store = bind(histories.store, conversation)
+        self._fence: Fence | None = None
+        """Raises ``LeaseTaken`` in an append if the lease of ``_lease_block`` is lost."""
         self._running_calls: dict[int, object] = {}
         """Maps the event id of a call to the thread that runs the call now."""
         self._lease_block: LeaseBlock | None = None
@@ -122,14 +127,6 @@ class History:
     @cached_property
     def _views(self) -> Views:
         return self._histories.views.reading(self._store)
-
-    @property
-    def _generation(self) -> Generation:
-        return self._bound.generation
-
-    @_generation.setter
-    def _generation(self, generation: Generation) -> None:
-        self._bound.generation = generation
 
     def version(self) -> int:
         """Return the number of events of the history, which is 0 before the first event."""
@@ -188,8 +185,6 @@ class History:
         recorded". Raises ``InvalidArgument`` if the event is not a reply. Cost: the method reads
         the View of the reply, and renders it.
         """
-        from foldlog._history.requests import sent_request
-
         return sent_request(self, check_whole("event_id", event_id, 0))
 
     def events(
@@ -233,7 +228,6 @@ class History:
             encode_view,
             format_of_history,
         )
-        from foldlog._formats.record import INCOMPLETE
 
         check_callable("notes", notes)
         if notes is not None and (lacks := self.attributes().get(INCOMPLETE)):
@@ -313,12 +307,8 @@ class History:
         calls or results, the method also reads the View.
         """
         appended = self._appendable(events, idempotency_key)
-        how: dict[str, Any] = {
-            "generation": self._generation,
-            "idempotency_key": idempotency_key,
-            "dedupe": dedupe,
-        }
-        return self._append(appended, expected_version, how, documents)
+        write = partial(self._write, idempotency_key=idempotency_key, dedupe=dedupe)
+        return self._append(appended, expected_version, write, documents)
 
     def _append_recorded(
         self,
@@ -332,15 +322,15 @@ class History:
         guard: NothingRedacted | None = None,
         together: Sequence[Appending] = (),
     ) -> tuple[Recorded, ...]:
-        how: dict[str, Any] = {
-            "generation": self._generation,
-            "idempotency_key": idempotency_key,
-            "dedupe": dedupe,
-            "guard": guard,
-            "together": together,
-            "also": partial(recorder.write, conversation=self.id),
-        }
-        recorded = self._append(list(events), expected_version, how, documents)
+        write = partial(
+            self._write,
+            idempotency_key=idempotency_key,
+            dedupe=dedupe,
+            guard=guard,
+            together=together,
+            also=partial(recorder.write, conversation=self.id),
+        )
+        recorded = self._append(list(events), expected_version, write, documents)
         self._histories._recording.keep(self, recorder)
         return recorded
 
@@ -349,23 +339,44 @@ class History:
 
         return self._histories._recording.recorder(self, format_named(format), version)
 
+    def _write(
+        self,
+        events: Event | Sequence[Event],
+        version: ExpectedVersion,
+        documents: Mapping[str, Any] | None,
+        *,
+        idempotency_key: str | None = None,
+        dedupe: Literal["origin"] | None = None,
+        guard: NothingRedacted | None = None,
+        together: Sequence[Appending] = (),
+        also: Callable[[WriteTransaction], object] | None = None,
+    ) -> tuple[Recorded, ...]:
+        if documents is None:
+            append = self._store.append
+        else:
+            append = partial(Documents(self._store).append, changed=documents)
+        return append(
+            self.id,
+            events,
+            expected_version=version,
+            idempotency_key=idempotency_key,
+            dedupe=dedupe,
+            guard=guard,
+            fence=self._fence,
+            together=together,
+            also=also,
+        )
+
     def _append(
         self,
         appended: Event | list[Event],
         expected_version: ExpectedVersion,
-        how: dict[str, Any],
+        append: Callable[
+            [Event | Sequence[Event], ExpectedVersion, Mapping[str, Any] | None],
+            tuple[Recorded, ...],
+        ],
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
-
-        def append(
-            events: Event | Sequence[Event], version: ExpectedVersion
-        ) -> tuple[Recorded, ...]:
-            if documents is None:
-                return self._store.append(self.id, events, expected_version=version, **how)
-            return Documents(self._histories.store).append(
-                self.id, events, documents, expected_version=version, **how
-            )
-
         asked_at = self._asked_at
         events = [appended] if isinstance(appended, Event) else appended
         if asked_at is None or not any(map(begins_reply, events)):
@@ -373,8 +384,8 @@ class History:
             if self._shown_at is not None:
                 noted_events = _note_shown_view(events, self._shown_at)
             if noted_events is None:
-                return append(appended, expected_version)
-            recorded = append(noted_events, expected_version)
+                return append(appended, expected_version, documents)
+            recorded = append(noted_events, expected_version, documents)
             self._shown_at = None
             return recorded
         # First try to append right after the View that was answered. If this succeeds, no note is
@@ -387,11 +398,13 @@ class History:
             named_events = name_requests(events, self.sent(asked_at), beside, follows=follows)
             documents = {**(documents or {}), REQUEST: beside.document or DELETED}
         try:
-            recorded = append(_note_answered_view(named_events, asked_at, version), version)
+            noted_events = _note_answered_view(named_events, asked_at, version)
+            recorded = append(noted_events, version, documents)
         except VersionConflict:
             if expected_version is not ANY_VERSION:
                 raise
-            recorded = append(_note_answered_view(events, asked_at, None), ANY_VERSION)
+            noted_events = _note_answered_view(events, asked_at, None)
+            recorded = append(noted_events, ANY_VERSION, documents)
         self._asked_at = None
         self._sent_beside = None
         self._shown_at = None
@@ -423,12 +436,8 @@ class History:
         ``VersionConflict`` if another event was appended before them, or if an event was redacted
         after it was read.
         """
-        how = {
-            "generation": self._generation,
-            "guard": guard,
-            "idempotency_key": idempotency_key,
-        }
-        return self._append(events, expected_version, how, documents)
+        write = partial(self._write, guard=guard, idempotency_key=idempotency_key)
+        return self._append(events, expected_version, write, documents)
 
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
         if isinstance(events, Event):
@@ -606,9 +615,9 @@ class History:
         """Bind this object to a conversation if it is not bound yet. Return None before the first
         append.
         """
-        if self._generation.key is None:
+        if self._binding.key is None:
             self.version()
-        return self._generation.key
+        return self._binding.key
 
     def open_calls(self) -> tuple[Action, ...]:
         """Return the actions that have no observation yet, in order: see ``View.open_calls``. After
@@ -693,16 +702,11 @@ class History:
     ) -> tuple[Recorded, ...]:
         from foldlog._history.lease import check_free
 
-        generation = self._generation
-        if generation.fence is None:
-            fence = partial(check_free, self._store.database, self.id)
-            generation = structs.replace(generation, fence=fence)
+        fence = self._fence or partial(check_free, self._store.database, self.id)
         work = partial(
-            close_open_calls, self._store, self._views, self.id, answers, generation, is_chosen
+            close_open_calls, self._store, self._views, self.id, answers, fence, is_chosen
         )
-        recorded: tuple[Recorded, ...] = _or_empty(work, ())
-        self._generation.key = self._generation.key or generation.key
-        return recorded
+        return _or_empty(work, ())
 
     def lease(
         self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
@@ -829,7 +833,7 @@ class History:
         """
         try:
             return self._append_result(
-                call_id, content, is_error, extras, idempotency_key, self._generation
+                call_id, content, is_error, extras, idempotency_key, fence=self._fence
             )
         except EventStoreError as error:
             # Another worker may have the lease, and may have closed the call.
@@ -851,7 +855,8 @@ class History:
         is_error: bool,
         extras: dict[str, Any] | None,
         idempotency_key: str | None,
-        generation: Generation,
+        *,
+        fence: Fence | None = None,
         unredacted: NothingRedacted | None = None,
     ) -> Recorded:
         if isinstance(content, list | tuple) and all(
@@ -870,7 +875,7 @@ class History:
             is_error=is_error,
             extras=extras,
             idempotency_key=idempotency_key,
-            generation=generation,
+            fence=fence,
             unredacted=unredacted,
         )
 
@@ -1068,7 +1073,7 @@ class History:
         handler = self._histories._handler.reading(self._store, self._views)
         try:
             prepared = (handler if llm is None else handler.with_agent(llm)).handle(
-                self.id, self._generation
+                self.id, self._fence
             )
         except ConversationNotFound:
             prepared = View.from_events(())
@@ -1237,9 +1242,10 @@ class History:
         ]
         if not event_ids:
             raise InvalidArgument("there is no event to redact: name at least one")
-        options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries}
-        receipt = redact_events(self._store, self.id, event_ids, **options)
-        if complete:
+        receipt = redact_events(
+            self._store, self.id, event_ids, reason=reason, by=by, with_summaries=with_summaries
+        )
+        if complete and self._store.database.recorder.on_server:
             return receipt._replace(bytes_pending=clear(self._store))
         return receipt
 

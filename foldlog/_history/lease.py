@@ -35,8 +35,8 @@ from foldlog.eventstore import (
     StoreRefused,
 )
 from foldlog.eventstore.arguments import check_unicode
-from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.finding import PAGE, Generation, find_named, tombstones_before
+from foldlog.eventstore.log.database import Binding, Database
+from foldlog.eventstore.log.finding import PAGE, Fence, find_to_append, tombstones_before
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
@@ -283,7 +283,8 @@ def _is_left(
 class _Driven(Protocol):
     id: str
     _store: Store
-    _generation: Generation
+    _binding: Binding
+    _fence: Fence | None
     _lease_block: LeaseBlock | None
     _lease_lock: threading.Lock
 
@@ -448,7 +449,7 @@ class LeaseBlock:
             tell("foldlog.lease.failed", conversation=self._id, problem=str(error))
         finally:
             self.lease._ends = 0.0
-            history._generation = msgspec.structs.replace(history._generation, fence=None)
+            history._fence = None
             history._lease_block = None
 
     # -- in transactions
@@ -489,7 +490,7 @@ class LeaseBlock:
 
     def _lock_conversation(self, transaction: Transaction) -> None:
         # A transaction locks the id that it looks for, also before the first event.
-        find_named(self._database, transaction, self._id, self._history._generation)
+        find_to_append(self._database, transaction, self._id, self._history._fence)
 
     def _write(self, transaction: Transaction) -> None:
         ttl = int(self.ttl_s * 1e6)
@@ -509,7 +510,7 @@ class LeaseBlock:
         self, reader: Reader, remedy: str = "nothing was appended; begin again with history.lease()"
     ) -> None:
         # A forked child process has no lease.
-        if self._history._generation.key is None:
+        if self._history._binding.key is None:
             # The History has not read its conversation yet. If the conversation of ``_name`` was
             # erased since then, this append begins the next conversation with this id. The next
             # conversation has its own lease.
@@ -526,9 +527,7 @@ class LeaseBlock:
 
     def _begin(self, started: float) -> None:
         self.lease._ends = started + self.ttl_s
-        self._history._generation = msgspec.structs.replace(
-            self._history._generation, fence=self._fence
-        )
+        self._history._fence = self._fence
         if self._renews:
             self._renewing.start()
 

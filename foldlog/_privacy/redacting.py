@@ -30,7 +30,6 @@ from foldlog._archive.redacting import (
     redact_records,
     source_files,
 )
-from foldlog._conversations.bound_store import bound_store
 from foldlog._conversations.companions import companion_of, companions_at, origins_of
 from foldlog._conversations.unreadable import sound
 from foldlog._files.written_files import (
@@ -73,6 +72,7 @@ from foldlog.eventstore.maintenance import redact
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.tables import Sources
+from foldlog.eventstore.store import bind
 
 SEARCHED = "events, summaries, documents, attributes and the records of imports"
 NOT_SEARCHED = (
@@ -201,7 +201,7 @@ class Redacting:
         self.rows = rows
         self.holds = holds
         self.everywhere = everywhere
-        self.store_of = cache(lambda name: bound_store(store, name)[1])
+        self.store_of = cache(lambda name: bind(store, name)[1])
         """Returns a store that is bound to the conversation which has the id now. If that
         conversation is erased and the id is used again, the new conversation is not redacted.
         """
@@ -639,7 +639,7 @@ def _read_related(
     unread_ids: Mapping[str, Collection[int]],
     moment: Moment,
 ) -> _Found:
-    sources = moment.query(partial(Sources, store.database))
+    sources = Sources(store.database, moment.reader)
     events = {name: {event.id: event for event in named} for name, named in events_by_name.items()}
     ids_by_name = {
         name: [*events.get(name, ()), *map(_recorded_id, unread_ids.get(name, ()))]
@@ -687,7 +687,7 @@ def _files_of(
 def _files_at(
     store: Store, events_by_name: Mapping[str, Collection[int]], moment: Moment
 ) -> dict[str, tuple[str, ...]]:
-    sources = moment.query(partial(Sources, store.database))
+    sources = Sources(store.database, moment.reader)
     files: dict[str, tuple[str, ...]] = {}
     for name, ids in events_by_name.items():
         state = moment.conversation(name).state

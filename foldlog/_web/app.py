@@ -26,7 +26,6 @@ from foldlog._answers.events import HitsDocument, NotesDocument
 from foldlog._answers.page import FollowedDocument, RefusedDocument
 from foldlog._answers.runs import RunsDocument
 from foldlog._answers.views import HandOversDocument
-from foldlog._conversations.bound_store import bound_store
 from foldlog._conversations.companions import ids_beginning_with
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import CountsTokens
@@ -46,6 +45,7 @@ from foldlog._web.threads import Threads
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import EventStoreError, ReadTransaction, Store, StoreRefused
 from foldlog.eventstore.recorders.sqlite.process_forks import identity
+from foldlog.eventstore.store import bind
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def _follow(
     """
     if conversation is not None:
         # If another conversation gets the id, the page must not mix the two conversations.
-        _, store = bound_store(store, conversation)
+        _, store = bind(store, conversation)
 
     def read(before: str) -> list[tuple[str, FollowedDocument]]:
         if conversation is not None:

@@ -59,6 +59,7 @@ from foldlog.runtimes import (
     HistoryRecords,
     Records,
     RuntimeCall,
+    erase_conversations,
     is_of,
     parse_stored,
     place_of,
@@ -153,14 +154,14 @@ class _Adapter:
         """
         attributes = self._attributes_of(history.id)
         try:
-            if attributes and history._generation.key is None and not history.version():
+            if attributes and history._binding.key is None and not history.version():
                 begin(self._sync, history.id, attributes)
                 if history._asked_at is not None:
                     # The attributes are an event, and a model was asked with the View before it.
                     history._asked_at = history.version()
             return history, append(history)
         except ConversationErased:
-            if history._generation.key is not None:
+            if history._binding.key is not None:
                 raise
         begin(self._sync, history.id, attributes)
         history = self._sync[history.id]
@@ -363,8 +364,6 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
     """Erase the conversations. Their forks get copies of the events that they share."""
-    from foldlog.runtimes import erase_conversations
-
     erase_conversations(histories.store, rows, reason=reason, detach_forks=True)
 
 

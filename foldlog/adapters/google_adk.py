@@ -381,7 +381,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         If the history was erased, the version is 0, and an append begins it again.
         """
         history = self._sync[conversation]
-        history._generation.replaces_erased = True
+        history._binding.replaces_erased = True
         version = 0
         unredacted = None
         state = Fields()
@@ -416,15 +416,15 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         If no compaction is due, return the changes that masks make: a map from the id of a record
         to its masked form. The map has None for a record that is hidden.
         """
-        handler = self._sync._handler
         history = self._sync[self.conversation(*names)]
+        handler = self._sync._handler.reading(history._store, history._views)
         while True:
             _, unredacted = history._version_and_guard()
             view = history.view()
             result, reports = handler.preview(view)
             if not isinstance(result, View):
                 break
-            remembered = handler._remembered(history.id, history._generation.key)
+            remembered = handler.remembered(history.id)
             if (
                 handler._append_reports(history.id, history.append, result, reports, remembered)
                 is not None
@@ -528,15 +528,14 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         The transaction also changes the states in ``shared``, which maps the conversation of an app
         or a user to the changed values. Raises ``VersionConflict`` and ``ConversationErased``.
         """
-        store = history._store
         together = list[Appending]()
         for conversation, change in shared.items():
             other, other_version, state, other_unredacted = self._load_shared(conversation)
             values: Fields = {"state": {**state, **change}}
             if self._attributes and not other_version:
                 values[ATTRIBUTES] = self._attributes
-            work = Documents(store).prepare(
-                other.id, values, other_version, other._generation, other_unredacted
+            work = Documents(other._store).prepare(
+                other.id, values, other_version, other_unredacted
             )
             if work is not None:
                 together.append(work)

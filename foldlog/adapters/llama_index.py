@@ -143,7 +143,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
         new_records = list(map(_record, messages))
         history = self.history(key)
         if (read := self._read.get(key)) is not None:
-            history._generation.key = read.unredacted.key
+            history._binding.key = read.unredacted.key
 
         def change(history: History) -> None:
             def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:

@@ -29,9 +29,9 @@ from foldlog.eventstore import (
     CondensationAction,
     open_store,
 )
-from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.store import bind
 from foldlog.projections import View, Views
 from tests.at_once import at_once
 from tests.condensers.made import REQUEST, answer, call, condensed, flat, message, messages, pair
@@ -164,9 +164,10 @@ def test_a_required_condensation_does_not_wait_and_the_next_failure_is_a_first_o
 def test_a_conversation_that_took_the_id_of_an_erased_one_is_not_made_to_wait(c1):
     handler = c1.handler(llm(failed(), "NEW"))
     results = []
-    for generation in (Generation(), Generation(replaces_erased=True)):
-        c1.store.append("c1", messages(11), expected_version=ANY_VERSION, generation=generation)
-        results.append(handler.handle("c1", generation))
+    for _ in range(2):
+        _, store = bind(c1.store, "c1", replaces_erased=True)
+        store.append("c1", messages(11), expected_version=ANY_VERSION)
+        results.append(handler.reading(store, Views(store)).handle("c1"))
         erase(c1.store, "c1", reason="asked for")
     assert [type(result) for result in results] == [View, Condensation]
 

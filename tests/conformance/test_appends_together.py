@@ -16,8 +16,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.log.appending import append_all, can_append_all
-from foldlog.eventstore.log.finding import Generation
-from foldlog.eventstore.store import prepare_append
+from foldlog.eventstore.store import bind, prepare_append
 from tests.privacy import erased
 from tests.said import said, say, texts
 
@@ -93,16 +92,14 @@ def test_a_repeated_key_gives_the_recorded_events(store):
 
 @together
 def test_a_history_knows_its_generation_after_an_append_with_others(store):
-    generation = Generation()
-    [outcome] = append_all(
-        store.database, [prepare_append(store, "a", said("1"), 0, generation=generation)]
-    )
+    binding, store = bind(store, "a")
+    [outcome] = append_all(store.database, [prepare_append(store, "a", said("1"), 0)])
     assert outcome.error is None
-    assert generation.key is not None
+    assert binding.key is not None
 
 
 def test_a_repeated_key_appends_nothing_to_the_others_either(store):
-    change = Documents(store).prepare("b", {"from": "a"}, 0, Generation())
+    change = Documents(store).prepare("b", {"from": "a"}, 0)
     for _ in range(2):
         [recorded] = store.append(
             "a", said("1"), expected_version=0, idempotency_key="turn", together=[change]
@@ -112,9 +109,7 @@ def test_a_repeated_key_appends_nothing_to_the_others_either(store):
 
 def test_an_append_together_with_one_to_the_same_conversation_is_before_it(store):
     say(store, "a", "0")
-    changes = [
-        Documents(store).prepare("a", {"count": 1}, expected, Generation()) for expected in (1, 2)
-    ]
+    changes = [Documents(store).prepare("a", {"count": 1}, expected) for expected in (1, 2)]
     for change in changes:
         with suppress(VersionConflict):  # the first one is to be behind event 0
             store.append("a", said("1"), expected_version=1, together=[change])

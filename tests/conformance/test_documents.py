@@ -22,7 +22,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.documents.values import CHAIN_MAX, newest_value
-from foldlog.eventstore.log.finding import Generation
+from foldlog.eventstore.store import bind
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.between import before_next_call
@@ -164,7 +164,7 @@ def test_a_change_does_not_build_on_a_value_that_is_redacted_before_the_append(
     store, documents, monkeypatch
 ):
     put(documents, log=list(range(40)))
-    before_next_call(monkeypatch, store, "append", lambda: redacted(store, "c1", 0))
+    before_next_call(monkeypatch, Store, "append", lambda: redacted(store, "c1", 0))
     put(documents, log=list(range(41)))
     assert Documents(store).get("c1", "log") == list(range(41))
 
@@ -183,14 +183,15 @@ def test_a_value_is_compared_with_the_newest_value_of_another_writer(
 ):
     if before:
         documents.append("c1", (), before)
+    _, bound = bind(store, "c1", replaces_erased=True)
 
     def meanwhile():
         if before:  # what another writer gave is in the conversation that has the id now
             erased(store, "c1")
-            Documents(store).append("c1", (), before, generation=Generation(replaces_erased=True))
+            Documents(bound).append("c1", (), before)
         Documents(store).append("c1", (), between)
 
-    before_next_call(monkeypatch, store, "append", meanwhile)
+    before_next_call(monkeypatch, Store, "append", meanwhile)
     _, *changes = documents.append("c1", said("a"), given)
     assert [name for each in changes for name in sorted(each.event.changed)] == stored
     assert documents.all("c1") == before | between | given

@@ -15,11 +15,11 @@ from foldlog.eventstore import (
     VersionConflict,
     open_store,
 )
-from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.maintenance import erase as erasing
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.store import bind
 from tests.between import before_next_call
 from tests.privacy import erased
 from tests.said import said, texts
@@ -81,16 +81,17 @@ def test_a_document_that_stays_the_same_is_refused_too_where_another_conversatio
 
 
 def test_a_condensation_that_was_planned_for_the_erased_one_is_not_appended(histories):
-    generation = Generation()
-    histories.store.append("c1", said("first"), expected_version=0, generation=generation)
+    _, store = bind(histories.store, "c1")
+    store.append("c1", said("first"), expected_version=0)
     begin_again(histories)
     with pytest.raises(ConversationErased):
-        histories.store.append("c1", said("planned"), expected_version=1, generation=generation)
+        store.append("c1", said("planned"), expected_version=1)
     with pytest.raises(ConversationErased):
-        Documents(histories.store).append("c1", (), {"state": 1}, generation=generation)
-    former = Generation(10**12)
+        Documents(store).append("c1", (), {"state": 1})
+    binding, store = bind(histories.store, "other")
+    binding.key = 10**12
     with pytest.raises(ConversationNotFound):
-        histories.store.append("other", said("a"), expected_version=0, generation=former)
+        store.append("other", said("a"), expected_version=0)
 
 
 def test_verify_tells_generations_and_their_heads_apart(histories):

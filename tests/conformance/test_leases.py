@@ -79,7 +79,7 @@ def test_one_worker_drives_a_conversation_and_the_next_one_waits_or_is_told(work
             second.lease(wait_s=0).__enter__()
         assert (raised.value.conversation, raised.value.worker) == ("c", "one")
         assert raised.value.until == second.current_lease().until
-        assert second._generation.fence is None  # it may append without a lease
+        assert second._fence is None  # it may append without a lease
         first.append(said("from the worker"))
         user.append(said("from a user"))
         waiting = threading.Thread(target=lambda: second.lease(wait_s=60, worker="two").__enter__())
@@ -211,7 +211,7 @@ def test_no_other_worker_closes_the_calls_of_a_living_one(worker, other):
     with pytest.raises(TypeError, match="older_than"):
         other.close_open_calls(older_than=3600)
     [closed] = other.close_open_calls(older_than=timedelta(0))
-    assert other._generation.key is not None  # it knows which conversation it met
+    assert other._binding.key is not None  # it knows which conversation it met
     assert closed.event.cause == 1
     assert to_resume(worker) == []
 

@@ -26,7 +26,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.events import ATTRIBUTES, CondensationAction
 from foldlog.eventstore.log import importing, origins
-from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
 from foldlog.eventstore.maintenance import erase as detachment, rekey_steps as rekeying
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
@@ -37,6 +36,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
+from foldlog.eventstore.store import bind
 from foldlog.projections import Views
 from tests.between import Killed, call_before, kill_after
 from tests.conformance.conftest import RECORDERS
@@ -273,8 +273,7 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(
     with suppress(Killed):
         erase(Store(killed), "alone", reason="asked to")
     store = Store(recorder())
-    generation = Generation(replaces_erased=True)
-    say(store, "alone", "new and wanted", generation=generation)
+    say_again(store, "alone", "new and wanted")
     (finding,) = problems(store)
     assert "run 'foldlog store vacuum'" in finding
     vacuum(store)
@@ -396,9 +395,8 @@ def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(
 
     def use_again():
         erase(store, "c", reason="asked to")
-        store.append(
-            "c", history(5), expected_version=0, generation=Generation(replaces_erased=True)
-        )
+        _, bound = bind(store, "c", replaces_erased=True)
+        bound.append("c", history(5), expected_version=0)
 
     for calls in range(1, 6):
         store = Store(MemoryRecorder())
@@ -414,8 +412,13 @@ def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(
         ), calls
 
 
+def say_again(store, conversation, text):
+    _, bound = bind(store, conversation, replaces_erased=True)
+    say(bound, conversation, text)
+
+
 def use_again(store):
-    say(store, "alone", "new", generation=Generation(replaces_erased=True))
+    say_again(store, "alone", "new")
 
 
 def use_for_a_fork(store):
@@ -433,7 +436,7 @@ def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(also, tmp_path
         fill(source)
         say(source, "twice", "first")
         erase(source, "twice", reason="asked to")
-        say(source, "twice", "second", generation=Generation(replaces_erased=True))
+        say_again(source, "twice", "second")
         say(source, "f", *["more"] * 20)
         back_up(source, str(backup))
         if in_copy:

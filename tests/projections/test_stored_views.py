@@ -24,9 +24,9 @@ from foldlog.eventstore import (
     open_store,
     summary_id,
 )
-from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Record
+from foldlog.eventstore.store import bind
 from foldlog.projections import (
     NoSuchEvent,
     NoSuchVersion,
@@ -122,8 +122,8 @@ def test_a_view_of_the_past_takes_no_revision_of_an_erased_conversation_with_its
     views.current("c")
     erase(store, "c", reason="asked to")
     events = [*all_said("d", "e", "f"), forget(1), *all_said("g", "h")]
-    new = Generation(replaces_erased=True)
-    store.append("c", events, expected_version=0, generation=new)
+    _, bound = bind(store, "c", replaces_erased=True)
+    bound.append("c", events, expected_version=0)
     assert ids(views.at("c", 5)) == ids(Views(store).at("c", 5)) == [0, 2, 4]
 
 

@@ -133,7 +133,7 @@ class _World:
 
     def _begin(self, worker):
         if worker.block is not None and worker.history._lease_block is worker.block:
-            if worker.history._generation.fence is not None:
+            if worker.history._fence is not None:
                 return
             block = worker.block  # it waits for a lease
         else:
@@ -167,7 +167,7 @@ class _World:
         self._store_row(worker)
 
     def _append(self, worker):
-        if worker.block is None or worker.history._generation.fence is None:
+        if worker.block is None or worker.history._fence is None:
             return
         text = f"{worker.name} {self.texts}"
         self.texts += 1
@@ -191,7 +191,7 @@ class _World:
             raise Mismatch(f"{worker.name} appended, but {other} has the lease")
 
     def _renew(self, worker):
-        if worker.block is None or worker.history._generation.fence is None:
+        if worker.block is None or worker.history._fence is None:
             return
         renewed = worker.block.renew()
         if renewed is not (worker.block is self.valid):

@@ -480,7 +480,7 @@ class Checkpoints:
 
         def others(moment: Moment) -> list[bool]:
             reading = moment.conversation(companion(thread, _NOTES))
-            is_meant = history is not None and reading.key == history._generation.key
+            is_meant = history is not None and reading.key == history._binding.key
             if (
                 not is_meant
                 or reading.redactions

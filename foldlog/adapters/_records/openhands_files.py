@@ -94,7 +94,7 @@ class EventFiles:
         except ConversationNotFound:
             version = 0
         except ConversationErased:
-            if self._history._generation.key is not None:
+            if self._history._binding.key is not None:
                 raise
             return
         if version > self.version:
