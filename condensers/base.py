@@ -284,27 +284,28 @@ _batches = _Batches()
 _Self = TypeVar("_Self")
 _Result = TypeVar("_Result")
 
-_WITH_OPTIONAL_MODEL = set[str]()
-"""The names of the methods that a strategy may define without the argument ``agent_llm``."""
-
 
 def model_is_optional(
     method: Callable[[_Self, View, AgentModel | None], _Result],
 ) -> Callable[Concatenate[_Self, View, ...], _Result]:
-    """Allow strategies to define the decorated method without the argument ``agent_llm``."""
-    _WITH_OPTIONAL_MODEL.add(method.__name__)
+    """Allow strategies to define the decorated method without the argument ``agent_llm``. Call such
+    a method with ``call_with_model``.
+    """
     return method
 
 
-def _accept_model(method: Callable[..., Any]) -> Callable[..., Any]:
-    if not inspect.isfunction(method) or len(inspect.signature(method).parameters) != 2:
-        return method
+def call_with_model(
+    method: Callable[..., _Result], view: View, agent_llm: AgentModel | None
+) -> _Result:
+    function = getattr(method, "__func__", None)
+    if function is not None and _lacks_model(function):
+        return method(view)
+    return method(view, agent_llm)
 
-    @functools.wraps(method)
-    def call_without_model(self: Any, view: View, agent_llm: AgentModel | None = None) -> Any:
-        return method(self, view)
 
-    return call_without_model
+@functools.lru_cache(maxsize=256)
+def _lacks_model(function: Callable[..., object]) -> bool:
+    return len(inspect.signature(function).parameters) == 2
 
 
 class _NameOfClass:
@@ -334,11 +335,6 @@ class Condenser:
     """The configuration class of this condenser, a subclass of ``CondenserConfig``.
     ``register_config`` sets this attribute.
     """
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        for name in vars(cls).keys() & _WITH_OPTIONAL_MODEL:
-            setattr(cls, name, _accept_model(vars(cls)[name]))
 
     @classmethod
     def register_config(cls, config_type: builtins.type[BaseModel]) -> None:
@@ -503,9 +499,9 @@ class Condenser:
         """Return the result of ``condense`` together with its reports. If the method raises
         ``NoCondensationAvailable``, the attribute ``reports`` of the error has the reports.
         """
-        if inspect.unwrap(builtins.type(self).condense) is Condenser.condense:
+        if builtins.type(self).condense is Condenser.condense:
             raise TypeError(f"{builtins.type(self).__name__} must define 'condense' or 'step'")
-        return Step(self.condense(view, agent_llm))
+        return Step(call_with_model(self.condense, view, agent_llm))
 
 
 CondenserBase = PipelinableCondenserBase = Condenser

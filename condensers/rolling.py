@@ -26,6 +26,7 @@ from foldlog.condensers.base import (
     Report,
     Requirement,
     Step,
+    call_with_model,
     model_is_optional,
     with_step_reports,
 )
@@ -102,7 +103,10 @@ class RollingCondenser(Condenser, ABC):
     ) -> Requirement | None:
         """Return how urgent a condensation is now. Return None if no condensation is due."""
         due = self.reasons(view, agent_llm)
-        if not (self.should_condense(view, agent_llm) if self._has_should_condense else due):
+        is_due = bool(due)
+        if self._has_should_condense:
+            is_due = call_with_model(self.should_condense, view, agent_llm)
+        if not is_due:
             return None
         return self.urgency(view, due, agent_llm)
 
@@ -144,7 +148,7 @@ class RollingCondenser(Condenser, ABC):
         bound = self.for_agent(agent_llm)
         if bound is not self:
             return bound.step(view, agent_llm)
-        requirement = self.condensation_requirement(view, agent_llm)
+        requirement = call_with_model(self.condensation_requirement, view, agent_llm)
         is_spared = self.asks_a_model and model_use.get() is ModelUse.SPARE
         if requirement is None or (is_spared and requirement is Requirement.SOFT):
             return Step(view)
@@ -152,7 +156,8 @@ class RollingCondenser(Condenser, ABC):
             condensation = self.condense_without_model(view, agent_llm)
             return Step(self._explain(view, agent_llm, condensation))
         try:
-            return Step(self._explain(view, agent_llm, self.get_condensation(view, agent_llm)))
+            condensation = call_with_model(self.get_condensation, view, agent_llm)
+            return Step(self._explain(view, agent_llm, condensation))
         except NoCondensationAvailable as unavailable:
             if requirement is Requirement.SOFT:
                 return Step(view, unavailable.reports or self._report_size(view, str(unavailable)))
@@ -275,7 +280,7 @@ class RollingCondenser(Condenser, ABC):
         if is_tried_once and unavailable.model_failed:
             raise unavailable
         try:
-            reset = self.hard_context_reset(view, agent_llm)
+            reset = call_with_model(self.hard_context_reset, view, agent_llm)
         except NoCondensationAvailable as error:
             error.reports = (*unavailable.reports, *error.reports)
             raise error from unavailable
