@@ -481,8 +481,9 @@ class ReadTransaction:
         return Segment(state.key, state.id, self._codec(), state.begins, state.version)
 
     def _parts(self, start: int) -> Sequence[Segment]:
-        past = self.past if start < self.state.begins else ()
-        return (*past[bisect_right(past, start, key=_stop_of) :], self._own_segment())
+        own = self._own_segment()
+        past = self.past if start < own.start else ()
+        return (*past[bisect_right(past, start, key=_stop_of) :], own)
 
     def _records_of(
         self, projection: str, key: int, codec: RowCodec, after: int

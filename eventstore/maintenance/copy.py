@@ -54,7 +54,7 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.checkpoint import copy_checkpoints
-from foldlog.eventstore.maintenance.redact import redact_rows
+from foldlog.eventstore.maintenance.redact import redact_rows, sharing_events
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
@@ -806,5 +806,6 @@ def _redact_too(
     if to_redact:
         if records is not None:
             redact_records(writing, records)
-        redact_rows(transaction, writing, to_redact)
+        sharing = sharing_events(transaction, writing, [event.id for event, _ in to_redact])
+        redact_rows(writing, to_redact, sharing)
         _enter_redactions(writing, [event.id for event, _ in to_redact])

@@ -7,7 +7,7 @@ conversation, so followers read the receipt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -41,8 +41,8 @@ from foldlog.eventstore.log.row import PLAIN, commitment_of, from_microseconds, 
 from foldlog.eventstore.log.writing import WriteTransaction, list_again
 from foldlog.eventstore.maintenance.archived import has_reminder
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
-from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Row
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.types import Place, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
 
@@ -139,14 +139,13 @@ def redact(
         purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
     position = None if place is None else place()
     newest = database.last_position if position is None else position
-    unconfirmed, has_object = database.recorder.query(
-        lambda reader: (tuple(behind(reader, newest)), has_reminder(reader, key))
-    )
-    return receipt._replace(
-        position=position,
-        unconfirmed=unconfirmed,
-        bytes_pending=has_object or database.bytes_pending,
-    )
+
+    def read(reader: Reader) -> tuple[tuple[str, ...], bool]:
+        is_pending = reader.value("bytes_pending") != "" or has_reminder(reader, key)
+        return tuple(behind(reader, newest)), is_pending
+
+    unconfirmed, is_pending = database.recorder.query(read)
+    return receipt._replace(position=position, unconfirmed=unconfirmed, bytes_pending=is_pending)
 
 
 def _redact(
@@ -169,31 +168,28 @@ def _redact(
     stored = _stored(writing, requested_ids)
     to_redact = {**others, conversation: [*stored]}
     quotes: list[Quote] = []
-    sharing = _sharing(writing, stored)
-    for owner, shared_ids in sharing:
-        condensations = quotes_in(
-            ReadTransaction(transaction, owner, database),
-            [stored[event_id][1] for event_id in shared_ids],
-        )
-        for action in condensations:
+    sharing = sharing_events(transaction, writing, stored)
+    for reading, shared_ids in sharing:
+        owner = reading.state
+        for action in quotes_in(reading, [stored[event_id][1] for event_id in shared_ids]):
             # a shared condensation is reported only for the conversation that stores it
             if action.id >= owner.begins:
                 is_redacted = action.id in to_redact.get(owner.id, ()) or not has_content(action)
                 quotes.append(Quote(owner.id, action.id, is_redacted))
     if also is not None:
         also(transaction, to_redact)
-    receipts, place = _erase_content(transaction, writing, stored, sharing, who)
-    forks = [fork.id for fork, _ in sharing[1:]]
-    for name in others:
+    receipts, place = _erase_content(writing, stored, sharing, who)
+    forks = [fork.conversation for fork, _ in sharing[1:]]
+    for name in filter(conversation.__ne__, others):
         other = database.find(transaction, name)
         # The conversation may have been erased after the caller chose its events.
-        if other is not None and other.erasure is None and name != conversation:
+        if other is not None and other.erasure is None:
             check_finished(transaction, other.key)
             beside = WriteTransaction(transaction, other, database)
             copies = _stored(beside, {copy_id: copy_id for copy_id in to_redact[name]})
-            sharing = _sharing(beside, copies)
-            _erase_content(transaction, beside, copies, sharing, who)
-            forks += [fork.id for fork, _ in sharing[1:]]
+            sharing = sharing_events(transaction, beside, copies)
+            _erase_content(beside, copies, sharing, who)
+            forks += [fork.conversation for fork, _ in sharing[1:]]
     copy_quotes = (
         Quote(name, event_id, redacted=True)
         for name in to_redact
@@ -227,30 +223,33 @@ def _stored(
     }
 
 
-def _sharing(
-    writing: WriteTransaction, ids: Collection[int]
-) -> list[tuple[Conversation, Sequence[int]]]:
+def sharing_events(
+    transaction: Transaction, writing: WriteTransaction, ids: Collection[int]
+) -> list[tuple[ReadTransaction, Sequence[int]]]:
     """Return the conversation with the ids, then each fork with the ids that it shares."""
-    state = writing.state
-    forks = forks_that_share(writing.database, writing.transaction, state.key, ids)
-    return [(state, [*ids]), *forks]
+    database, state = writing.database, writing.state
+    forks = forks_that_share(database, transaction, state.key, ids)
+    return [
+        (ReadTransaction(transaction, owner, database), shared)
+        for owner, shared in ((state, [*ids]), *forks)
+    ]
 
 
 def _erase_content(
-    transaction: Transaction,
     writing: WriteTransaction,
     stored: Mapping[int, tuple[Row, Event]],
-    sharing: Iterable[tuple[Conversation, Sequence[int]]],
+    sharing: Sequence[tuple[ReadTransaction, Sequence[int]]],
     who: tuple[str, str],
 ) -> tuple[dict[int, Redacted], Place | None]:
     state = writing.state
     by, reason = who
     now = max(writing.database.now(), state.updated_at or 0)
+    at = from_microseconds(now)
     receipts: dict[int, Redacted] = {}
     redacted: list[tuple[Event, Redacted, Row]] = []
-    for owner, shared_ids in sharing:
+    for reading, shared_ids in sharing:
         shared = {event_id: stored[event_id][1] for event_id in shared_ids}
-        _check_that_none_builds_on(ReadTransaction(transaction, owner, writing.database), shared)
+        _check_that_none_builds_on(reading, shared)
     for event_id, (row, event) in stored.items():
         receipt = event.redacted
         if receipt is None:
@@ -264,9 +263,7 @@ def _erase_content(
             # The size in the receipt does not include the trace context.
             appended = without_trace(event)
             size = size_of(row.body if appended is event else encode(appended, ours=True).body)
-            receipt = Redacted(
-                at=from_microseconds(now), by=by, reason=reason, hash=commitment.hex(), bytes=size
-            )
+            receipt = Redacted(at=at, by=by, reason=reason, hash=commitment.hex(), bytes=size)
             body = encode(without_content(event, receipt), ours=True).body
             row = row.in_form(PLAIN, body, row.head + commitment)
             redacted.append((event, receipt, row))
@@ -280,29 +277,33 @@ def _erase_content(
             reason=reason,
         )
         place = writing.append([encode(redaction, ours=True)], now)[0]
-        redact_rows(transaction, writing, [(event, row) for event, _, row in redacted])
+        redact_rows(writing, [(event, row) for event, _, row in redacted], sharing)
     return receipts, place
 
 
 def redact_rows(
-    transaction: Transaction, writing: WriteTransaction, redacted: Sequence[tuple[Event, Row]]
+    writing: WriteTransaction,
+    redacted: Sequence[tuple[Event, Row]],
+    sharing: Sequence[tuple[ReadTransaction, Sequence[int]]],
 ) -> None:
     """Replace the rows of events with the new rows in ``redacted``, which have no content, then
-    call ``writing.end``. Delete the records of projections, if they may hold the content. Forks
-    that share the events lose these records too.
+    call ``writing.end``. Delete the records of projections, if they may hold the content. The forks
+    in ``sharing`` (see ``sharing_events``) lose these records too.
     """
     writing.redact([row for _, row in redacted])
     _forget_derived_content(writing, [event for event, _ in redacted])
     writing.end()
-    database = writing.database
-    ids = [row.id for _, row in redacted]
-    for fork, shared in [*forks_that_share(database, transaction, writing.key, ids)]:
+    for fork, shared_ids in sharing[1:]:
+        shared = [event for event, _ in redacted if event.id in shared_ids]
+        if not shared:
+            continue
+        database, transaction = writing.database, writing.transaction
         check_finished(transaction, fork.key)
         # The parent may have got a key in this transaction, so read the fork again.
-        present = find_again(database, transaction, fork).state
+        present = find_again(database, transaction, fork.state).state
         beside = WriteTransaction(transaction, present, database)
         beside.count_redactions(len(shared))
-        _forget_derived_content(beside, [event for event, _ in redacted if event.id in shared])
+        _forget_derived_content(beside, shared)
         beside.end()
 
 
@@ -350,7 +351,7 @@ def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[Conde
     ids = [event.id for event in redacted if not isinstance(event, CondensationAction)]
     summary_ids = {summary_id(event.id) for event in redacted}
     quoting: list[CondensationAction] = []
-    first_id = min((event.id for event in redacted), default=reading.version)
+    first_id = min((event.id for event in redacted), default=reading.state.version)
     for action in reading.structural_events(first_id):
         if not isinstance(action, CondensationAction) or action.summary is None:
             continue

@@ -250,7 +250,7 @@ class HistoryRecords:
 
     def _read(self, conversation: str, moment: Moment) -> None:
         reading = moment.conversation(conversation)
-        sources = moment.query(partial(Sources, self._database))
+        sources = Sources(self._database, moment.reader)
         self.version = reading.version
         self.shown = reading.state.shown
         self.changes = reading.structural + reading.redactions

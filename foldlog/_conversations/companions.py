@@ -58,7 +58,7 @@ def companions_at(moment: Moment, conversations: Iterable[str]) -> list[Conversa
     """Return the same companions as ``companions``, at one moment."""
 
     def listed(start: str) -> Iterator[Conversation]:
-        if moment.query(lambda reader: reader.has_beginning(start)):
+        if moment.reader.has_beginning(start):
             yield from moment.beginning_with(start)
 
     return _companions(conversations, listed)
