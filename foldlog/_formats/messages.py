@@ -210,9 +210,14 @@ class MessageReader:
         """Return the events of a chat message. An assistant message without content and calls has
         no events.
         """
-        role = message["role"]
         if is_message_of_anthropic(message):
             return self.anthropic(message, response_id, meta)
+        return self.openai(message, response_id, meta)
+
+    def openai(
+        self, message: Fields, response_id: str | None = None, meta: Fields | None = None
+    ) -> list[Event]:
+        role = message["role"]
         if role not in ROLES:
             self.refuse(unknown_role(role))
         if message.get("content") is None and role in ("user", "system", "developer"):

@@ -270,14 +270,12 @@ def _events(value: Any) -> Iterator[Event]:
             message, value["response_id"], _reply_meta(value, value["finish_reason"])
         )
     elif "role" in value and value.get("type") in (None, "message"):
-        is_anthropic = is_message_of_anthropic(value)
-        response_id = text_or_none(value.get("id")) if is_anthropic else None
         if value["role"] == "assistant":
             meta = _reply_meta(value, value.get("stop_reason"))
         else:
             meta = {}
         timestamp, _ = time_of_message(value)
-        for event in _chat_events(value, response_id, meta):
+        for event in _chat_events(value, None, meta):
             yield replace(event, timestamp=timestamp)
     elif "type" in value:
         yield from _response_events([value], None, {})
@@ -343,16 +341,20 @@ def _completion_events(completion: Fields) -> Iterator[Event]:
 
 def _chat_events(message: Fields, response_id: str | None, meta: Fields) -> Iterator[Event]:
     # The first event that is not an annotation gets a ``meta`` with the fields of the message that
-    # an export would lose or change.
+    # an export would lose or change. A message of Anthropic has its own id.
     if not isinstance(message["role"], str):
         _reader.refuse(unknown_role(message["role"]))
-    events = _reader.chat(message, response_id, meta)
+    is_anthropic = is_message_of_anthropic(message)
+    if is_anthropic:
+        events = _reader.anthropic(message, response_id or text_or_none(message.get("id")), meta)
+    else:
+        events = _reader.openai(message, response_id, meta)
     main_event = next(
         (event for event in events if not isinstance(event, Annotation)),
         events[0] if events else None,
     )
     unexported = {}
-    if not is_message_of_anthropic(message):
+    if not is_anthropic:
         unexported = _fields_not_exported(message, main_event)
     for event in events:
         yield replace(event, meta=event.meta | unexported) if event is main_event else event
@@ -370,6 +372,10 @@ def _fields_not_exported(message: Fields, event: Event | None) -> Fields:
         }
         message = {**message, "provider_specific_fields": specific_fields}
     fields = drop_empty(message)
+    if isinstance(event, Action):
+        event = Message(
+            source="agent", content=event.thought, thinking=event.thinking, meta=event.meta
+        )
     exported = drop_empty((event and message_of([event])) or {"role": message["role"]})
     equal_keys = {"type", "tool_calls"}
     if isinstance(event, Observation):
@@ -445,7 +451,9 @@ class _Reader(MessageReader):
         raise InvalidArgument(problem)
 
     def other_fields(self, name: str, fields: Fields, *keys: str) -> Fields:
-        keys += tuple(key for key in ("content", "output") if not is_odd(fields.get(key)))
+        keys += tuple(
+            key for key in ("content", "output") if key in fields and not is_odd(fields[key])
+        )
         rest = drop_empty({key: value for key, value in fields.items() if key not in keys})
         return {name: rest} if rest else {}
 
