@@ -273,19 +273,20 @@ class Maintenance:
             trees = trees_of(self._store)
             rows = old_tasks(self._store, rows, self._ago(older_than), trees)
         expected = {row.id: row for row in rows}
-        options: dict[str, Any] = {
-            "expected": expected,
-            "stays": self._stays,
-            "dry_run": dry_run,
-            "complete": False,
-            "trees": trees,
-            "whole_tasks": with_children,
-        }
         stay: list[str] = []
-        erased_rows = finish_erasing(
-            iter_erased(self._store, rows, reason=reason, detach_forks=detach_forks, **options),
-            stay.append,
+        erasures = iter_erased(
+            self._store,
+            rows,
+            reason=reason,
+            detach_forks=detach_forks,
+            expected=expected,
+            stays=self._stays,
+            complete=False,
+            dry_run=dry_run,
+            trees=trees,
+            whole_tasks=with_children,
         )
+        erased_rows = finish_erasing(erasures, stay.append)
         if erased_rows and not dry_run:
             with suppress(StoreUnavailable):  # An earlier reader still needs the bytes.
                 backup.vacuum(self._store, patience_s=PURGE_PATIENCE_S)

@@ -13,6 +13,7 @@ from foldlog._cli.outcome import Refused
 from foldlog.eventstore import Store
 from foldlog.projections import View, Views
 
+# The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
     from pathlib import Path
 

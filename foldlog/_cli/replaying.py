@@ -15,6 +15,7 @@ from foldlog._cli.printing.comparison import RECORDED
 from foldlog.eventstore import CondensationAction, Event, Store
 from foldlog.projections import contains, intervals_kept
 
+# The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
     from foldlog._reports.replays import Replay
     from foldlog.condensers import AgentModel, Condenser

@@ -15,6 +15,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.terminal import note, say
 from foldlog.eventstore import Store
 
+# The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
     from foldlog._programs.server import MountedTools
     from foldlog._web.service.service import Service

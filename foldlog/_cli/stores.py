@@ -32,6 +32,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.log.database import start_after
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.recorders.urls import absolute_hint, as_url, parse_url
 
@@ -73,7 +74,6 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     At the end, remove a new file that has no conversation. If ``may_be_empty`` is true, remove an
     empty new file only after an error.
     """
-    from foldlog.eventstore.recorders.errors import FAILURES
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
 
     use_store(db)

@@ -32,6 +32,7 @@ from foldlog._words.safe_text import (
     well_formed,
 )
 
+# The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
     from msgspec import Struct
     from rich.console import Console
