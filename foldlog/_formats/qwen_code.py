@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.calls import OpenCalls
+from foldlog._formats.files.beside import begun_by
 from foldlog._formats.format import Format, first_named
 from foldlog._formats.gemini_cli import (
     content_of,
@@ -232,6 +233,7 @@ FORMAT = Format(
     expected="a line of Qwen Code, with a type, a uuid, a parentUuid and a sessionId",
     decoder=_Decoder,
     conversation=first_named(_session_in),
+    begun_by=begun_by,
     kept_in=("~/.qwen/projects", "~/.qwen/tmp"),
     source_id=member("uuid"),
     says_again=True,

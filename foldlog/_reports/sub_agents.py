@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from foldlog._archive.stored import Records
 from foldlog._conversations.unreadable import sound
+from foldlog._figures.overview import PARENT_CALL
+from foldlog._figures.places import place_of
 from foldlog._formats.json_text import parse
 from foldlog.eventstore import Action, Annotation, Observation, Store
 
@@ -26,7 +28,7 @@ def calls_of_children(
     the function reads the events and records of the conversation.
 
     ``History.begin_child`` recorded the call. In an import, it is the call whose result, or whose
-    record, names the sub-agent.
+    record, names the sub-agent. If none does, the attributes of the sub-agent may name its call.
     """
     if not children:
         return {}
@@ -52,6 +54,10 @@ def calls_of_children(
                 near_calls.setdefault(own_names[found[1]], call)
     # a record with the results of several calls names a sub-agent near each of them
     calls = {**near_calls, **calls}
+    for child in {*children} - calls.keys():
+        call_id = place_of(store, child).get(PARENT_CALL)
+        if call_id in open_calls:
+            calls[child] = open_calls[call_id]
     return {child: BeginningCall(call, results.get(call)) for child, call in calls.items()}
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
+from shutil import copytree
 
 import pytest
 
@@ -22,8 +23,8 @@ from tests.web_client import asking_store
 
 TASKS = Path(__file__).parents[1] / "golden" / "tasks"
 """The files of a task, as some programs write them: ``top`` began ``a`` and ``b``, and ``a`` began
-``c``. Claude Code names only the session for each agent, and in later releases in a file beside the
-log who began it. The state of an agent of OpenHands has the
+``c``. Claude Code names only the session for each agent. In the folders ``…-parents``, a file beside
+the log of an agent names its parent and its call. The state of an agent of OpenHands has the
 usage of its sub-agents too.
 """
 BEGUN_BY = json.loads((TASKS / "agents.json").read_text())
@@ -48,7 +49,7 @@ def test_a_task_adds_up_its_sub_agents(foldlog, format, is_made):
     assert task["spent"]["calls"] == task["sub_agents"] + 1 == 4
     agents = {agent["conversation"]: agent["parent"] for agent in task["agents"][1:]}
     assert agents == {f"p/{name}": f"p/{parent}" for name, parent in begun_by.items()}
-    if format == "claude-code-parents":
+    if format.endswith("-parents"):
         calls = [agent["call"] for agent in task["agents"][1:]]
         assert sorted(calls) == ["call a", "call b", "call c"]
     listed = foldlog("list --long --json").document["conversations"]
@@ -99,14 +100,26 @@ def two_of_gemini_cli(folder):
         path.write_text(f"{json.dumps(about)}\n{json.dumps({**reply, **more})}\n")
 
 
-@pytest.mark.parametrize("write", [two_of_opencode, two_of_gemini_cli])
-def test_each_sub_agent_of_one_reply_has_its_call(foldlog, tmp_path, write):
+@pytest.mark.parametrize(
+    "write, names",
+    [
+        (two_of_opencode, ("ses_1", "ses_2")),
+        (two_of_gemini_cli, ("ses_1", "ses_2")),
+        (
+            partial(copytree, TASKS / "qwen-code-parents", dirs_exist_ok=True),
+            ("top/agent-a", "top/agent-b"),
+        ),
+    ],
+    ids=["opencode", "gemini-cli", "qwen-code"],
+)
+def test_each_sub_agent_of_one_reply_has_its_call(foldlog, tmp_path, write, names):
     write(tmp_path)
     assert foldlog("import .").status == 0
     events = foldlog("view top --json").document["events"]
     calls = {event["call_id"]: event["id"] for event in events if event["kind"] == "action"}
-    for name in ("ses_1", "ses_2"):
-        answer = foldlog(f"why top {calls[f'call {name}']} --with-children --json").document
+    for name in names:
+        call = calls[f"call {name.removeprefix('top/agent-')}"]
+        answer = foldlog(f"why top {call} --with-children --json").document
         assert [agent["conversation"] for agent in answer["agents"]] == [name]
 
 

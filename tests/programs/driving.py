@@ -231,4 +231,24 @@ class Gemini(Driven):
         self.say("/compress")
 
 
+class QwenCode(Driven):
+    name, binary, format = "qwen-code", "qwen", "qwen-code"
+
+    def configure(self) -> None:
+        self.environment |= {
+            "OPENAI_BASE_URL": self.model.url,
+            "OPENAI_API_KEY": "key",
+            "OPENAI_MODEL": "m",
+        }
+        settings = {
+            "security": {"auth": {"selectedType": "openai"}},
+            "general": {"enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+        }
+        self.write(".qwen/settings.json", settings)
+
+    def say(self, words: str) -> str:
+        return self.run("--yolo", "-p", words)
+
+
 PROGRAMS = {each.name: each for each in (ClaudeCode, Codex, Gemini, OpenCode, Copilot)}

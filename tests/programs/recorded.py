@@ -124,6 +124,29 @@ def gemini_cli(home):
     return conversations
 
 
+def qwen_code(home):
+    conversations = {}
+    for path in (home / ".qwen/projects").rglob("*.jsonl"):
+        lines = _lines(path)
+        session = lines[0]["sessionId"]
+        about = path.with_suffix(".meta.json")
+        name, parent = session, None
+        if about.exists():
+            above = json.loads(about.read_text())["parentAgentId"]
+            name = f"{session}/{path.stem}"
+            parent = f"{session}/agent-{above}" if above else session
+        usages = [line["usageMetadata"] for line in lines if "usageMetadata" in line]
+        parts = [part for line in lines for part in line.get("message", {}).get("parts", ())]
+        results = [part["functionResponse"] for part in parts if "functionResponse" in part]
+        conversations[name] = Recorded(
+            agent_in([line.get("message") for line in lines]),
+            parent,
+            _sum((usage["promptTokenCount"], usage["candidatesTokenCount"]) for usage in usages),
+            sum("error" in result["response"] for result in results),
+        )
+    return conversations
+
+
 def copilot_cli(home):
     """Copilot CLI records its sub-agents in the session."""
     (path,) = (home / ".copilot/session-state").glob("*/events.jsonl")

@@ -13,8 +13,9 @@ import pytest
 
 from tests.programs import recorded
 from tests.programs.delegating import Delegating, Spent, Step, prompt_of
-from tests.programs.driving import PROGRAMS
+from tests.programs.driving import PROGRAMS, QwenCode
 
+DELEGATING = {**PROGRAMS, QwenCode.name: QwenCode}
 BEGUN_BY = {"main": None, "red": "main", "blue": "main", "green": "blue"}
 
 
@@ -133,6 +134,15 @@ TOOLS = {
         recorded.opencode,
         depth_of_opencode,
     ),
+    "qwen-code": Tools(
+        lambda agent: (
+            "agent",
+            titled(agent, subagent_type="general-purpose", run_in_background=False),
+        ),
+        ("read_file", {"file_path": "/missing.txt"}),
+        ("run_shell_command", {"command": "cat notes.txt", "is_background": False}),
+        recorded.qwen_code,
+    ),
     "copilot": Tools(
         lambda agent: (
             "task",
@@ -177,7 +187,7 @@ def task(request, tmp_path):
     """The program, its tools, and what was served to each agent of its task."""
     tools = TOOLS[request.param]
     with closing(Delegating(tools.scripts())) as model:
-        program = PROGRAMS[request.param](tmp_path, model)
+        program = DELEGATING[request.param](tmp_path, model)
         tools.prepare(program)
         (program.work / "notes.txt").write_text("It is here.\n")
         program.say(prompt_of("main"))

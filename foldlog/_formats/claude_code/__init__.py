@@ -30,7 +30,6 @@ follows the tree of lines.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from foldlog._formats.claude_code.branches import accepts
@@ -38,9 +37,9 @@ from foldlog._formats.claude_code.lines import NAME
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
 from foldlog._formats.claude_code.remains import RemainsEncoder
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
-from foldlog._formats.files.readers import record_in
+from foldlog._formats.files.beside import begun_by
 from foldlog._formats.format import Format, first_named
-from foldlog._formats.record import dict_or_empty, member, text_or_empty, text_or_none
+from foldlog._formats.record import member, text_or_none
 
 _TYPES = frozenset(("user", "assistant", "system", "progress", "summary", "file-history-snapshot"))
 _KEYS = ("uuid", "leafUuid", "messageId")
@@ -73,21 +72,6 @@ def _session(record: Any) -> str | None:
     return f"{session}/agent-{agent}" if agent else ""
 
 
-def _begun_by(path: Path) -> dict[str, str]:
-    """Read who began a sub-agent from the file that Claude Code writes beside its log."""
-    about = path.with_suffix(".meta.json")
-    session = next(
-        (folder.parent.name for folder in path.absolute().parents if folder.name == "subagents"), ""
-    )
-    if not session or not about.exists():
-        return {}
-    fields = dict_or_empty(record_in(about).value)
-    agent = text_or_empty(fields, "parentAgentId")
-    call = text_or_empty(fields, "toolUseId")
-    parent = f"{session}/agent-{agent}" if agent else session
-    return {"parent": parent, **({"parent_call": call} if call else {})}
-
-
 FORMAT = Format(
     name=NAME,
     matches=_matches,
@@ -97,7 +81,7 @@ FORMAT = Format(
     encoder=RemainsEncoder,
     skeleton=ClaudeCodeSkeleton,
     conversation=first_named(_session),
-    begun_by=_begun_by,
+    begun_by=begun_by,
     kept_in=("$CLAUDE_CONFIG_DIR/projects", "~/.claude/projects", "~/.config/claude/projects"),
     source_id=member("uuid"),
     parts=("message", "content"),

@@ -6,6 +6,7 @@ readers.py        reads the records of one history: in lines, in an array, or in
                   file per record
 documents.py      reads JSON documents with the text of each record
 frames.py         stores the text between the records of a document
+beside.py         reads the file beside the log of a sub-agent
 found_sources.py  describes one history at a path, or the reason for finding no history
 
 No module of this package is for one format only. ``Recognize`` finds the format of a record.

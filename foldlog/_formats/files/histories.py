@@ -24,6 +24,7 @@ from typing import Any
 
 from foldlog._files.compressed import ZSTD
 from foldlog._files.open_files import SQLITE, is_store, open_database, parts_of
+from foldlog._formats.files.beside import SUFFIX
 from foldlog._formats.files.documents import (
     DocumentRecords,
     array_in,
@@ -240,7 +241,7 @@ def _may_hold_histories(entry: Path) -> bool:
 
 def _is_sidecar(entry: Path) -> bool:
     """Return whether a file describes the history in another file."""
-    name, is_about, _ = entry.name.rpartition(".meta.json")
+    name, is_about, _ = entry.name.rpartition(SUFFIX)
     return entry.name in _SIDECARS or (bool(is_about) and entry.with_name(f"{name}.jsonl").exists())
 
 
