@@ -17,7 +17,7 @@ from foldlog._formats.codex.lines import (
     texts_in,
     unmark,
 )
-from foldlog._formats.codex.usage import Totals
+from foldlog._formats.codex.usage import USAGE_RECORD, Totals
 from foldlog._formats.record import Fields, dict_or_empty, time_in, within
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import UNNAMED, ModelCall
@@ -38,6 +38,7 @@ class _Payload(Struct, omit_defaults=True):
     output: Any = None
     content: Any = None
     forked_from_id: str | None = None
+    thread_id: str | None = None
     forked_from_ordinal_exclusive: int | None = None
     info: Fields | None = None
     history_base: Fields | None = None
@@ -105,6 +106,8 @@ class CodexSkeleton(Skeleton):
             self.state.conversation = self.state.conversation or payload.id
             self.located(payload.cwd, within(payload.git, "branch"))
             extra["ancestor"] = payload.forked_from_id or payload.id or extra.get("ancestor")
+        elif kind == USAGE_RECORD:
+            extra["ancestor"] = payload.thread_id or extra.get("ancestor")
         elif kind == "turn_context":
             extra["model"] = payload.model or extra.get("model")
             self.located(payload.cwd, model=payload.model)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import usage_of
 from foldlog._formats.event_fields import id_of_source
-from foldlog._formats.record import Fields, dict_or_empty, within
+from foldlog._formats.record import Fields, dict_or_empty, text_or_none, within
 from foldlog._formats.usage import (
     UNNAMED,
     ModelCall,
@@ -20,6 +20,8 @@ from foldlog._formats.usage import (
 )
 from foldlog.eventstore import Annotation, Event, SystemMessage
 
+USAGE_RECORD = "token_usage_record"
+
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Yield the calls of models, each with an id that is equal in all copies of the call.
@@ -29,7 +31,8 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     totals. A forked log begins with its own ``session_meta``, followed by copies of all lines of
     the parent log with new times, including the ``session_meta`` of the parent. A copied call
     therefore has the same total in both logs, and its id is made from this total. ``ancestor`` is
-    the id of the parent log, or of this log if it has no parent.
+    the id of the parent log, or of this log if it has no parent. Newer releases write the thread of
+    each call before its count: threads that begin with copies of one log count for themselves.
     """
     model = UNNAMED
     last_total = Fields()
@@ -46,6 +49,8 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
             )
         if not isinstance(event, Annotation) or not isinstance(event.data, dict):
             continue
+        if event.name == USAGE_RECORD:
+            ancestor = text_or_none(event.data, "thread_id") or ancestor
         if event.name == "turn_context":
             model = model_named(event.data)
         info = event.data.get("info") if event.name == "token_count" else None
