@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.usage import ModelCall
-
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 """The history that the package brings."""
 CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
@@ -59,7 +57,7 @@ def condensed(number: int, forgotten: list[int], summary: str, offset: int) -> d
     )
 
 
-def used(call: ModelCall) -> tuple[Any, ...]:
+def used(call: Any) -> tuple[Any, ...]:
     """The tokens of a call, in its prompt, from a cache, and in its reply, and its cost; None where
     not told.
     """

@@ -15,10 +15,8 @@ import pytest
 from msgspec.structs import asdict
 from sqlite_utils import Database
 
-from foldlog import Histories
+from foldlog import EventStoreError, Histories
 from foldlog._reports import audit_database
-from foldlog._reports.audit_database import update
-from foldlog._reports.audit_file import NoAuditDatabase
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -80,7 +78,7 @@ def rows(path, query):
 
 
 def test_everything_is_in_it(store, path):
-    result = update(store, path)
+    result = audit_database.update(store, path)
     assert (result.events, result.condensations, result.conversations) == (5, 1, 1)
     events = rows(path, "SELECT kind, tool, is_error, shown, text FROM events ORDER BY id")
     kinds = ["message", "action", "observation", "annotation", "condensation"]
@@ -115,7 +113,7 @@ def test_tools_and_condensations_are_counted_as_stats_counts_them(path):
     ]
     with open_store("memory:") as store:
         store.append("c", events, expected_version=0)
-        assert update(store, path).condensations == 2
+        assert audit_database.update(store, path).condensations == 2
         stats = Histories(store)["c"].stats()
     (counted,) = stats.condensations.values()
     assert (counted.made, counted.declined) == (1, 1)
@@ -127,7 +125,7 @@ def test_tools_and_condensations_are_counted_as_stats_counts_them(path):
 
 def test_it_confirms_nothing_while_a_conversation_cannot_be_read(store, path, monkeypatch):
     erased = next(iter(store.iter_conversations())).id
-    update(store, path)
+    audit_database.update(store, path)
     name = audit_database.name_of(path)
     assert erase(store, erased, reason="asked to").unconfirmed == (name,)
 
@@ -136,14 +134,14 @@ def test_it_confirms_nothing_while_a_conversation_cannot_be_read(store, path, mo
 
     with monkeypatch.context() as patch:
         patch.setattr(Store, "conversation", unreadable)
-        update(store, path)
+        audit_database.update(store, path)
     assert store.conversation(erased).unconfirmed == (name,)
-    update(store, path)
+    audit_database.update(store, path)
     assert store.conversation(erased).unconfirmed == ()
 
 
 def test_it_confirms_again_what_could_not_be_confirmed(store, path, monkeypatch):
-    update(store, path)
+    audit_database.update(store, path)
     name = audit_database.name_of(path)
     erased = next(iter(store.iter_conversations())).id
     erase(store, erased, reason="asked to")
@@ -167,19 +165,19 @@ def test_a_database_of_another_kind_stays_as_it_is(store, tmp_path):
     open_store(f"sqlite:///{tmp_path}/other.db").close()
     for path in (tmp_path / "foreign.db", tmp_path / "other.db"):
         before = path.read_bytes()
-        with pytest.raises(NoAuditDatabase, match="use another file"):
-            update(store, path)
+        with pytest.raises(EventStoreError, match="use another file"):
+            audit_database.update(store, path)
         assert path.read_bytes() == before
 
 
 def test_an_empty_file_becomes_one(store, path):
     path.touch()
-    assert update(store, path).events == 5
+    assert audit_database.update(store, path).events == 5
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_the_documented_queries_find_something(store, path):
-    update(store, path)
+    audit_database.update(store, path)
     queries = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
     assert len(queries) == 3
     for query in queries:
@@ -200,7 +198,7 @@ def test_numbers_of_any_size_and_what_is_none_are_taken_too(store, path):
         ),
     ]
     store.ingest("odd", odd)
-    update(store, path)
+    audit_database.update(store, path)
     (row,) = rows(path, "SELECT * FROM condensations WHERE conversation = 'odd'")
     assert (row["forgotten_count"], row["tokens_before"]) == (1e35, 1e30)
     assert (row["tokens_after"], row["cost"]) == ('{"about": 1}', "little")
@@ -226,7 +224,7 @@ def test_what_is_redacted_while_named_conversations_are_added_goes_with_the_next
         lambda: redact(store, "tidewatch", 0, reason="asked to", by="ann"),
     )
     for word in ("cache", "[redacted]"):
-        update(store, path, ["tidewatch"])
+        audit_database.update(store, path, ["tidewatch"])
         (event,) = rows(path, "SELECT text FROM events WHERE id = 0")
         assert word in event["text"]
 
@@ -241,8 +239,8 @@ def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store, t
     damage(store, "c1", 2)
     damage(store, "c1", 3)
     damage(store, "c2", 4)  # the last one: what leads to it is sound, it is not
-    whole = update(store, tmp_path / "whole.db")
-    some = update(store, tmp_path / "some.db", ["c1", "c2"])
+    whole = audit_database.update(store, tmp_path / "whole.db")
+    some = audit_database.update(store, tmp_path / "some.db", ["c1", "c2"])
     for updated, path in ((whole, tmp_path / "whole.db"), (some, tmp_path / "some.db")):
         lost = [("c1", 2), ("c1", 3), ("c2", 4)]
         assert [(event.conversation, event.event) for event in updated.damaged] == lost
@@ -258,7 +256,7 @@ def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store, t
             (r["conversation"], r["id"]) for r in rows(path, "SELECT * FROM damaged ORDER BY 1, 2")
         ] == lost
     store.append("c1", said("later"), expected_version=5)
-    again = update(store, tmp_path / "whole.db")
+    again = audit_database.update(store, tmp_path / "whole.db")
     assert (again.events, again.damaged) == (1, ())
 
 
@@ -268,17 +266,17 @@ def test_an_audit_database_that_knows_more_than_a_restored_store_is_made_again(
 ):
     audit, backup = tmp_path / "audit.db", tmp_path / "backup.db"
     back_up(store, str(backup))
-    update(store, audit, named)
+    audit_database.update(store, audit, named)
     store.append("tidewatch", said("lost"), expected_version=5)
-    update(store, audit, named)
+    audit_database.update(store, audit, named)
     store.close()
     backup.rename(tmp_path / "store.db")
     with open_store(f"sqlite:///{tmp_path}/store.db") as restored:
         for rebuilt in (True, False):
-            result = update(restored, audit, named)
+            result = audit_database.update(restored, audit, named)
             assert (result.rebuilt, result.events) == (rebuilt, 5 if rebuilt else 1)
             restored.append("tidewatch", said("new"), expected_version=ANY_VERSION)
-        update(restored, audit, named)
+        audit_database.update(restored, audit, named)
     assert [row["text"] for row in rows(audit, "SELECT text FROM events WHERE id > 4")] == [
         "new",
         "new",
@@ -301,11 +299,11 @@ def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_a
     with open_store("memory:", clock=lambda: now[0]) as store:
         for named in (None, ["c"]):
             store.append("c", said("former"), expected_version=ANY_VERSION)
-            update(store, path, named)
+            audit_database.update(store, path, named)
             now[0] -= timedelta(seconds=3)
             erase(store, "c", reason="asked for")
             Histories(store).create("c", replace_erased=True)
-            update(store, path, named)
+            audit_database.update(store, path, named)
             assert rows(path, "SELECT kind FROM events") == [{"kind": "document_changes"}]
             assert b"former" not in path.read_bytes()
 
@@ -313,7 +311,7 @@ def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_a
 def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_they_are_still_there(
     store, path, monkeypatch
 ):
-    update(store, path)
+    audit_database.update(store, path)
     erase(store, "tidewatch", reason="asked to")
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
@@ -322,8 +320,8 @@ def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_the
         with pytest.raises(
             StoreUnavailable, match="has open readers, so deleted rows stay in its log"
         ):
-            update(store, path)
-    update(store, path)
+            audit_database.update(store, path)
+    audit_database.update(store, path)
     assert b"why is the cache slow?" not in path.read_bytes()
     assert not path.with_name("audit.db-wal").exists()
 
@@ -356,14 +354,14 @@ def test_an_error_of_its_file_names_the_remedy(store, path, monkeypatch, error, 
         raise error
 
     monkeypatch.setattr(audit_database.AuditTables, "_insert", fail)
-    with pytest.raises(NoAuditDatabase, match=f"{remedy}$"):
-        update(store, path)
+    with pytest.raises(EventStoreError, match=f"{remedy}$"):
+        audit_database.update(store, path)
 
 
 def test_a_follower_whose_file_is_locked_says_so_in_one_line(foldlog, tmp_path, monkeypatch):
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
         store.append("c1", said("word"), expected_version=0)
-        update(store, tmp_path / "audit.db")
+        audit_database.update(store, tmp_path / "audit.db")
         store.append("c1", said("again"), expected_version=1)
     reached = audit_database.AuditTables.apply
 
@@ -392,8 +390,8 @@ def test_a_new_one_is_made_without_a_log_so_that_a_full_disk_cannot_leave_half_o
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(Database, "enable_wal", fail)
-    with pytest.raises(NoAuditDatabase):
-        update(store, tmp_path / "audit.db")
+    with pytest.raises(EventStoreError):
+        audit_database.update(store, tmp_path / "audit.db")
     assert {"events", "condensations_fts", "store"} <= set(tables)
     assert list(tmp_path.glob("audit*")) == []
 
@@ -410,6 +408,6 @@ def test_a_conversation_that_is_erased_as_it_is_described_goes_at_the_next_updat
         return row
 
     monkeypatch.setattr(store, "conversation", then_erased)
-    update(store, path)
-    update(store, path)
+    audit_database.update(store, path)
+    audit_database.update(store, path)
     assert rows(path, "SELECT * FROM events") == []

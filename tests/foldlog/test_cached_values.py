@@ -16,7 +16,6 @@ from foldlog._derived.cached_values import cached_records
 from foldlog._figures import counting
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import FigureTables
-from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import (
     KeyRing,
     open_store,
@@ -29,6 +28,7 @@ from foldlog.runtimes import CachedValues
 from tests.foldlog.records import CORPUS
 from tests.said import said
 from tests.waiting import until
+from tests.web_client import asking_store
 
 
 @pytest.fixture
@@ -94,13 +94,9 @@ def test_lists_in_any_order_and_figures_read_each_conversation_once(url, read, f
 
 
 def served(store):
-    conversations = ServedConversations(store)
-    try:
-        until(lambda: (page := conversations.list()).counted == page.total)
-        page = conversations.list()
-    finally:
-        conversations.close()
-    return (each.title for each in page.conversations)
+    with asking_store(store) as client:
+        until(lambda: (page := client.json("conversations"))["counted"] == page["total"])
+        return [row["title"] for row in client.json("conversations")["conversations"]]
 
 
 @pytest.mark.parametrize("writer", ["sqlite", "foreign", "postgresql"])

@@ -16,9 +16,8 @@ import pytest
 from click.shell_completion import get_completion_class
 
 from foldlog._cli import stores
-from foldlog._cli.application import application
 from foldlog.eventstore import open_store
-from tests.commands import NAMES
+from tests.commands import NAMES, application
 from tests.foldlog.records import SAMPLE, said
 from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some

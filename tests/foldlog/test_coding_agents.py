@@ -16,18 +16,16 @@ import pytest
 
 import foldlog as library
 from foldlog._cli import quick_hook
-from foldlog._cli.quick_hook import answer
 from foldlog._privacy.secrets import secret_finder
 from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
 from foldlog._programs.server import Requests, mount, serve_stdio, server
-from foldlog._web.app import application
 from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import Import, set_sizes
-from tests.web_client import Client
+from tests.web_client import Client, application
 
 WORD = "zebra_lighthouse_4711"
 
@@ -594,7 +592,7 @@ def test_hooks_and_tools_keep_secrets_out_where_setup_says_so(tmp_path, session,
     key = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
     session.user("hello").user(f"the token is {key}")
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(session.hook("Stop"))))
-    answer(["--redact-secrets", "--db", f"sqlite:///{tmp_path}/agents.db"])
+    quick_hook.answer(["--redact-secrets", "--db", f"sqlite:///{tmp_path}/agents.db"])
     with library.open(f"sqlite:///{tmp_path}/agents.db") as histories:
         asking = Asking(histories.store, {}, None, may_import=True, is_secret=secret_finder())
         session.user(f"again {key}")

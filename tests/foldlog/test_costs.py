@@ -11,8 +11,7 @@ import pytest
 import foldlog
 from foldlog import CondensationAction, Message
 from foldlog._base.usage import usage_of
-from foldlog._figures import prices
-from foldlog._figures.prices import Prices
+from foldlog._figures import prices as table_of_prices
 from foldlog.errors import InvalidArgument
 from tests.said import said
 from tests.waiting import until
@@ -57,7 +56,7 @@ def test_a_reply_of_a_program_has_the_cost_and_the_tokens_that_it_tells(reply):
 def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path, case):
     path = tmp_path / "prices.json"
     path.write_text(json.dumps({"m": case["price of m"]}))
-    cost = Prices(path).cost(case["model"], case["usage"], case.get("above", -1))
+    cost = table_of_prices.Prices(path).cost(case["model"], case["usage"], case.get("above", -1))
     assert cost == (None if case["cost"] is None else pytest.approx(case["cost"]))
 
 
@@ -72,17 +71,17 @@ def test_prices_of_the_package_have_the_steps_of_long_prompts(monkeypatch):
         return None, SimpleNamespace(get_prices=lambda at: SimpleNamespace(**priced))
 
     snapshot = SimpleNamespace(get_snapshot=lambda: SimpleNamespace(find_provider_model=find))
-    monkeypatch.setattr(prices, "find_spec", lambda name: name == "genai_prices")
-    monkeypatch.setattr(prices, "import_module", lambda name: snapshot)
+    monkeypatch.setattr(table_of_prices, "find_spec", lambda name: name == "genai_prices")
+    monkeypatch.setattr(table_of_prices, "import_module", lambda name: snapshot)
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 100_000}
-    assert Prices().cost("provider/its-model", usage, 0) == pytest.approx(3.0)
-    assert Prices().cost("its-model", usage, 200_000) == pytest.approx(5.0)
-    assert Prices().cost("another-model", usage) is None
+    assert table_of_prices.Prices().cost("provider/its-model", usage, 0) == pytest.approx(3.0)
+    assert table_of_prices.Prices().cost("its-model", usage, 200_000) == pytest.approx(5.0)
+    assert table_of_prices.Prices().cost("another-model", usage) is None
 
 
 def test_the_package_prices_a_model_that_it_knows():
     pytest.importorskip("genai_prices", reason="genai-prices is not installed")
-    price = prices._genais_price("claude-opus-4-5-20251101")
+    price = table_of_prices._genais_price("claude-opus-4-5-20251101")
     assert price is not None
     assert price.input_cost_per_token == pytest.approx(5e-6)
 
@@ -91,11 +90,16 @@ def test_a_model_that_its_maker_no_longer_serves_has_the_price_that_another_prov
     monkeypatch,
 ):
     entry = msgspec.Raw(b'{"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05}')
-    monkeypatch.setattr(prices, "litellms_table", lambda: {"anthropic.claude-old-v1:0": entry})
-    assert Prices().cost(
+    monkeypatch.setattr(
+        table_of_prices, "litellms_table", lambda: {"anthropic.claude-old-v1:0": entry}
+    )
+    assert table_of_prices.Prices().cost(
         "claude-old", {"prompt_tokens": 10, "completion_tokens": 2}
     ) == pytest.approx(6e-05)
-    assert Prices().cost("other-old", {"prompt_tokens": 10, "completion_tokens": 2}) is None
+    assert (
+        table_of_prices.Prices().cost("other-old", {"prompt_tokens": 10, "completion_tokens": 2})
+        is None
+    )
 
 
 def test_prices_that_cannot_be_read_are_refused(tmp_path, history):
@@ -110,7 +114,7 @@ def test_prices_that_cannot_be_read_are_refused(tmp_path, history):
         path = tmp_path / "prices.json"
         path.write_text(text)
         with pytest.raises(InvalidArgument, match=r"prices\.json.*write JSON such as"):
-            Prices(path)
+            table_of_prices.Prices(path)
     with pytest.raises(InvalidArgument, match=r"missing\.json"):
         history.stats(prices=tmp_path / "missing.json")
 
@@ -170,7 +174,7 @@ def test_pages_say_what_a_conversation_cost(tmp_path, histories):
     usage = {"prompt_tokens": 10, "completion_tokens": 1}
     price = {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0}
     (tmp_path / "p.json").write_text(json.dumps({"m": price}))
-    prices = Prices(tmp_path / "p.json")
+    prices = table_of_prices.Prices(tmp_path / "p.json")
     store = histories.store
     say(histories, "paid", model="m", usage=usage, cost=0.5)
     say(histories, "partly", model="m", usage=usage)

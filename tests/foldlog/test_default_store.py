@@ -5,7 +5,6 @@ import stat
 import pytest
 
 from foldlog._cli import quick_hook
-from foldlog._cli.options import complete_id
 from tests.commands import NAMES, command_named
 from tests.foldlog.records import said
 
@@ -18,7 +17,9 @@ def users_store(foldlog, tmp_path, monkeypatch):
     return tmp_path / ".data/foldlog/foldlog.db"
 
 
-def test_an_import_adds_to_the_store_of_the_hooks(foldlog, users_store, five_messages, tmp_path):
+def test_an_import_adds_to_the_store_of_the_hooks(
+    foldlog, users_store, five_messages, tmp_path, monkeypatch
+):
     advice = foldlog("setup claude-code").err
     assert f"and its hooks will write to {users_store}; to import" in advice
     assert advice.endswith(": foldlog import --from claude-code\n")
@@ -31,9 +32,10 @@ def test_an_import_adds_to_the_store_of_the_hooks(foldlog, users_store, five_mes
     assert foldlog("append five hello").status == 0
     problem = f"the store {users_store} has no conversation 'qqq'; 'foldlog list' shows"
     assert problem in foldlog("view qqq").err
-    command = command_named("view")
-    context = command.make_context("view", [], resilient_parsing=True)
-    assert complete_id(context, command.params[0], "fi") == ["five"]
+    monkeypatch.setenv("_FOLDLOG_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "foldlog view fi")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert foldlog().out.split() == ["plain,five"]
 
 
 def test_a_store_in_the_folder_comes_before_the_store_of_the_hooks(foldlog, users_store, write):

@@ -16,7 +16,6 @@ from foldlog import (
     SystemMessage,
 )
 from foldlog._reports import dropped as dropped_module
-from foldlog._reports.dropped import dropped_among, dropped_in
 from foldlog._reports.recall_score import event_terms, event_texts
 from foldlog.projections import View, begins_reply
 from tests.how_many import examples
@@ -92,7 +91,7 @@ def test_what_was_dropped_is_what_a_naive_comparison_of_views_finds(events):
     for event in events:
         if isinstance(event, CondensationAction):
             before = View.from_events(events[: event.id])
-            (dropped,) = dropped_among(before, events[event.id :], {event.id: event})
+            (dropped,) = dropped_module.dropped_among(before, events[event.id :], {event.id: event})
             assert ids_and_terms(dropped) == naive(events, event)
 
 
@@ -183,8 +182,8 @@ def test_a_range_tells_of_each_condensation_what_it_dropped(events, start, stop)
         history.append(events)
         each = [history.dropped(action.id) for action in dropped_module.condensations(*of(history))]
         expected = [change for change in each if start <= change.condensation.id < stop]
-        assert dropped_in(*of(history), start, stop) == expected
-        assert dropped_in(*of(history)) == each
+        assert dropped_module.dropped_in(*of(history), start, stop) == expected
+        assert dropped_module.dropped_in(*of(history)) == each
 
 
 def of(history):
@@ -203,7 +202,9 @@ def test_a_long_range_reads_each_event_once_and_names_the_newest_condensations(
     events = store.events
     monkeypatch.setattr(store, "events", lambda *range: read.append(range[1:]) or events(*range))
     monkeypatch.setattr(dropped_module, "NEWEST", 10)
-    assert [each.condensation.id for each in dropped_in(store, name)] == [*range(61, 80, 2)]
+    assert [each.condensation.id for each in dropped_module.dropped_in(store, name)] == [
+        *range(61, 80, 2)
+    ]
     assert read == [(61, 80)]
 
 
@@ -213,7 +214,7 @@ def test_a_term_is_looked_for_in_so_many_events_after_its_condensation(history, 
     monkeypatch.setattr(dropped_module, "EVENTS_AFTER", 2)
     assert [each.term for each in history.dropped().needed] == ["MAX_SIZE"]
     history.append(CondensationAction(forgotten_event_ids=(5,)))
-    first, _ = dropped_in(*of(history))
+    first, _ = dropped_module.dropped_in(*of(history))
     assert first == history.dropped(3), "a later condensation does not extend the search"
 
 
@@ -243,6 +244,8 @@ def test_what_the_system_prompt_and_the_tools_name_was_not_needed_again():
         Message(source="agent", content=text),
     )
     events = [replace(event, id=number) for number, event in enumerate(written)]
-    (result,) = dropped_among(View.from_events(events[:4]), events[4:], {4: events[4]})
+    (result,) = dropped_module.dropped_among(
+        View.from_events(events[:4]), events[4:], {4: events[4]}
+    )
     assert [term.term for term in result.terms] == ["in_progress", "src/alpha.py", "todo_list"]
     assert [term.term for term in result.needed] == ["src/alpha.py"]

@@ -4,14 +4,13 @@ import asyncio
 import threading
 
 from foldlog._web import threads
-from foldlog._web.threads import Threads
 
 
 def test_calls_beyond_the_number_of_threads_wait_for_a_thread(monkeypatch):
     monkeypatch.setattr(threads, "_THREADS_MAX", 2)
 
     async def run():
-        pool = Threads()
+        pool = threads.Threads()
         begun = threading.Semaphore(0)
         goes_on = threading.Event()
 
@@ -30,8 +29,18 @@ def test_calls_beyond_the_number_of_threads_wait_for_a_thread(monkeypatch):
     asyncio.run(run())
 
 
+def test_one_call_after_the_other_uses_one_thread():
+    async def run():
+        pool = threads.Threads()
+        used = {await pool.run(threading.get_ident) for _ in range(5)}
+        pool.close()
+        return used
+
+    assert len(asyncio.run(run())) == 1
+
+
 def test_a_thread_serves_the_next_loop_after_its_loop_was_closed():
-    pool = Threads()
+    pool = threads.Threads()
     goes_on = threading.Event()
 
     async def leave():

@@ -7,7 +7,7 @@ from hypothesis import given
 from msgspec.structs import astuple, replace
 
 from benchmarks.compaction import Copier
-from foldlog._reports.recall_score import is_near
+from foldlog._reports.recall_score import is_near, words_beside
 from foldlog.condensers import LLMSummarizingCondenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.eventstore import (
@@ -139,6 +139,15 @@ def test_the_copier_keeps_the_users_words_and_the_ids_of_events():
 
 
 # --- facts ---
+
+
+def test_the_words_beside_a_term_stand_in_the_last_line_that_has_it():
+    texts = ["see a/path.py first\nthen MAX_SIZE", "MAX_SIZE = 12 of kites\n  a/path.py\n"]
+    assert words_beside(texts, {"a/path.py", "MAX_SIZE", "getValue"}) == {
+        "a/path.py": set(),
+        "MAX_SIZE": {"kites"},
+        "getValue": set(),
+    }
 
 
 @pytest.mark.parametrize(

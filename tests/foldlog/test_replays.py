@@ -11,10 +11,9 @@ import json
 
 import pytest
 from hypothesis import given
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 import foldlog
-from foldlog._answers.comparison import CallDocument as Turn
 from foldlog._figures.prices import Price
 from foldlog._reports.recall_score import event_terms
 from foldlog._words.gist import gist
@@ -178,17 +177,17 @@ def test_what_a_digest_leaves_out_is_lost_in_a_replay_and_as_recorded():
 
 def test_prompts_cost_what_is_new_and_less_what_is_repeated_where_a_cache_takes_them():
     result = replay(work(1), condenser_from_config({"type": "noop"}))
-    turns = [Turn(1, 1, 0, 900, 0), Turn(2, 1, 0, 1_124, 900), Turn(3, 1, 0, 1_224, 1_124)]
+    turn, *_ = result.turns
+    tokens = [(900, 0), (1_124, 900), (1_224, 1_124)]
+    turns = [replace(turn, tokens=sent, repeated=before) for sent, before in tokens]
+    unknown = replace(turn, tokens=None, repeated=None)
     for price, cost in (
         (Price(1.0, 9.0, 0.1), (900 * 1.0 + 1_124 * 1.0) + (0.1 * 1_124 + 100 * 1.0)),
         (Price(1.0, 9.0), 900 + 1_124 + 1_224),
         (Price(1.0, 9.0, 0.1, 1.25), 900 * 1.0 + 1_124 * 1.25 + 0.1 * 1_124 + 100 * 1.25),
     ):
         assert dataclasses.replace(result, turns=turns).prompts_cost(price) == pytest.approx(cost)
-    assert (
-        dataclasses.replace(result, turns=[*turns, Turn(4, 1, 0, None, None)]).prompts_cost(price)
-        is None
-    )
+    assert dataclasses.replace(result, turns=[*turns, unknown]).prompts_cost(price) is None
 
 
 @pytest.mark.parametrize("asked", ["events", "continue"])

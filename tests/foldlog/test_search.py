@@ -10,7 +10,6 @@ from foldlog import Action, Observation, open as foldlog_open
 from foldlog._figures import context
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._reports import search as searching
-from foldlog._reports.search import SearchTerms, events_with, search
 from foldlog.eventstore import ConversationErased
 from tests.between import before_next_call
 from tests.said import said
@@ -19,8 +18,8 @@ from tests.said import said
 def test_a_program_is_known_before_and_after_figures_are_counted(histories):
     histories["own"].append(said("is the gauge there?"))
     for _ in range(2):
-        assert len(search(histories.store, "gauge", program="foldlog").hits) == 1
-        assert search(histories.store, "gauge", program="codex").hits == ()
+        assert len(searching.search(histories.store, "gauge", program="foldlog").hits) == 1
+        assert searching.search(histories.store, "gauge", program="codex").hits == ()
         FiguresOfStore(histories.store).refresh()
 
 
@@ -29,7 +28,7 @@ def test_a_result_that_names_no_tool_has_the_tool_of_its_call(histories):
     calls = [Action(tool=tool, call_id=tool[-1], arguments={}) for tool in ("run1", "run2")]
     histories["c"].append([*calls, *results])
     for tool, ids in (("run1", [2]), ("run2", [3])):
-        hits = search(histories.store, "such file", tool=tool).hits
+        hits = searching.search(histories.store, "such file", tool=tool).hits
         assert sorted(hit.id for hit in hits) == ids
 
 
@@ -82,7 +81,7 @@ def find_hits(histories):
 
 
 def find_events(histories):
-    events = events_with(histories.store, "fork", SearchTerms("gauge"), [])
+    events = searching.events_with(histories.store, "fork", searching.SearchTerms("gauge"), [])
     return [event.id for event in events]
 
 

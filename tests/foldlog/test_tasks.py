@@ -5,6 +5,7 @@ erasure.
 import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import count
 from pathlib import Path
 from random import Random
 from shutil import copytree
@@ -12,11 +13,11 @@ from shutil import copytree
 import pytest
 
 import foldlog as api
-from foldlog import Action, Message
-from foldlog._privacy import erasing
+from foldlog import Action, Message, Store
 from foldlog._programs.answers import Answers
 from foldlog._programs.asking import Asking
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
+from tests.between import Killed, kill_after
 from tests.said import said
 from tests.waiting import until
 from tests.web_client import asking_store
@@ -305,26 +306,22 @@ def test_a_task_expires_when_its_last_agent_is_old():
         assert {row.id for row in expire().conversations} == {*ids}
 
 
-@pytest.mark.parametrize("killed_at", range(4))
-def test_a_killed_erasure_of_a_task_leaves_no_orphan(histories, monkeypatch, killed_at):
-    ids = make_task(histories)
-    erase = erasing.erase.erase
-    calls = iter(range(9))
-
-    def erase_or_die(*given, **options):
-        if next(calls) == killed_at:
-            raise KeyboardInterrupt
-        return erase(*given, **options)
-
-    with monkeypatch.context() as killed:
-        killed.setattr(erasing.erase, "erase", erase_or_die)
-        with pytest.raises(KeyboardInterrupt):
+def test_a_killed_erasure_of_a_task_leaves_no_orphan():
+    for transactions in count():
+        with api.open("memory:") as histories:
+            ids, store = make_task(histories), histories.store
+            killed = Store(
+                kill_after(store.database.recorder, transactions), store.database.settings
+            )
+            try:
+                api.Histories(killed).erase("task", reason="x", with_children=True)
+                break
+            except Killed:
+                left = {name for name in ids if name in histories}
+            assert all(name.rpartition("/")[0] in {"", *left} for name in left)
             histories.erase("task", reason="x", with_children=True)
-    left = {name for name in ids if name in histories}
-    assert len(left) == len(ids) - killed_at
-    assert all(name.rpartition("/")[0] in {"", *left} for name in left)
-    histories.erase("task", reason="x", with_children=True)
-    assert not any(name in histories for name in ids)
+            assert not any(name in histories for name in ids)
+    assert transactions > len(ids)
 
 
 def test_an_export_writes_sub_agents_beside_their_parent(foldlog, tmp_path):

@@ -22,7 +22,6 @@ from foldlog._answers.document import Document
 from foldlog._cli import terminal
 from foldlog._cli.outcome import Refused
 from foldlog._cli.tables import Column, print_rows
-from foldlog._cli.terminal import PrintedLines, emit_list, json_text, printable
 from foldlog._words.safe_text import well_formed
 from foldlog.eventstore import Annotation, Origin, UnknownEvent, open_store
 from tests.foldlog.terminals import in_a_terminal
@@ -54,8 +53,8 @@ values = st.recursive(
 
 @given(st.text(st.characters()))
 def test_no_text_steers_a_terminal(text):
-    assert not set(printable(text)) & set(STEERING)
-    assert not set(printable(text, one_line=True)) & {*STEERING, "\n", "\t"}
+    assert not set(terminal.printable(text)) & set(STEERING)
+    assert not set(terminal.printable(text, one_line=True)) & {*STEERING, "\n", "\t"}
 
 
 def _shown(value):
@@ -63,7 +62,7 @@ def _shown(value):
     match value:
         case str():
             return "".join(
-                printable(each) if "\ud800" <= each <= "\udfff" else each for each in value
+                terminal.printable(each) if "\ud800" <= each <= "\udfff" else each for each in value
             )
         case list():
             return [_shown(each) for each in value]
@@ -82,8 +81,8 @@ _any_text = st.text(st.characters(exclude_categories=()))
 )
 @example(["\\\ud800\udfff", "\\ud800", "\\\\\ud8ff", {"\udfff": "\ud83d 🌍"}])
 def test_json_for_programs_is_read_by_parsers_that_refuse_lone_surrogates(value):
-    assert msgspec.json.decode(well_formed(json_text(value))) == _shown(value)
-    assert json.loads(well_formed(json_text(value, indent=2))) == _shown(value)
+    assert msgspec.json.decode(well_formed(terminal.json_text(value))) == _shown(value)
+    assert json.loads(well_formed(terminal.json_text(value, indent=2))) == _shown(value)
 
 
 def test_a_list_with_a_lone_surrogate_in_an_id_is_read_by_strict_parsers_and_its_head_verifies(
@@ -101,15 +100,17 @@ def test_a_list_with_a_lone_surrogate_in_an_id_is_read_by_strict_parsers_and_its
 @example([float("inf"), {"-": float("-inf")}])
 @example(float("inf"))
 def test_json_says_the_value_and_steers_no_terminal(value):
-    text = json_text(value)
+    text = terminal.json_text(value)
     assert json.loads(text, parse_constant=pytest.fail) == value
     assert not set(text) & set(STEERING)
 
 
 def test_not_a_number_is_null_but_in_a_record_as_its_source_wrote_it():
     value = {"NaN": [float("nan"), "a NaN"]}
-    assert json.loads(json_text(value), parse_constant=pytest.fail) == {"NaN": [None, "a NaN"]}
-    assert json_text(value, exact=True) == '{"NaN":[NaN,"a NaN"]}'
+    assert json.loads(terminal.json_text(value), parse_constant=pytest.fail) == {
+        "NaN": [None, "a NaN"]
+    }
+    assert terminal.json_text(value, exact=True) == '{"NaN":[NaN,"a NaN"]}'
 
 
 class Listed(Document, frozen=True, kw_only=True):
@@ -127,7 +128,7 @@ class Listed(Document, frozen=True, kw_only=True):
 @example("e\u0301" * 70)
 def test_a_line_is_cut_and_coloured_as_rich_does_it(color, bold, text):
     """Also where the environment has NO_COLOR."""
-    text = printable(text, one_line=True)
+    text = terminal.printable(text, one_line=True)
     written, expected = io.StringIO(), io.StringIO()
     there = Console(
         width=60,
@@ -145,7 +146,7 @@ def test_a_line_is_cut_and_coloured_as_rich_does_it(color, bold, text):
     with contextlib.redirect_stdout(written), pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal, "_console", lambda: there)
         patch.setenv("COLUMNS", "60")
-        lines = PrintedLines()
+        lines = terminal.PrintedLines()
         expected_length = len(expected.getvalue())
         lines.write(("     7  ", "dim"), ("user    ", "bold green"), (text, ""))
     assert len(expected.getvalue()) == expected_length
@@ -209,7 +210,7 @@ def test_an_id_is_shown_as_a_shell_takes_it(foldlog, five_messages, name):
     foldlog("import", five_messages, "--conversation", name)
     for shown in foldlog("list").out.splitlines()[1:2]:
         word = shown.split("\t")[0]
-        assert word == printable(word, one_line=True)
+        assert word == terminal.printable(word, one_line=True)
         typed = word if "$" in word else f"'{word}'"
         pasted = subprocess.run(
             ["bash", "-c", f"printf %s {typed}"], capture_output=True, env={"LC_ALL": "C.UTF-8"}
@@ -241,7 +242,7 @@ PRINTS = {
     "print_heading": lambda: terminal.print_heading(ONE_LINE),
     "print_cells": lambda: terminal.print_cells([ONE_LINE, ONE_LINE]),
     "print_values": lambda: terminal.print_values({ONE_LINE: ONE_LINE}),
-    "PrintedLines": lambda: PrintedLines().write(ONE_LINE, (ONE_LINE, "bold")),
+    "PrintedLines": lambda: terminal.PrintedLines().write(ONE_LINE, (ONE_LINE, "bold")),
     "print_rows": lambda: print_rows(
         [Column(ONE_LINE)] * 2, [[ONE_LINE, "x"], ["x" * 200, ONE_LINE]]
     ),
@@ -253,7 +254,7 @@ PRINTS = {
     "unread": lambda: (terminal.unread(ONE_LINE), terminal.print_problems()),
     "working": lambda: enter(terminal.working(ONE_LINE, ONE_LINE, 2)),
     "emit": lambda: terminal.emit(Listed(head=1, items=[{ONE_LINE: ONE_LINE}])),
-    "emit_list": lambda: emit_list(Listed(head=1, items=iter([{ONE_LINE: ONE_LINE}]))),
+    "emit_list": lambda: terminal.emit_list(Listed(head=1, items=iter([{ONE_LINE: ONE_LINE}]))),
     "logging": lambda: logging.getLogger("foldlog.a").warning("%s", ONE_LINE),
 }
 

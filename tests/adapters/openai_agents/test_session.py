@@ -17,7 +17,6 @@ from agents import (
 )
 
 import foldlog
-from foldlog._figures.shown import collect_stats
 from foldlog.adapters import openai_agents
 from foldlog.adapters._shared import shown_records
 from foldlog.adapters.openai_agents import FoldlogSession
@@ -418,7 +417,7 @@ async def test_options_of_a_run_hand_over_all_of_the_session(histories):
     session = FoldlogSession("s", histories)
     agent = Agent(name="a", model=ScriptedModel(steps(1)), tools=[measure])
     await Runner.run(agent, "how far?", **session.run_options(RunConfig(workflow_name="w")))
-    assert collect_stats(histories.store, ["openai-agents/s"], views=histories.views).models
+    assert histories["openai-agents/s"].stats().models
     options = session.run_options(RunConfig(workflow_name="w"))
     assert options["run_config"].workflow_name == "w"
     with pytest.raises(ValueError, match="already has a call_model_input_filter"):
@@ -432,9 +431,7 @@ async def test_the_usage_of_each_call_is_recorded_on_its_day(session, histories,
         scripted.model = model
     agent = Agent(name="a", model=scripted, tools=[measure])
     await Runner.run(agent, "how far?", session=session, hooks=session.hooks)
-    (figures,) = collect_stats(
-        histories.store, ["openai-agents/s"], views=histories.views
-    ).models.values()
+    (figures,) = histories["openai-agents/s"].stats().models.values()
     assert (figures.model, figures.calls) == (named, 3)
     assert figures.day == datetime.now(UTC).date().isoformat()
 

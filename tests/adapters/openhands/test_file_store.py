@@ -22,7 +22,6 @@ from openhands.sdk.io import InMemoryFileStore, LocalFileStore
 from openhands.sdk.llm import Message, MessageToolCall, TextContent
 from openhands.sdk.testing import TestLLM
 
-from foldlog._figures.shown import collect_stats
 from foldlog.adapters.openhands import FoldlogFileStore
 from foldlog.eventstore import DocumentChanges, InvalidEvent, Retraction
 from tests.adapters.contract import Runs
@@ -208,9 +207,7 @@ def test_the_usage_of_each_call_is_recorded_once(histories):
         for text in states:
             store.write("base_state.json", text)
     assert not store.history.view()
-    (figures,) = collect_stats(
-        histories.store, ["openhands/c"], views=histories.views
-    ).models.values()
+    (figures,) = histories["openhands/c"].stats().models.values()
     assert (figures.calls, figures.cost) == (3, 6.0)
     assert (figures.prompt_tokens, figures.completion_tokens, figures.cached_tokens) == (24, 6, 3)
 

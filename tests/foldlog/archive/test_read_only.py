@@ -5,7 +5,6 @@ is used.
 import pytest
 
 import foldlog
-from foldlog._reports.search import search
 from foldlog.eventstore import KeyRing, StoreRefused
 from foldlog.projections import Views
 from tests.foldlog.archive.imports import imported, open_with_imports
@@ -57,7 +56,7 @@ def shown(store, name):
         "openai": [*history.export("openai-chat")],
         "attributes": history.attributes(),
         "tools": history.stats().document().tools,
-        "found": sorted((hit.id, hit.snippet) for hit in search(store, "mars").hits),
+        "found": sorted((hit.id, hit.snippet) for hit in histories.search("mars")),
     }
 
 

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from foldlog._privacy.erasing import conversations_with
-from foldlog._privacy.matching import events_with
+from foldlog import Histories
 from tests.foldlog.archive.imports import imported, open_with_imports
 
 MARCH = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -46,15 +45,16 @@ def session(path, count):
     return path
 
 
-def older(store, before):
-    return [row.id for row in conversations_with(store, before=before)]
+def older(store, age):
+    expired = Histories(store).maintenance.expire(age, dry_run=True)
+    return [row.id for row in expired.conversations]
 
 
 def test_the_events_of_an_import_are_as_old_as_the_import(store, clock, tmp_path):
     imported(store, session(tmp_path / "s1.jsonl", 2))
     clock.now += 100 * DAY
     assert [each.recorded_at for each in store.log("s1")] == [MARCH, MARCH]
-    assert older(store, clock.now - 90 * DAY) == ["s1"]
+    assert older(store, 90 * DAY) == ["s1"]
 
 
 def test_an_import_that_grows_is_not_old(store, clock, tmp_path):
@@ -62,9 +62,9 @@ def test_an_import_that_grows_is_not_old(store, clock, tmp_path):
     imported(store, session(path, 2))
     clock.now += 100 * DAY
     imported(store, path, read_all=True)
-    assert older(store, clock.now - 90 * DAY) == ["s1"]
+    assert older(store, 90 * DAY) == ["s1"]
     imported(store, session(path, 3))
-    assert older(store, clock.now - 90 * DAY) == []
+    assert older(store, 90 * DAY) == []
     assert [each.recorded_at for each in store.log("s1")] == [clock.now] * 3
 
 
@@ -78,8 +78,12 @@ def test_records_that_come_after_the_first_use_are_recorded_when_they_came(store
     assert [each.recorded_at for each in store.log("s1")] == [MARCH, MARCH, MARCH + DAY]
 
 
-def test_what_is_younger_makes_no_events_to_know_that(store, tmp_path):
+def test_what_is_younger_makes_no_events_to_know_that(store, clock, tmp_path):
     imported(store, session(tmp_path / "s1.jsonl", 2))
-    assert events_with(store, "s1", None, MARCH) == []
-    assert store.conversation("s1", pending=True).pending == 2
-    assert [event.id for event in events_with(store, "s1", None, MARCH + DAY)] == [0, 1]
+    for days, pending in ((0, 2), (2, 0)):
+        clock.now += days * DAY
+        would = Histories(store).maintenance.redact_matching(
+            "so", reason="asked to", older_than=DAY, dry_run=True
+        )
+        assert store.conversation("s1", pending=True).pending == pending
+    assert would.events == {"s1": (0, 1)}

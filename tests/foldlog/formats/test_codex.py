@@ -11,7 +11,6 @@ from hypothesis import example, given, strategies as st
 import foldlog
 from foldlog._formats.codex.compaction import truncate_middle
 from foldlog._formats.codex.skeleton import CodexSkeleton
-from foldlog._history.recording import Recording
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -152,12 +151,12 @@ ABORTED = event_message("turn_aborted", reason="interrupted")
 
 
 def append_one_by_one(histories, records, restarts):
-    history = histories["c1"]
+    store = histories.store
     for number, row in enumerate(records):
-        history.append_records([row], format=CODEX)
+        histories["c1"].append_records([row], format=CODEX)
         if number in restarts:
-            histories._recording = Recording()
-    return history
+            histories = foldlog.Histories(store)
+    return histories["c1"]
 
 
 def context(instructions):

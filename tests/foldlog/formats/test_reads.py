@@ -13,7 +13,6 @@ import pytest
 
 import foldlog as api
 from foldlog._formats.imported_calls import calls_of_imported
-from foldlog._formats.usage import ModelCall
 from foldlog.eventstore import codec, open_store
 from foldlog.formats import decode
 from foldlog.projections import View
@@ -36,7 +35,7 @@ def stored(event):
 
 def fields_of(call):
     """Return the fields of a call that are not as usual, and its time in words."""
-    usual = ModelCall._field_defaults
+    usual = call._field_defaults
     fields = {
         name: value
         for name, value in call._asdict().items()
