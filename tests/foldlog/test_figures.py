@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import asdict
 
 import foldlog as library
-from foldlog import Action, Observation
+from foldlog import Action, CondensationAction, Observation
 from foldlog._base.usage import whole
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
@@ -19,7 +19,7 @@ from foldlog._formats.summed_calls import PRICED_FROM
 from foldlog.commands import open_existing
 from foldlog.formats import FORMATS, decode
 from foldlog.projections import Views
-from tests.foldlog.records import CORPUS, records_of
+from tests.foldlog.records import CORPUS, SAMPLE, records_of
 from tests.golden.rows import rows
 from tests.how_many import some
 from tests.said import said
@@ -61,6 +61,19 @@ def test_every_place_says_the_same_of_a_history(foldlog, format):
     for field in ("calls", "condenser_calls", "prompt_tokens", "completion_tokens"):
         of_models = sum(model[field] or 0 for model in models)
         assert of_models == (stats["spent"][field] or 0), field
+
+
+def test_events_and_summaries_that_condensations_forgot_are_what_the_views_lost(histories):
+    (history,) = histories.import_(SAMPLE)
+    lost = [
+        event.id
+        for action in history.events()
+        if isinstance(action, CondensationAction)
+        for event in histories.views.difference(history.id, action.id, action.id + 1).left
+    ]
+    (figures,) = history.stats().condensations.values()
+    assert figures.events_forgotten == sum(event_id >= 0 for event_id in lost)
+    assert figures.summaries_forgotten == sum(event_id < 0 for event_id in lost)
 
 
 @pytest.mark.parametrize(
