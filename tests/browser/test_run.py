@@ -2,24 +2,25 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from foldlog.eventstore import (
-    Action,
     Annotation,
     CondensationAction,
     Message,
-    Observation,
     Retraction,
 )
 from tests.browser.states import V, sample
+from tests.golden.rows import made_events
 from tests.page_samples import hostile_history
 from tests.said import said
 
 BLOCKS = "document.querySelectorAll('.transcript [data-event]')"
 READY = f"{BLOCKS}.length && !document.querySelector('.block-of .waiting')"
 START = datetime(2026, 3, 4, 9, tzinfo=UTC)
+FAILING = Path(__file__).parents[1] / "golden" / "failing_run.json"
 NOTE = "look <img src=x onerror='window.attacked = 1'><script>window.attacked = 1</script> here"
 
 
@@ -37,36 +38,7 @@ def failing():
     """A run with two errors, a wait of ten minutes, and a file that is needed again after it was
     forgotten.
     """
-    return [
-        said("Fix `src/alpha.py`, **please**", timestamp=at(0)),
-        Action(tool="Read", arguments={"file_path": "src/beta.py"}, call_id="1", timestamp=at(1)),
-        Observation(tool="Read", content="value = 1", call_id="1", timestamp=at(2)),
-        Action(
-            tool="Edit",
-            arguments={
-                "file_path": "src/alpha.py",
-                "old_string": "a\nvalue = 1\nb",
-                "new_string": "a\nvalue = 2\nb",
-            },
-            call_id="2",
-            timestamp=at(3),
-        ),
-        Observation(
-            tool="Edit", content="no such text", call_id="2", is_error=True, timestamp=at(603)
-        ),
-        CondensationAction(forgotten_event_ids=[1, 2], timestamp=at(604)),
-        Action(
-            tool="Bash", arguments={"command": "cat src/beta.py"}, call_id="3", timestamp=at(605)
-        ),
-        Observation(
-            tool="Bash",
-            content="denied",
-            call_id="3",
-            is_error=True,
-            extras={"exit_code": 2},
-            timestamp=at(606),
-        ),
-    ]
+    return [*made_events(json.loads(FAILING.read_text("utf-8")))]
 
 
 def opened(page, url):

@@ -16,6 +16,7 @@ from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import NoOpCondenser
 from foldlog.eventstore import Annotation
 from tests.condensers.made import SYSTEM, call, message
+from tests.golden.rows import rows
 from tests.how_many import examples
 
 RECENT = {"type": "recent_events", "max_events": 6, "keep_first": 2}
@@ -139,30 +140,9 @@ def test_a_condenser_of_ones_own_that_shows_everything_is_not_recorded(histories
     assert histories["c"].version() == 3
 
 
-FOREIGN = {
-    "llm_config": {"model": "m", "base_url": "http://127.0.0.1:9", "api_key_env": "HOME"},
-    "max_size": 10,
-}
-
-
 @pytest.mark.parametrize(
     "rule",
-    [
-        {"condenser": "of a package", "rule": "half"},
-        {"condenser": "llm", "rule": FOREIGN},
-        {"condenser": "pipeline", "rule": {"condensers": [{"type": "llm", **FOREIGN}]}},
-        {"condenser": "recent_events", "rule": "few"},
-        {"condenser": "recent_events", "rule": {"max_events": -1}},
-        {"condenser": "recent_events", "rule": {"max_events": 1, "model": "m"}},
-        {"condenser": "clear_tool_uses", "rule": {"trigger": 1, "exclude_tools": 5}},
-        {"condenser": None, "rule": None},
-        {"condenser": "digest", "outcome": "shortened", "rule": {}},
-        {
-            "condenser": "digest",
-            "outcome": "shortened",
-            "rule": {"events": [0], "characters": "few"},
-        },
-    ],
+    rows("refusals.json", "rules of a log that choose code or a model, or are malformed"),
     ids=str,
 )
 def test_a_log_chooses_no_code_and_no_model(histories, monkeypatch, rule):

@@ -7,7 +7,10 @@ import pytest
 from foldlog.eventstore import StoreUnavailable
 from foldlog.eventstore.sources.tables import SourcesToWrite
 from tests.foldlog.records import said
+from tests.golden.rows import rows
 from tests.stored_rows import execute
+
+REFUSED = rows("refusals.json", "lines of the command that are refused, and words of their errors")
 
 
 def refused(ran, *words):
@@ -20,57 +23,6 @@ def refused(ran, *words):
     for word in words:
         assert word in ran.err, ran.err
     return True
-
-
-REFUSED = {
-    "import diary.jsonl": "diary.jsonl",
-    "import empty.jsonl": "empty.jsonl",
-    "import deep.json": "deep.json",
-    "import bytes.jsonl": "bytes.jsonl",
-    "import broken.json": "broken.json",
-    "import nowhere.jsonl": "nowhere.jsonl: no such file",
-    "import folder": "no history",
-    "import five.jsonl --format yaml": "'yaml' openhands-v1",
-    "import five.jsonl --format openai-chat": "five.jsonl",
-    "import many --conversation c1": "--conversation",
-    "import five.jsonl --db notes.db": "notes.db",
-    "list --db notes.db": "notes.db",
-    "view c1 --db notes.db": "notes.db",
-    "import five.jsonl --db other.db": "other.db",
-    "import five.jsonl --db folder": "folder",
-    "list --db sqlite:///folder": "folder",
-    "list --db mysql://localhost/x": "mysql",
-    "import five.jsonl --db sqlite:///x.db?speed=fast": "speed",
-    "import five.jsonl --db sqlite:///no/where/x.db": "no/where",
-    "list --db new.db": "new.db import",
-    "log c1 --db new.db": "new.db import",
-    "view c1 --db new.db": "new.db import",
-    "export c1 --db new.db": "new.db import",
-    "log c1 --json --db new.db": "new.db import",
-    "log nobody": "'nobody'",
-    "view nobody": "'nobody'",
-    "export nobody": "'nobody'",
-    "compare five --prices prices.json": "prices.json cannot be read",
-    "view nobody --json": "'nobody'",
-    "condense nobody --dry-run": "'nobody'",
-    "compare nobody --json": "'nobody'",
-    "condense five --db new.db": "new.db import",
-    "compare five --db new.db": "new.db import",
-    "view five --at 7": "7",
-    "view five --at=-1": "'--at': give at least 0",
-    "log five --start 4 --stop 2": "--stop 2 is before --start 4",
-    "export five --output missing/here.out": "the folder missing of missing/here.out does not exist",
-    "store backup missing/here.out": "missing/here.out: No such file or directory",
-    "log gone --json": "'gone' asked for",
-    "view gone --json": "'gone' asked for",
-    "export gone --json": "'gone' asked for",
-    "frobnicate": "--help",
-    "view": "--help",
-    "import": "--from PATH",
-    "view five --frob": "--help",
-    "log five --start soon": "--help '--start':",
-    "show five -x": "'-x' not the id of an event S260",
-}
 
 
 @pytest.fixture
@@ -102,7 +54,7 @@ def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_everything_as_it_
 ):
     assert foldlog("view five").status == 0  # which makes its events
     before = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
-    for typed, words in REFUSED.items():
+    for typed, words in REFUSED:
         assert refused(foldlog(*typed.split()), *words.split()), typed
     after = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
     assert {name: after.get(name) for name in before} == before

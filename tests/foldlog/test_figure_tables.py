@@ -302,32 +302,3 @@ def test_a_fork_that_is_detached_as_it_is_counted_has_its_figures(place, histori
     assert figures.overview.problem is None
     assert sum(stored.totals().events.values()) == 3
     assert stored.totals().findings == []
-
-
-def _queries_of_list(store, monkeypatch):
-    recorder = store.database.recorder
-    query = recorder.query
-    queries = []
-
-    def counted(read):
-        queries.append(read)
-        return query(read)
-
-    rows = list(store.iter_conversations())
-    with monkeypatch.context() as patch:
-        patch.setattr(recorder, "query", counted)
-        listed = list(FiguresOfStore(store).of(rows, whole=False))
-        titles = [figures.overview.title for _, figures in listed]
-    return titles, len(queries)
-
-
-def test_a_list_without_figures_reads_a_page_of_conversations_in_one_transaction(monkeypatch):
-    with open_store("memory:") as store:
-        for number in range(150):
-            store.append(f"c{number:03}", said(f"task {number}"), expected_version=0)
-            if number == 109:
-                few = _queries_of_list(store, monkeypatch)
-        many = _queries_of_list(store, monkeypatch)
-    assert few[0] == [f"task {number}" for number in range(110)]
-    assert many[0] == [f"task {number}" for number in range(150)]
-    assert many[1] == few[1]

@@ -2,7 +2,7 @@
 for a whole store.
 
 Commands and methods are found in the application and in the classes, so a new one is tried by
-itself. ``VALUES`` and ``argument_values`` have values for what they require; a method that requires
+itself. ``COMMANDS`` and ``argument_values`` have values for what they require; a method that requires
 another value is passed over.
 """
 
@@ -135,63 +135,13 @@ def fill(path, names):
 # -- commands
 # --------------------------------------------------------------------------------------------------
 
-LEFT_OUT = {"demo", "serve", "mcp", "hook", "setup", "doctor"}
-"""``serve`` waits: see ``test_no_page_fails_because_of_one_event``. ``mcp`` and ``hook`` read stdin.
-The other commands read no conversation.
-"""
-WHOLE_STORE = {
-    "list",
-    "search",
-    "stats",
-    "store copy",
-    "store backup",
-    "store vacuum",
-    "store verify",
-    "store rekey",
-    "store expire",
-}
-"""What works on the whole store where it is given no conversation: it must succeed."""
-LAST = ("append", "retract", "condense", "store redact", "store erase", "store restore")
-"""What changes the conversations that the others look at."""
-MORE = {
-    "list": ["--long", "--sort tokens", "user=one"],
-    "log": ["all --full", "all --all", "all --since 1969-01-01"],
-    "search": [f"{WORD} --in all", f"{WORD} --since 0001-01-01"],
-    "store redact": [
-        f"--matching {WORD} --dry-run --reason r --yes",
-        "--matching nothing --reason r --yes",
-    ],
-    "export": [
-        "--to audit.db",
-        "all --view --format openai-chat",
-        "all --view --format anthropic-messages",
-    ],
-    "store verify": ["--views", "--views --repair"],
-    "show": ["all --documents"],
-}
-"""Lines with options, without the name of the command."""
-VALUES = {
-    "ID": ALL,
-    "EVENT": "1",
-    "FILTER": None,
-    "URL": "file:objects",
-    "A": "1",
-    "B": "3",
-    "NEW": "fork",
-    "WORDS": WORD,
-    "PATH": "chat.jsonl",
-    "FILE": "copy.db",
-    "BACKUP": "good.db",
-    "FROM": "foldlog.db",
-    "TO": "target.db",
-    "NAME": None,
-    "NAME=VALUE": None,
-    "TEXT": "because",
-    "V": "40",
-    "TIME": "9d",
-}
-"""A value for each argument and each required option, by the name that the help gives it; None
-leaves it out.
+COMMANDS = json.loads((GOLDEN / "lines_of_commands.json").read_text("utf-8").replace(*WORDS[0]))
+"""By name, the commands that are ``left out``: ``serve`` waits (see
+``test_no_page_fails_because_of_one_event``), ``mcp`` and ``hook`` read stdin, and others read no
+conversation. The commands that work on the ``whole store`` where they are given no conversation:
+they must succeed. The commands that come ``last``, because they change what the others look at.
+``more`` lines with options. ``values`` of arguments and of required options, by the name that the
+help gives them; None leaves it out.
 """
 
 
@@ -204,16 +154,16 @@ def lines_of(name):
     for parameter in parameters:
         named = str(parameter.metavar or parameter.name.upper()).strip("{}[].")
         if parameter.param_type_name == "argument":
-            words.append(VALUES[named])  # a new name needs a value there
+            words.append(COMMANDS["values"][named])  # a new name needs a value there
         elif parameter.required or parameter.name == "reason":
-            words.append(f"{parameter.opts[0]} {VALUES[named]!r}")
+            words.append(f"{parameter.opts[0]} {COMMANDS['values'][named]!r}")
         elif parameter.name == "yes":
             words.append("--yes")
-    if name in WHOLE_STORE:
+    if name in COMMANDS["whole store"]:
         yield " ".join(word for word in words if word and word != ALL)
-    if name not in WHOLE_STORE or ALL in words:
+    if name not in COMMANDS["whole store"] or ALL in words:
         yield " ".join(filter(None, words))
-    yield from MORE.get(name, ())
+    yield from COMMANDS["more"].get(name, ())
 
 
 WRITTEN = ("copy.db", "target.db", "audit.db", "all.html")
@@ -228,7 +178,7 @@ def failures(foldlog, names, *forms):
                 for path in WRITTEN:  # by an earlier line
                     Path(path).unlink(missing_ok=True)
                 ran = foldlog(*name.split(), *shlex.split(f"{line} {form}"))
-                is_whole = name in WHOLE_STORE and ALL not in line
+                is_whole = name in COMMANDS["whole store"] and ALL not in line
                 if "unexpected" in ran.err or ran.status not in ((0, 1) if is_whole else (0, 1, 2)):
                     failed.append(f"{name} {line} {form}: {ran.status} {ran.err[-300:]}")
     return failed
@@ -248,8 +198,8 @@ def add_other_files():
 
 
 COMMAND_NAMES = sorted(
-    (name for name in NAMES if name not in LEFT_OUT),
-    key=lambda name: name in LAST,
+    (name for name in NAMES if name not in COMMANDS["left out"]),
+    key=lambda name: name in COMMANDS["last"],
 )
 
 

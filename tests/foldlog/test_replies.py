@@ -20,6 +20,7 @@ from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent
 from foldlog.eventstore.codec import encode
 from foldlog.projections.messages import DIALECTS
 from tests.at_once import at_once
+from tests.golden.rows import rows
 from tests.projections.chat_rules import PROBLEMS
 from tests.said import said
 
@@ -355,30 +356,7 @@ def test_a_store_is_named_by_a_url_a_path_or_a_path_object(tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     "place, options, why",
-    [
-        *(
-            (place, {}, r"history\.db")
-            for place in (
-                "history",
-                ":memory:",
-                "sqlit:///h.db",
-                "http://x/h.db",
-                "",
-                "sqlite:h.db",
-            )
-        ),
-        *((place, {}, "no file name can have") for place in ("./\ud800", "sqlite:///a\0.db")),
-        (5, {}, "named by a URL or by the path of a file, not by 5"),
-        ("h.db", {"compression": "gzip"}, "unknown compression 'gzip'; choose"),
-        ("h.db", {"durability": "ful"}, "use full or relaxed"),
-        ("h.db", {"event_bytes_max": 0}, "event_bytes_max is 0"),
-        ("h.db", {"condenser": "recnt"}, r"allowed are .*recent_events.*end in \.toml"),
-        ("h.db", {"condenser": 5}, "condenser is of type int; use the name of a strategy"),
-        ("h.db", {"condenser": {"type": "digset"}}, "digset"),
-        ("h.db", {"condenser": {"type": "digest", "max_size": "many"}}, "max_size"),
-        ("h.db", {"condenser": "nowhere.toml"}, r"nowhere\.toml"),
-        ("h.db", {"keys": "secret"}, "keys must be a KeyRing"),
-    ],
+    rows("refusals.json", "addresses and options of a store, and why they are wrong"),
 )
 def test_an_address_and_options_that_are_wrong_are_named(
     tmp_path, monkeypatch, place, options, why

@@ -114,12 +114,12 @@ def new_place(request, tmp_path):
 
 
 @pytest.mark.parametrize("work", [grow, use, fork, redact_one, record])
-def test_a_killed_import_or_first_use_goes_on(work, new_place, tmp_path, monkeypatch):
+def test_a_killed_import_or_first_use_goes_on(work, new_place, tmp_path, monkeypatch, whole):
     path = tmp_path / "session.jsonl"
     with open_with_imports() as store:
         work(store, path)
         expected = read_conversations(store)
-    for transactions in count():
+    for transactions in count(0, 1 if whole else 2):
         opened = new_place(transactions)
         is_over = True
         with opened() as store, monkeypatch.context() as patched:

@@ -14,8 +14,12 @@ KEYS = KeyRing(["11" * 32])
 
 
 @pytest.fixture(
-    params=[("sqlite", None), ("sqlite", KEYS), ("postgresql", None), ("postgresql", KEYS)],
-    ids=["sqlite", "sqlite-encrypted", "postgresql", "postgresql-encrypted"],
+    params=[
+        pytest.param(("sqlite", None), id="sqlite"),
+        pytest.param(("sqlite", KEYS), id="sqlite-encrypted", marks=pytest.mark.long),
+        pytest.param(("postgresql", None), id="postgresql", marks=pytest.mark.long),
+        pytest.param(("postgresql", KEYS), id="postgresql-encrypted"),
+    ],
 )
 def opened(request, tmp_path):
     """A store that is opened for writing, and again for reading only."""
