@@ -31,13 +31,11 @@ _OF_SCHEMAS = ("test_setup", "test_positions", "test_statements", "test_status")
 _LEFT_OUT = pytest.StashKey[int]()
 _IMPORT_LITELLM = (
     "tests/condensers/",
+    "tests/fuzz/test_fuzz.py",
+    "tests/properties/test_dialects.py",
     *(
         f"tests/foldlog/test_{name}.py"
-        for name in ("bytes", "cli", "compare", "condense", "figures", "sizes", "steps")
-    ),
-    *(
-        f"tests/{name}.py"
-        for name in ("ported/test_programs", "properties/test_dialects", "test_docs")
+        for name in ("bytes", "compare", "condense", "otel", "replies", "sizes")
     ),
 )
 

@@ -16,7 +16,6 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,8 +94,11 @@ def work(url, bank, mode, seed):
     with foldlog.open(url) as histories:
         while names:
             history = histories[names[0]]
-            with suppress(LeaseTaken), history.lease(ttl_s=2, wait_s=0):
-                _turn(history, tool, options)
+            try:
+                with history.lease(ttl_s=2, wait_s=0):
+                    _turn(history, tool, options)
+            except LeaseTaken:  # perhaps by a killed worker, for up to two seconds
+                time.sleep(0.01)
             if len(history.effects()) == PAYMENTS and not history.open_calls():
                 names.pop(0)
             else:
