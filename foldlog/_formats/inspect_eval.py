@@ -5,7 +5,10 @@
 
 The records are the messages of a sample. In the messages, the texts of the sample's ``attachments``
 replace the references to attachments. The last record has the fields of the sample, without its
-messages and events. The records become these events:
+messages and events. It also has the usage of the sample's own agent (``own_usage``).
+
+An agent that a tool called is a history too. Its messages are those of its last prompt, and the
+reply to it. The records become these events:
 
     system                   SystemMessage
     user                     Message; with ``summary`` in its metadata a CondensationAction: Inspect
@@ -14,7 +17,7 @@ messages and events. The records become these events:
                              its thinking
     tool                     Observation; if the record has an error, the content is the message of
                              the error, because Inspect sends this message to the model
-    the end of the sample    Annotation for each model that the sample used, with its tokens
+    the end of the sample    Annotation for each model that the agent used, with its tokens
 
 If a compaction without a summary (trim, edit, native) removed messages, the View still shows them,
 because the records do not mention the compaction.
@@ -26,6 +29,7 @@ import re
 import struct
 import zipfile
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -105,7 +109,7 @@ class _Logs(FileReader):
         if type(samples) is not list:
             raise NotAHistory(path, "holds no array under 'samples', where its histories would be")
         for number, sample in enumerate(samples):
-            yield _history_of_sample(log, sample, None, f"{path}, sample {number}")
+            yield from _histories_of_sample(log, sample, None, f"{path}, sample {number}")
 
 
 def _in_zip(path: Path) -> Iterator[Contained]:
@@ -116,7 +120,7 @@ def _in_zip(path: Path) -> Iterator[Contained]:
         header = entries.get("header.json", entries.get("_journal/start.json"))
         about = None if header is None else _value_or_problem(log, header)[0]
         for name in sorted(filter(_SAMPLE.fullmatch, entries)):
-            yield _history_of_sample(
+            yield from _histories_of_sample(
                 about, *_value_or_problem(log, entries[name]), f"{path}/{name}"
             )
 
@@ -142,7 +146,72 @@ def _unpack_zstd(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     return b"".join(unpacked_of([packed]))
 
 
-def _history_of_sample(log: Any, sample: Any, problem: str | None, place: str) -> Contained:
+class _Agents:
+    """The agents of a sample, each with its calls of models. An agent that a tool called has the id
+    of a span, and the agent of the sample has an empty id. ``begun_by`` maps a called agent to the
+    id of the call.
+    """
+
+    def __init__(self, sample: Fields) -> None:
+        self._pool = dicts_in(sample, "events_data", "messages")
+        self._above = dict[str, str]()
+        self.begun_by = dict[str, str]()
+        self._replies = defaultdict[str, list[Fields]](list)
+        events = dicts_in(sample, "events")
+        for event in events:
+            if event.get("event") == "span_begin":
+                self._above[text_or_empty(event, "id")] = text_or_empty(event, "parent_id")
+            elif agent := text_or_empty(event, "agent_span_id"):
+                self.begun_by[agent] = text_or_empty(event, "id")
+        for event in events:
+            if dict_or_empty(event, "output"):
+                self._replies[self._agent_at(text_or_empty(event, "span_id"))].append(event)
+        self.begun_by = {agent: self.begun_by[agent] for agent in self._replies if agent}
+
+    def _agent_at(self, span: str) -> str:
+        seen = set[str]()
+        while span and span not in self.begun_by and span not in seen:
+            seen.add(span)
+            span = self._above.get(span, "")
+        return span if span in self.begun_by else ""
+
+    def caller_of(self, agent: str) -> str:
+        return self._agent_at(self._above.get(agent, ""))
+
+    def messages(self, agent: str) -> list[Any]:
+        """Return the last prompt of an agent, and the reply to it."""
+        reply = self._replies[agent][-1]
+        prompt = dicts_in(reply, "input")
+        places = reply.get("input_refs")
+        for place in places if type(places) is list else ():
+            match place:
+                case [int(start), int(stop)]:
+                    prompt += self._pool[start:stop]
+        return [
+            *prompt,
+            *(choice.get("message") for choice in dicts_in(reply, "output", "choices")),
+        ]
+
+    def usage(self, agent: str) -> Fields:
+        """Return the field ``own_usage``: the calls and the usage of each model of an agent. Return
+        no field if the log has no events.
+        """
+        usage = defaultdict[str, Counter[str]](Counter)
+        for reply in self._replies[agent]:
+            counts = dict_or_empty(reply, "output", "usage")
+            # a reply from Inspect's cache has usage too, but no model was called
+            if counts and reply.get("cache") != "read":
+                numbers = {
+                    name: count for name, count in counts.items() if type(count) in (int, float)
+                }
+                usage[text_or_empty(reply, "model")].update({"calls": 1, **numbers})
+        own_usage = {model: dict(counts) for model, counts in usage.items()}
+        return {"own_usage": own_usage} if own_usage else {}
+
+
+def _histories_of_sample(
+    log: Any, sample: Any, problem: str | None, place: str
+) -> Iterator[Contained]:
     about = dict_or_empty(log, "eval")
     sample = dict_or_empty(sample)
     run = about.get("eval_id", about.get("run_id"))
@@ -150,18 +219,29 @@ def _history_of_sample(log: Any, sample: Any, problem: str | None, place: str) -
         name = f"{sample['id']}_epoch_{sample.get('epoch', 1)}"
     else:
         name = None
+    full_name = f"{run}/{name}" if type(run) is str and name else name
 
-    records = Placed(0, partial(_records, sample, problem, place))
-    return Contained(f"{run}/{name}" if type(run) is str and name else name, records)
-
-
-def _records(sample: Fields, problem: str | None, place: str) -> Iterator[Located]:
     messages = sample.get("messages", [])
-    attachments = dict_or_empty(sample, "attachments")
+    texts = dict_or_empty(sample, "attachments")
+    agents = _Agents(sample)
+    end = {**omit(sample, *_NOT_KEPT), **agents.usage("")}
+    records = Placed(0, partial(_records, messages, end, texts, problem, place))
+    yield Contained(full_name, records)
+    for agent, call in agents.begun_by.items() if full_name else ():
+        caller = agents.caller_of(agent)
+        link = {"parent": f"{full_name}/{caller}".rstrip("/"), "parent_call": call}
+        end = {"id": agent, "epoch": sample.get("epoch", 1), **agents.usage(agent)}
+        records = Placed(0, partial(_records, agents.messages(agent), end, texts, None, place))
+        yield Contained(f"{full_name}/{agent}", records, link=link)
+
+
+def _records(
+    messages: Any, end: Fields, attachments: Fields, problem: str | None, place: str
+) -> Iterator[Located]:
     instead = {f"{begin}{key}": text for key, text in attachments.items() for begin in _REFERENCES}
     for message in messages if type(messages) is list else [messages]:
         yield at(place, replace_texts(message, instead))
-    yield at(place, omit(sample, *_NOT_KEPT), problem)
+    yield at(place, end, problem)
 
 
 def _accepts(record: Any) -> bool:
@@ -242,7 +322,8 @@ def _read_block(read: RecordEvents, block: Any) -> None:
 
 
 def _read_sample(read: RecordEvents, sample: Fields) -> None:
-    for model, usage in dict_or_empty(sample, "model_usage").items():
+    own_usage = dict_or_empty(sample, "own_usage")
+    for model, usage in (own_usage or dict_or_empty(sample, "model_usage")).items():
         counts = dict_or_empty(usage)
         read.tell(
             model,
@@ -256,7 +337,7 @@ def _read_sample(read: RecordEvents, sample: Fields) -> None:
             total_tokens="total_tokens",
         )
         named = [model, *map(sample.get, ("uuid", "id", "epoch", "completed_at"))]
-        read.meta |= {"reply": repr(named), "calls": 0}
+        read.meta |= {"reply": repr(named), "calls": counts.get("calls", 0)}
         read.add(Annotation, name="sample", data={"model": model, "usage": usage})
 
 
