@@ -125,6 +125,7 @@ class _Decoder(FollowingDecoder):
         self._traces: dict[str, Trace] = {}
         self.sent: list[SentMessage] = []
         self._condensed_at = -1
+        self._failed_calls = set[str]()
 
     def read(self, read: RecordEvents, record: Fields) -> None:
         span = TracedSpan(record)
@@ -134,6 +135,7 @@ class _Decoder(FollowingDecoder):
         tells = {"messages": messages, "usage": usage.keys() & {"usage", "cost"}}
         trace = self._traces.setdefault(span.trace, Trace(span.trace))
         trace.add(span, [kind for kind in tells if tells[kind]])
+        self._failed_calls.add(span.failed_call)
         # the span of an agent may repeat messages and usage of the spans below the agent
         reported_below = trace.reports_below(span) if span.is_agent else ()
         if "messages" in reported_below:
@@ -230,7 +232,11 @@ class _Decoder(FollowingDecoder):
             if part.get("type") == "tool_call":
                 read.call(part.get("name"), part.get("arguments"), part.get("id"))
             elif part.get("type") == "tool_call_response":
-                read.answer(part.get("id"), _result(part.get("response", part.get("result"))))
+                read.answer(
+                    part.get("id"),
+                    _result(part.get("response", part.get("result"))),
+                    is_error=part.get("id") in self._failed_calls,
+                )
         if read.parts:
             content = content_of_parts(read.parts)
             read.parts = []

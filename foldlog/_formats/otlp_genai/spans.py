@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +23,7 @@ from foldlog._formats.record import (
     pick,
     refuse,
     text_or_empty,
+    within,
 )
 
 NAME = "otlp-genai"
@@ -35,9 +36,11 @@ _KEYS = (
     ("gen_ai.completion", "output"),
 )
 _OF_MODELS = ("", "chat", "text_completion", "generate_content", "invoke_agent")
-"""Operations of spans whose events are messages of a model. The events of a tool's span are the
-arguments and the result of the tool.
+"""Operations of spans with messages of a model. The messages of a tool's span are the arguments and
+the result of the tool, and a loop's span repeats the messages of the spans below.
 """
+_KINDS = {"LLM": "chat", "AGENT": "invoke_agent"}
+"""Maps kinds of spans in OpenInference to operations."""
 _INDEXED = {
     **{"gen_ai.prompt": "input", "gen_ai.completion": "output"},  # OpenLLMetry
     **{"llm.input_messages": "input", "llm.output_messages": "output"},  # OpenInference
@@ -51,6 +54,8 @@ _SILENT = (
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true where the spans are recorded"
 )
 _SENT = ("input", "output")
+_FAILED = (2, "STATUS_CODE_ERROR")
+"""The codes of a failed span. The standard has numbers, and some exporters write names."""
 _has_parts = has(parts=list)
 _LEVELS = ("resourceSpans", "scopeSpans", "spans")
 _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
@@ -83,12 +88,24 @@ class TracedSpan:
         self.began = _nanoseconds(self.fields.get("startTimeUnixNano"))
         self.ended = _nanoseconds(self.fields.get("endTimeUnixNano"))
         self.attributes = _pairs(self.fields.get("attributes"))
-        self._does = text_or_empty(self.attributes, "gen_ai.operation.name")
-        self.is_agent = self._does == "invoke_agent"
+        kind = text_or_empty(self.attributes, "openinference.span.kind")
+        operation = text_or_empty(self.attributes, "gen_ai.operation.name")
+        self._does = operation or _KINDS.get(kind, kind)
+        # LangChain's spans of the kind AGENT are nodes of a graph; they name no agent
+        is_named = kind == "AGENT" and "agent.name" in self.attributes
+        self.is_agent = operation == "invoke_agent" or (not operation and is_named)
         self.place = max(self.began, self.ended if self.is_agent else 0)
         self.is_ours = any(key.startswith(("gen_ai.", "llm.")) for key in self.attributes)
 
+    @property
+    def failed_call(self) -> str:
+        """The id of the call of a tool that failed in this span, or an empty text."""
+        is_failed = within(self.fields, "status", "code") in _FAILED
+        return text_or_empty(self.attributes, "gen_ai.tool.call.id") if is_failed else ""
+
     def messages(self) -> dict[str, list[Any]]:
+        if self._does not in _OF_MODELS:
+            return {}
         events = [
             (event.get("name"), _pairs(event.get("attributes")))
             for event in dicts_in(self.fields, "events")
@@ -99,7 +116,7 @@ class TracedSpan:
                 raw[name] = raw.get(name) or dicts_in(parse_text(attributes.get(key)))
         for prefix, name in _INDEXED.items():
             raw[name] = raw[name] or _messages_by_index(self.attributes, f"{prefix}.")
-        if self._does in _OF_MODELS and not raw["input"] and not raw["output"]:
+        if not raw["input"] and not raw["output"]:
             for event_name, attributes in events:
                 raw["output" if event_name == "gen_ai.choice" else "input"] += _in_event(
                     text_or_empty(event_name), attributes
@@ -266,7 +283,7 @@ class SpanFiles(FileReader):
                 Located(0, 0, span.record, None, f"{path}, span {span.id}", span.text)
                 for span in ordered
             ]
-            link = traces[spans[0].trace].link_of(spans[0].id)
+            link = traces[spans[0].trace].link_of(spans[0].id, with_messages)
             yield Contained(name, Placed(0, partial(iter, [*rows, *problems])), link=link)
 
 
@@ -376,9 +393,10 @@ class Trace:
         is_same = self._conversation_of(path[outermost:]) == name
         return f"{name}/{path[innermost]}" if is_same else name
 
-    def link_of(self, span: str) -> dict[str, str]:
+    def link_of(self, span: str, histories: Container[str]) -> dict[str, str]:
         """Return the attributes that name the history of the calling agent and its call, if another
-        agent called the agent of a span. They are empty for other spans.
+        agent called the agent of a span. They are empty for other spans. An agent without a history
+        in ``histories``, such as a workflow, called nobody: its own caller is the caller.
         """
         own_history = self.history_of(span)
         call = ""
@@ -387,7 +405,7 @@ class Trace:
                 call = self._calls.get(above, call)
             elif (caller := self.history_of(above)) == own_history:
                 call = ""
-            else:
+            elif caller in histories:
                 return {"parent": caller, **({"parent_call": call} if call else {})}
         return {}
 
