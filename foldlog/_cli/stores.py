@@ -164,10 +164,11 @@ class ShortIds:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._short: dict[str, str] = {}
+        self._shortens = terminal.has_edge()
 
     def __call__(self, conversation: str) -> str:
         session, slash, rest = conversation.partition("/")
-        if not _MADE_ID.fullmatch(session) or not terminal.has_edge():
+        if not self._shortens or not _MADE_ID.fullmatch(session):
             return conversation
         if session not in self._short:
             self._short[session] = self._shorten(session)

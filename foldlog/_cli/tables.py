@@ -9,7 +9,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, print_cells, printable, say
+from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, escape_cells, print_cells, say
 
 _GAP = "  "
 _PAGE = 1_000
@@ -52,21 +52,18 @@ def print_rows(
     rows = iter(rows)
     places: list[int] = []
     widths = [0] * len(columns)
-    is_first = True
+    heading = [[column.heading for column in columns]]
     notes: dict[str, None] = {}  # the lines below the table, in order and without repetitions
-    while page := [[printable(cell, one_line=True) for cell in row] for row in islice(rows, _PAGE)]:
-        lines = page
-        if is_first:
-            lines = [[printable(column.heading, one_line=True) for column in columns], *page]
+    while page := list(islice(rows, _PAGE)):
+        lines = escape_cells([*heading, *page])
         if tabs and out.width == UNLIMITED:
-            for row in lines:
-                print_cells(row)
-            is_first = False
+            print_cells(lines)
+            heading = []
             continue
-        from rich.cells import cell_len  # A pipe needs no widths.
-
-        sizes = [[*map(cell_len, row)] for row in lines]
-        widths = [*map(max, widths, *sizes)]
+        # Each column is measured and filled as a whole, since a list may have many rows.
+        cells = list(zip(*lines, strict=True))
+        sizes = [list(map(len if "".join(column).isascii() else _size, column)) for column in cells]
+        widths = [*map(max, widths, map(max, sizes))]
         places = places or _places(columns, widths, out.width)
         shown = [columns[place] for place in places]
         fitted = _fit(shown, [widths[place] for place in places], out.width)
@@ -74,12 +71,17 @@ def print_rows(
             note: None
             for place, column in zip(places, shown, strict=True)
             for mark, note in column.marks.items()
-            if any(mark in row[place] for row in page)
+            if any(mark in cell for cell in cells[place][len(heading) :])
         }
-        for row, size in zip(lines, sizes, strict=True):
-            cells = [(row[place], size[place]) for place in places]
-            _print_row(out, shown, fitted, cells, "bold" if is_first else "")
-            is_first = False
+        _print_page(
+            out,
+            shown,
+            fitted,
+            [cells[place] for place in places],
+            [sizes[place] for place in places],
+            has_heading=bool(heading),
+        )
+        heading = []
     left_out = [
         column.heading for place, column in enumerate(columns) if places and place not in places
     ]
@@ -104,23 +106,34 @@ def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
     return places
 
 
-def _print_row(
+def _print_page(
     out: PrintedLines,
     columns: Sequence[Column],
     widths: Sequence[int],
-    cells: Sequence[tuple[str, int]],
-    style: str,
+    cells: Sequence[Sequence[str]],
+    sizes: Sequence[Sequence[int]],
+    *,
+    has_heading: bool,
 ) -> None:
-    """Print a row. A cell is a text and its width on the screen."""
-    padded = [
-        _pad(text, size, width, column.justify)
-        for (text, size), width, column in zip(cells, widths, columns, strict=True)
-    ]
-    first, size = cells[0]
-    if size > widths[0]:
-        out.write(first, is_cut=False)
-        padded[0] = " " * widths[0]
-    out.write((_GAP.join(padded).rstrip(), style))
+    """Print rows in one write. ``cells`` and ``sizes`` have a sequence for each column: the texts,
+    and their widths on the screen.
+    """
+    width = widths[0]
+    wide = [cell if size > width else "" for cell, size in zip(cells[0], sizes[0], strict=True)]
+    first = [" " * width if lead else cell for lead, cell in zip(wide, cells[0], strict=True)]
+    filled = map(_fill, columns, [first, *cells[1:]], sizes, widths)
+    lines = zip(wide, map(_GAP.join, zip(*filled, strict=True)), strict=True)
+    if has_heading:
+        lead, line = next(lines)
+        if lead:
+            out.write(lead, is_cut=False)
+        out.write((line.rstrip(), "bold"))
+    printed = []
+    for lead, line in lines:
+        if lead:
+            printed.append([lead])
+        printed.append([cut(line.rstrip(), out.width)])
+    print_cells(printed)
 
 
 def _fit(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
@@ -136,7 +149,16 @@ def _fit(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[in
     return fitted
 
 
-def _pad(text: str, size: int, width: int, justify: str) -> str:
-    text = text if size <= width else cut(text, width)  # fill the whole width
-    spaces = " " * (width - size)
-    return spaces + text if justify == "right" else text + spaces
+def _size(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _fill(column: Column, cells: Sequence[str], sizes: Sequence[int], width: int) -> list[str]:
+    """Cut or fill the cells of a column to its width."""
+    if max(sizes) > width:
+        cells = [cut(cell, width) for cell in cells]
+    if column.justify == "right":
+        return [" " * (width - size) + cell for cell, size in zip(cells, sizes, strict=True)]
+    return [cell + " " * (width - size) for cell, size in zip(cells, sizes, strict=True)]

@@ -26,6 +26,7 @@ from foldlog._cli.hints import complete_commands
 from foldlog._cli.outcome import Refused
 from foldlog._words.safe_text import (
     UNLIMITED as UNLIMITED,
+    escape_cells as escape_cells,
     json_text,
     printable as printable,
     typed_id as typed_id,
@@ -206,8 +207,9 @@ def print_heading(text: str) -> None:
     say((text, "bold"), wraps=True)
 
 
-def print_cells(cells: Iterable[str]) -> None:
-    sys.stdout.write("\t".join(printable(cell, one_line=True) for cell in cells) + "\n")
+def print_cells(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in one write, with tabs between the cells of a row."""
+    sys.stdout.write("\n".join(map("\t".join, escape_cells(rows))) + "\n")
 
 
 class PrintedLines:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 UNLIMITED = sys.maxsize
@@ -31,11 +32,18 @@ def printable(text: str, *, one_line: bool = False) -> str:
     return (_STEERS_OR_BREAKS if one_line else _STEERS).sub(_escape, text)
 
 
+def escape_cells(rows: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """Escape the cells of rows, so that no cell controls a terminal or begins a second line."""
+    if "".join(map("".join, rows)).isprintable():  # one check for a page of a long table
+        return rows
+    return [[printable(cell, one_line=True) for cell in row] for row in rows]
+
+
 def typed_id(conversation: str) -> str:
     """Quote the id of a conversation for a shell such as bash or zsh. Control characters and line
     breaks are escaped, as in ``$'tab\\tx'``. An id without control characters is unchanged.
     """
-    if not _STEERS_OR_BREAKS.search(conversation):
+    if conversation.isprintable() or not _STEERS_OR_BREAKS.search(conversation):
         return conversation
     quoted = conversation.replace("\\", "\\\\").replace("'", "\\'")
     return f"$'{_STEERS_OR_BREAKS.sub(_escape, quoted)}'"

@@ -240,7 +240,7 @@ PRINTS = {
     "print_indented": lambda: terminal.print_indented(4, HOSTILE, (HOSTILE, "bold")),
     "print_grid": lambda: terminal.print_grid([([ONE_LINE, (ONE_LINE, "bold")], [ONE_LINE])]),
     "print_heading": lambda: terminal.print_heading(ONE_LINE),
-    "print_cells": lambda: terminal.print_cells([ONE_LINE, ONE_LINE]),
+    "print_cells": lambda: terminal.print_cells([[ONE_LINE, ONE_LINE]]),
     "print_values": lambda: terminal.print_values({ONE_LINE: ONE_LINE}),
     "PrintedLines": lambda: terminal.PrintedLines().write(ONE_LINE, (ONE_LINE, "bold")),
     "print_rows": lambda: print_rows(

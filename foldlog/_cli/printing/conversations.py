@@ -16,6 +16,7 @@ from foldlog._cli.pager import page_output
 from foldlog._cli.selection import pairs
 from foldlog._cli.stores import ShortIds, iter_rows
 from foldlog._cli.tables import COST, Column, print_rows
+from foldlog._formats.record import INCOMPLETE
 from foldlog._history.lease import ends_of_leases
 from foldlog._words.gist import compact, count, number_words, spent_words
 from foldlog._words.times import duration_words, time_words
@@ -101,7 +102,7 @@ def _cells(short: ShortIds, figures: Sequence[_Figure], line: _Line) -> list[str
     id_text = "  " * depth + terminal.typed_id(short(conversation.conversation))
     return [
         id_text,
-        *(text_of(conversation) for _, text_of in figures),
+        *[text_of(conversation) for _, text_of in figures],
         terminal.cut(_title(short, conversation), _TITLE_MAX),
     ]
 
@@ -109,11 +110,8 @@ def _cells(short: ShortIds, figures: Sequence[_Figure], line: _Line) -> list[str
 def _title(short: ShortIds, conversation: ConversationDocument) -> str:
     if conversation.erased_at is not None:
         return f"erased {time_words(conversation.erased_at)}"
-    from foldlog._formats.record import INCOMPLETE
-
-    attributes = {
-        name: value for name, value in (conversation.attributes or {}).items() if name != "title"
-    }
+    attributes = dict(conversation.attributes or {})
+    attributes.pop("title", None)
     incomplete = attributes.pop(INCOMPLETE, "")
     problem = "encrypted" if conversation.needs_key else conversation.problem
     origin = ""
@@ -130,7 +128,7 @@ def _title(short: ShortIds, conversation: ConversationDocument) -> str:
     attribute_texts = [
         f"{name}={compact(value)}" for name, value in attributes.items() if name not in _OF_PLACE
     ]
-    return "  ".join([": ".join(part for part in parts if part), *attribute_texts])
+    return "  ".join([": ".join(filter(None, parts)), *attribute_texts])
 
 
 # -- figures; the keys of _FIGURES are the values of --sort
