@@ -119,20 +119,21 @@ def row_of(
         updated_at = max(conversation.created_at, conversation.updated_at or 0)
     else:
         updated_at = erasure.erased_at
-    return ConversationRow(
-        id=conversation.id,
-        version=version,
-        created_at=from_microseconds(conversation.created_at),
-        updated_at=from_microseconds(updated_at),
-        head="" if head is None else head.hex(),
-        erased_at=None if erasure is None else from_microseconds(erasure.erased_at),
-        erased_reason=None if erasure is None else erasure.reason,
-        bytes_pending=bytes_pending and erasure is not None,
-        parent=conversation.parent_id,
-        parent_version=None if conversation.parent is None else conversation.parent_version,
-        generation=generation,
-        unconfirmed=tuple(unconfirmed),
-        redactions=conversation.redactions,
-        pending=max(conversation.pending, 0),
-        archived=max(-conversation.pending, 0),
-    )
+    # A list of all conversations makes many rows: ``benchmarks/commands.py`` shows the time.
+    return tuple.__new__(ConversationRow, (
+        conversation.id,
+        version,
+        from_microseconds(conversation.created_at),
+        from_microseconds(updated_at),
+        "" if head is None else head.hex(),
+        None if erasure is None else from_microseconds(erasure.erased_at),
+        None if erasure is None else erasure.reason,
+        bytes_pending and erasure is not None,
+        conversation.parent_id,
+        None if conversation.parent is None else conversation.parent_version,
+        generation,
+        tuple(unconfirmed),
+        conversation.redactions,
+        max(conversation.pending, 0),
+        max(-conversation.pending, 0),
+    ))  # fmt: skip

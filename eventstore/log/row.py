@@ -32,6 +32,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from itertools import repeat
+from operator import itemgetter
 from os import urandom
 from typing import Final
 
@@ -61,6 +62,7 @@ except ImportError:
 
 # ``tuple.__new__`` makes a named tuple in less time than a call of the tuple's class.
 _new: Final = tuple.__new__
+_id_of: Final = itemgetter(0)
 PLAIN: Final = 0
 """The encoding of a row whose body is JSON text."""
 
@@ -317,15 +319,13 @@ def sound(conversation: str, row: Row, position: int | None = None) -> Row:
     return row
 
 
-def dense_events(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Event]:
-    dense_count = next(
-        (index for index, row in enumerate(rows) if row.id != start + index), len(rows)
-    )
-    yield from events_of(conversation, rows[:dense_count])
-    if start + dense_count < stop:
-        yield from events_of(
-            conversation, [*dense_rows(conversation, rows[dense_count:], start + dense_count, stop)]
-        )
+def dense_events(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterable[Event]:
+    """Return the events of rows. Iterating raises ``CorruptEvent`` at a row that is missing, or is
+    not an event.
+    """
+    if list(map(_id_of, rows)) == list(range(start, stop)):
+        return events_of(conversation, rows)
+    return (event_of(conversation, row) for row in dense_rows(conversation, rows, start, stop))
 
 
 def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Row]:

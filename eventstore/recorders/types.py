@@ -361,15 +361,13 @@ class Conversation(NamedTuple):
         return (self.erasure.events, self.erasure.head)
 
     def grown(self, last: Row) -> Conversation:
-        _, _, before, turns, recorded_at, _, shown, structural, _, _ = unpacked(last.meta)
-        return self.ending(last.id + 1, recorded_at, last.head, before + shown, turns + structural)
+        return _new(Conversation, (*self[:4], *_end_of(last), *self[9:]))
 
-    def ending(
-        self, version: int, updated_at: int, head: bytes, shown: int, structural: int
-    ) -> Conversation:
-        return _new(
-            Conversation, (*self[:4], version, updated_at, head, shown, structural, *self[9:])
-        )
+
+def _end_of(last: Row) -> tuple[int, int, bytes, int, int]:
+    """Return the fields of a conversation that come from its last row."""
+    _, _, before, turns, recorded_at, _, shown, structural, _, _ = unpacked(last.meta)
+    return last.id + 1, recorded_at, last.head, before + shown, turns + structural
 
 
 class Record(NamedTuple):
@@ -460,6 +458,8 @@ def kind_name(kind: object) -> str:
 
 
 _YEARS: Final = range(YEAR_10000)
+_NO_END: Final = (0, None, None, 0, 0)
+"""The version, the time, the head and the counts of a conversation without events of its own."""
 _NUMBERS_OF_CONVERSATION = itemgetter(0, 2, 4, 6, 7, 10, 12, 14, 18, 19)
 _BYTES_OF_CONVERSATION = itemgetter(3, 5, 9, 13, 16, 17)
 
@@ -497,16 +497,15 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
         raise StoreDamaged(
             f"{name_of_row} is damaged: it has a time outside the years 1970 to 9999; {_REMEDY}"
         )
-    empty = Conversation(
+    end: tuple[Any, ...] = _NO_END
+    if last_id is not None:
+        end = _end_of(Row(last_id, meta if _is_whole(meta) else UNREADABLE, b""))
+    return _new(Conversation, (
         key,
         as_text(name),
         created_at or 0,
         salt or b"",
-        0,
-        None,
-        None,
-        0,
-        0,
+        *end,
         parent,
         parent_version,
         None if key_id is None else as_text(key_id),
@@ -524,10 +523,7 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
         replaces,
         redactions or 0,
         pending or 0,
-    )
-    if last_id is None:
-        return empty
-    return empty.grown(Row(last_id, meta if _is_whole(meta) else UNREADABLE, b""))
+    ))  # fmt: skip
 
 
 class ListedConversation(NamedTuple):
