@@ -78,16 +78,27 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
         """Return the document of a conversation. ``more`` are the fields that are computed from the
         conversation's events.
         """
-        from foldlog._files.written_files import may_hold  # Few documents need the store.
+        unconfirmed = row.unconfirmed
+        if unconfirmed:
+            from foldlog._files.written_files import may_hold  # Few documents need the store.
 
-        fields = {
-            "conversation": row.id,
-            "created_at": row.created_at.isoformat(),
-            "last_recorded_at": row.updated_at.isoformat(),
-            "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
-            "unconfirmed": tuple(name for name in row.unconfirmed if may_hold(name, {row.id})),
-        }
-        return cls.of(row, **fields | more)
+            unconfirmed = tuple(name for name in unconfirmed if may_hold(name, {row.id}))
+        # A list makes a document of each conversation, so each field is set here by its name.
+        return cls(
+            conversation=row.id,
+            version=row.version,
+            created_at=row.created_at.isoformat(),
+            last_recorded_at=row.updated_at.isoformat(),
+            head=row.head,
+            erased_at=None if row.erased_at is None else row.erased_at.isoformat(),
+            erased_reason=row.erased_reason,
+            bytes_pending=row.bytes_pending,
+            archived=row.archived,
+            unconfirmed=unconfirmed,
+            parent=row.parent,
+            parent_version=row.parent_version,
+            **more,
+        )
 
 
 class ListDocument(Document, frozen=True, kw_only=True):

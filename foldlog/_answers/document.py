@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable
 from typing import Any, Self
 
 import msgspec
@@ -17,20 +16,12 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         """Return a document whose fields come from ``others``, or else from the attributes of
         ``source``.
         """
-        if isinstance(source, tuple | msgspec.Struct):
-            names = _shared_names(cls, type(source))
-        else:
-            names = _names_in(cls, source)
-        values = {name: getattr(source, name) for name in names if name not in others}
+        values = {
+            name: getattr(source, name)
+            for name in cls.__struct_fields__
+            if name not in others and hasattr(source, name)
+        }
         return cls(**values, **others)
-
-
-def _names_in(document: type[Document], source: object) -> Sequence[str]:
-    return [name for name in document.__struct_fields__ if hasattr(source, name)]
-
-
-# A list makes a document of each row. Every struct and named tuple of a class has the same names.
-_shared_names = cache(_names_in)
 
 
 class OfConversation(Document, frozen=True, kw_only=True):

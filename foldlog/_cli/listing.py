@@ -21,7 +21,7 @@ from foldlog._figures.overview import NATIVE
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import document_of
 from foldlog._figures.spending import models_without_price
-from foldlog._figures.stored import FiguresOfStore
+from foldlog._figures.stored import PAGE, FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._history.lease import to_resume
 from foldlog._words.gist import count
@@ -41,8 +41,6 @@ _COUNTED = 10_000
 
 
 _OTHER_FILTERS = "; to name a store, use --db STORE; to find ids and titles, use --match TEXT"
-_OF_VIEW = ("sent_events", "sent_summaries", "tokens")
-"""The figures that a list without ``--long`` leaves out."""
 
 
 class Filters(NamedTuple):
@@ -294,21 +292,31 @@ def _describe_rows(
     """Yield the documents of conversations. If ``sizes`` is false, a document has no figures about
     the View and the calls.
     """
-    for row, figures in stored.of(rows, whole=sizes):
-        more = figures.overview
-        if more.problem is not None and more.needs_key:
-            aside.locked[row.id] = more.problem
-        elif more.problem is not None:
-            terminal.unread(terminal.about(row.id, more.problem))
-        if not sizes:
-            near = {name: value for name, value in more._asdict().items() if name not in _OF_VIEW}
-            yield ConversationDocument.of_row(row, **near)
-            continue
-        task = stored.tasks([figures]).get(row.id, UNSET)
-        document = document_of(row, figures, table, task)
-        if document.spent and document.spent.cost is None:
-            aside.unpriced.append(models_without_price(figures.calls, table))
-        yield document
+    described = stored.of(rows, whole=sizes)
+    while page := list(islice(described, PAGE)):
+        tasks = stored.tasks([figures for _, figures in page]) if sizes else {}
+        for row, figures in page:
+            more = figures.overview
+            if more.problem is not None and more.needs_key:
+                aside.locked[row.id] = more.problem
+            elif more.problem is not None:
+                terminal.unread(terminal.about(row.id, more.problem))
+            if not sizes:
+                yield ConversationDocument.of_row(
+                    row,
+                    attributes=more.attributes,
+                    title=more.title,
+                    format=more.format,
+                    events=more.events,
+                    last_event_at=more.last_event_at,
+                    problem=more.problem,
+                    needs_key=more.needs_key,
+                )
+                continue
+            document = document_of(row, figures, table, tasks.get(row.id, UNSET))
+            if document.spent and document.spent.cost is None:
+                aside.unpriced.append(models_without_price(figures.calls, table))
+            yield document
 
 
 def _sorted_by_figure(
@@ -333,8 +341,6 @@ def _sorted_by_figure(
         aside.left = page.total - limit if is_cut else 0
         if is_cut and not filters.every:
             aside.own = figures.count() - page.total
-        else:
-            aside.own = 0
         yield from (row for row, _ in page.rows)
         other_rows = iter(()) if is_cut else select_rows(store, filters, aside)
     else:

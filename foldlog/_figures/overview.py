@@ -153,7 +153,6 @@ def read_ends(
 
 def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> Overview:
     version = reading.version
-    set_attributes = newest_value(reading, ATTRIBUTES, version, default={})
     changes = changes_of_counts(reading.structural_events(0, version))
     counts_event = counted_in(changes, version)
     count = version - sum(map(copies_before, changes))
@@ -162,11 +161,15 @@ def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> O
     begun_by: JsonObject = {}
     title: str | None = None
     format: str | None = None
-    last_event_at: str | None = None
     is_state = False
     request = ""
     first_words = ""
-    for recorded_at, event in _ends(version, log, counts_event):
+    logged = _ends(version, log, counts_event)
+    set_attributes: JsonObject = {}
+    # The events of a short conversation are all here, so they show whether it has documents.
+    if version > _WITHIN or any(isinstance(event, DocumentChanges) for _, event in logged):
+        set_attributes = newest_value(reading, ATTRIBUTES, version, default={})
+    for _, event in logged:
         title = _title_in(event.meta) or title
         if not begun_by and PARENT in event.meta:
             begun_by = {name: event.meta[name] for name in LINK if name in event.meta}
@@ -178,15 +181,18 @@ def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> O
         if (format is None or is_state) and counts_event(event):
             format = NATIVE if event.origin is None else event.origin.format
             is_state = isinstance(event, DocumentChanges)
-        if is_activity(event) and counts_event(event):
-            last_event_at = time_text(event, recorded_at) or last_event_at
+    times = (
+        time_text(event, recorded_at)
+        for recorded_at, event in reversed(logged)
+        if is_activity(event) and counts_event(event)
+    )
     best_title = _title_in(set_attributes) or title or request or first_words or None
     return Overview(
         {**begun_by, **place, **set_attributes},
         None if best_title is None else best_title[:TITLE_MAX],
         format,
         count,
-        last_event_at=last_event_at,
+        last_event_at=next(filter(None, times), None),
     )
 
 

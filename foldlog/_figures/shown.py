@@ -48,19 +48,20 @@ def document_of(
     }
     if row.erased_at is None:
         first_at = figures.first_at
+        columns = figures.columns
         fields |= {
-            "errors": figures.errors,
-            "last_prompt_tokens": figures.last_prompt_tokens,
-            "longest_wait_s": figures.longest_wait_s,
-            "tokens_saved": figures.tokens_saved,
+            "errors": columns.errors,
+            "last_prompt_tokens": columns.last_prompt_tokens,
+            "longest_wait_s": columns.longest_wait_s,
+            "tokens_saved": columns.tokens_saved,
             "state": figures.state,
             "first_error": figures.first_error,
             "first_event_at": None if first_at is None else first_at.isoformat(),
-            "context": tuple(figures.context),
+            "context": tuple(figures.texts.get("context", ())),
             "task": task,
         }
         if figures.is_sound:
-            fields["condensations"] = figures.condensations
+            fields["condensations"] = columns.condensations
             fields["spent"] = spent_by(figures.calls, prices)
     return ConversationDocument.of_row(row, **fields)
 
@@ -153,7 +154,7 @@ def _add_sizes(
     stats: Stats, store: Store, views: Views, row: ConversationRow, figures: StoredFigures
 ) -> None:
     models = {call.model for call in figures.calls if not call.by_condenser}
-    peak = max(figures.context, default=0)
+    peak = max(figures.texts.get("context", ()), default=0)
     stats.peak_prompt_tokens = peak or None
     _set_limit(stats, limit_of_models(models, peak))
     if row.pending:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 Row = tuple[ConversationRow, StoredFigures]
 
-_PAGE = 1_000
+PAGE = 1_000
+"""The number of conversations that ``of`` reads together."""
 _FEW = 100
 """The maximum number of conversations that are read one by one. Above this number, all
 conversations from the first id to the last are read as one range.
@@ -144,21 +145,24 @@ class FiguresOfStore:
         """
         remaining = iter(rows)
         self._counter.write_aside()
-        while page := list(islice(remaining, _PAGE)):
+        while page := list(islice(remaining, PAGE)):
             present = self._present_figures(page)
             missing = [row for row in page if row.erased_at is None and row.id not in present]
             on_stored(sum(row.version for row in page if row.id in present))
             if whole and missing:
                 self._counter.count_now(missing)
                 present |= self._present_figures(missing)
-            with_calls = {}
+            calls: Mapping[int, Sequence[Calls]] = {}
             if whole:
-                with_calls = self._tables.of_keys([figures.key for figures in present.values()])
+                calls = self._tables.calls_of([figures.key for figures in present.values()])
             ends = {} if whole else self._ends_of_page(missing)
             for row in page:
                 figures = present.get(row.id)
                 if figures is not None:
-                    yield row, with_calls.get(figures.key, figures)
+                    yield (
+                        row,
+                        figures._replace(calls=calls.get(figures.key, ())) if calls else figures,
+                    )
                 elif row.id in ends:
                     yield row, StoredFigures(0, row.id, row.version, ends[row.id])
                 else:
@@ -394,7 +398,8 @@ class FiguresOfStore:
         )
 
     def _findings(self, where: Where) -> list[str]:
-        return [finding for figures in self._chosen_aside(where) for finding in figures.findings]
+        aside = self._chosen_aside(where)
+        return [finding for figures in aside for finding in figures.texts.get("findings", ())]
 
     def _chosen_aside(self, where: Where) -> list[StoredFigures]:
         keys = {*self._tables.aside.values()}

@@ -36,7 +36,7 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Columns, Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, as_text, utf8
-from foldlog.eventstore.times import EventTime, event_microseconds, parse_event_time
+from foldlog.eventstore.times import EventTime, event_microseconds
 
 if TYPE_CHECKING:
     from foldlog._figures.counting import Figures
@@ -87,29 +87,42 @@ class Where(NamedTuple):
         return pairs + [("attribute", f"{name}={value}") for name, value in self.attributes.items()]
 
 
+_UNCOUNTED = FigureColumns(0, 0, 0, 0, 0, *[None] * 14)
+
+
 class StoredFigures(NamedTuple):
+    """The figures of a conversation. A list shows few figures of many conversations, so most
+    figures stay in ``columns`` and ``texts`` until they are used.
+    """
+
     key: int
     id: str
     version: int
     overview: Overview
-    state: str | None = None
-    first_error: str | None = None
-    first_error_at: EventTime | None = None
-    first_at: EventTime | None = None
-    last_at: EventTime | None = None
-    longest_wait_s: float | None = None
-    errors: int | None = None
-    last_prompt_tokens: int | None = None
-    tokens: int | None = None
-    condensations: int | None = None
-    tokens_saved: int | None = None
-    context: Sequence[int] = ()
-    findings: Sequence[str] = ()
+    columns: FigureColumns = _UNCOUNTED
+    texts: Mapping[str, Any] = {}
     calls: Sequence[Calls] = ()
 
     @property
+    def state(self) -> str | None:
+        return None if self.columns.state is None else text_of(self.columns.state)
+
+    @property
+    def first_error(self) -> str | None:
+        return self.texts.get("first_error")
+
+    @property
+    def first_at(self) -> EventTime | None:
+        columns = self.columns
+        return _time(columns.first_at, is_local=columns.local_times & FIRST_IS_LOCAL > 0)
+
+    @property
+    def last_at(self) -> EventTime | None:
+        return _last_at(self.columns)
+
+    @property
     def is_sound(self) -> bool:
-        return self.condensations is not None
+        return self.columns.condensations is not None
 
 
 class FigureTables:
@@ -324,9 +337,9 @@ class FigureTables:
 
     def between(self, first: str, last: str) -> dict[str, StoredFigures]:
         rows = self._run(self.database.recorder, "figures_between", first, last)
-        figures_of_store = self._read_rows(
-            [columns for columns in rows if text_of(columns[1]) not in self.aside]
-        )
+        if self.aside:
+            rows = [columns for columns in rows if text_of(columns[1]) not in self.aside]
+        figures_of_store = self._read_rows(rows)
         keys_aside = [
             key for name, key in self.aside.items() if utf8(first) <= utf8(name) <= utf8(last)
         ]
@@ -338,15 +351,20 @@ class FigureTables:
 
     def of_keys(self, keys: Sequence[int]) -> dict[int, StoredFigures]:
         figures_by_key = dict[int, StoredFigures]()
-        calls = dict[int, list[Calls]]()
         for recorder, keys_text in self._split(keys):
             figures_by_key |= self._read_rows(self._run(recorder, "figures_of", keys_text))
-            for key, *columns in self._run(recorder, "figure_calls_of", keys_text):
-                calls.setdefault(key, []).append(self.calls(key, columns))
+        calls = self.calls_of(keys)
         return {
             key: figures._replace(calls=calls.get(key, ()))
             for key, figures in figures_by_key.items()
         }
+
+    def calls_of(self, keys: Sequence[int]) -> dict[int, list[Calls]]:
+        calls = dict[int, list[Calls]]()
+        for recorder, keys_text in self._split(keys):
+            for key, *columns in self._run(recorder, "figure_calls_of", keys_text):
+                calls.setdefault(key, []).append(self.calls(key, columns))
+        return calls
 
     def calls(self, key: int, columns: Sequence[Any]) -> Calls:
         day, model, above, by_condenser, call_count, *usage, cost = columns
@@ -380,7 +398,7 @@ class FigureTables:
                 texts = {"problem": str(error), "needs_key": True}
             self._names |= texts.get("names", {})
             figures[key] = _figures_of_row(
-                key, text_of(conversation), FigureColumns(*numbers), texts
+                key, text_of(conversation), FigureColumns._make(numbers), texts
             )
         return figures
 
@@ -398,7 +416,7 @@ class FigureTables:
                     " missing; open the store with its keys"
                 )
             sealed = data_key.decrypt(sealed, place_of_texts(key))
-        texts: JsonObject = json.loads(sealed)
+        texts: JsonObject = json.loads(sealed.decode())
         return texts
 
 
@@ -406,8 +424,7 @@ def _figures_of_row(
     key: int, conversation: str, columns: FigureColumns, texts: JsonMap
 ) -> StoredFigures:
     problem = texts.get("problem")
-    first_at = _time(columns.first_at, is_local=columns.local_times & FIRST_IS_LOCAL > 0)
-    last_at = _time(columns.last_at, is_local=columns.local_times & LAST_IS_LOCAL > 0)
+    last_at = _last_at(columns)
     overview = Overview(
         attributes=texts.get("attributes") or (None if problem else {}),
         title=texts.get("title"),
@@ -420,30 +437,16 @@ def _figures_of_row(
         problem=problem,
         needs_key=bool(texts.get("needs_key")),
     )
-    return StoredFigures(
-        key=key,
-        id=conversation,
-        version=columns.version,
-        overview=overview,
-        state=None if columns.state is None else text_of(columns.state),
-        first_error=texts.get("first_error"),
-        first_error_at=parse_event_time(texts.get("first_error_at")),
-        first_at=first_at,
-        last_at=last_at,
-        longest_wait_s=columns.longest_wait_s,
-        errors=columns.errors,
-        last_prompt_tokens=columns.last_prompt_tokens,
-        tokens=columns.tokens,
-        condensations=columns.condensations,
-        tokens_saved=columns.tokens_saved,
-        context=texts.get("context", ()),
-        findings=texts.get("findings", ()),
-    )
+    return StoredFigures(key, conversation, columns.version, overview, columns, texts)
 
 
 def text_of(column: bytes | str) -> str:
     # Some databases return texts as bytes.
     return column if isinstance(column, str) else as_text(column)
+
+
+def _last_at(columns: FigureColumns) -> EventTime | None:
+    return _time(columns.last_at, is_local=columns.local_times & LAST_IS_LOCAL > 0)
 
 
 def _time(microseconds: int | None, *, is_local: bool) -> EventTime | None:

@@ -14,7 +14,7 @@ from foldlog._figures.prices import Prices
 from foldlog._figures.spending import spent_by
 from foldlog._figures.tables import FigureTables, StoredFigures
 from foldlog._formats.summed_calls import Calls, add_up
-from foldlog.eventstore.times import EventTime, in_utc
+from foldlog.eventstore.times import EventTime, in_utc, parse_event_time
 
 _AT_THE_END = EventTime(datetime.max)  # errors without a time come after all others
 
@@ -36,6 +36,8 @@ class Agent(NamedTuple):
             call=attributes.get(PARENT_CALL),
             title=figures.overview.title,
             events=figures.overview.events,
+            errors=figures.columns.errors,
+            longest_wait_s=figures.columns.longest_wait_s,
             first_event_at=time_text(figures.first_at),
             last_event_at=time_text(figures.last_at),
             models=tuple(dict.fromkeys(call.model for call in figures.calls)),
@@ -55,21 +57,23 @@ class Task(NamedTuple):
         all_figures = [agent.figures for agent in self.agents]
         first_failed = min(
             (each for each in all_figures if each.first_error is not None),
-            key=lambda each: in_utc(each.first_error_at or _AT_THE_END),
+            key=lambda each: in_utc(
+                parse_event_time(each.texts.get("first_error_at")) or _AT_THE_END
+            ),
             default=None,
         )
         first_times = [each.first_at for each in all_figures if each.first_at is not None]
         last_times = [each.last_at for each in all_figures if each.last_at is not None]
-        waits = [each.longest_wait_s for each in all_figures if each.longest_wait_s is not None]
+        waits = [each.columns.longest_wait_s for each in all_figures]
         return TaskDocument(
             sub_agents=len(self.agents) - 1,
-            errors=_sum(each.errors for each in all_figures),
+            errors=_sum(each.columns.errors for each in all_figures),
             first_error=first_failed and first_failed.first_error,
             first_error_in=first_failed and first_failed.id,
             first_event_at=time_text(min(first_times, key=in_utc, default=None)),
             last_event_at=time_text(max(last_times, key=in_utc, default=None)),
             seconds=sum(_seconds(each) for each in all_figures),
-            longest_wait_s=max(waits, default=None),
+            longest_wait_s=max([wait for wait in waits if wait is not None], default=None),
             spent=spent_by(self.calls, prices),
             agents=tuple(agent.document(prices) for agent in self.agents) if has_agents else UNSET,
         )

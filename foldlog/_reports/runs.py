@@ -159,7 +159,7 @@ def _run(store: Store, name: str, prices: Prices) -> _Run:
         figures.totals(Where(only=[name])).tools.items(), key=lambda item: -item[1].calls
     )
     tools = {tool: counted.calls for tool, counted in tools_by_calls if counted.calls}
-    counts |= {"calls": sum(tools.values()), "errors": stored_figures.errors}
+    counts |= {"calls": sum(tools.values()), "errors": stored_figures.columns.errors}
     document = RunDocument(
         conversation=name,
         version=version,

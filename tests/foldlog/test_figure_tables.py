@@ -168,7 +168,12 @@ def test_texts_are_sealed_and_numbers_are_shown_without_the_key(tmp_path):
         figures.refresh()
         page = figures.page(LISTED, sort="errors", limit=1)
         ((_, summary),) = page.rows
-        assert (page.total, summary.errors, summary.overview.title, summary.overview.needs_key) == (
+        assert (
+            page.total,
+            summary.columns.errors,
+            summary.overview.title,
+            summary.overview.needs_key,
+        ) == (
             8,
             1,
             None,

@@ -8,6 +8,7 @@ from typing import get_args
 
 import pytest
 
+from benchmarks.counts import traced
 from foldlog import open as foldlog_open
 from foldlog.condensers import Condenser
 from foldlog.eventstore import (
@@ -261,3 +262,20 @@ def test_a_list_for_people_shows_a_hundred_and_says_how_many_there_are(foldlog):
     assert (len(ran.out.splitlines()), ran.err) == (103, "")
     assert len(foldlog("list --json").rows()) == 103
     assert len(foldlog("list --json -n 5").rows()) == 5
+
+
+@pytest.mark.parametrize("options, more", [("--short", 1), ("--long", 0)])
+def test_each_conversation_of_a_long_list_costs_at_most_one_statement(foldlog, options, more):
+    statements, counts = [], []
+    with (
+        foldlog_open("sqlite:///foldlog.db", durability="relaxed") as histories,
+        traced(statements),
+    ):
+        for added in (101, 10):  # a list of more than 100 is read by pages
+            for number in range(added):
+                histories[f"c{added}-{number}"].append(said("a word"))
+            foldlog(f"list -n 200 {options}")  # stores the figures
+            del statements[:]
+            foldlog(f"list -n 200 {options}")
+            counts.append(len(statements))
+    assert counts[1] - counts[0] <= 10 * more

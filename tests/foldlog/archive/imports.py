@@ -94,16 +94,16 @@ def figures_of(store: Store, conversation: str) -> dict[str, Any]:
 def told_by(figures: StoredFigures, stats: Stats) -> dict[str, Any]:
     return {
         "calls": sorted(map(repr, figures.calls)),
-        "context": figures.context,
-        "errors": figures.errors,
+        "context": figures.texts.get("context", ()),
+        "errors": figures.columns.errors,
         "first_error": figures.first_error,
         "state": figures.state,
-        "longest_wait_s": figures.longest_wait_s,
+        "longest_wait_s": figures.columns.longest_wait_s,
         "tools": {name: (tool.calls, tool.errors) for name, tool in stats.tools.items()},
         "days": sorted(stats.days),
         "last": figures.overview.last_event_at,
         "title": figures.overview.title,
-        "condensations": figures.condensations,
+        "condensations": figures.columns.condensations,
     }
 
 
