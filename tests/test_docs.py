@@ -239,19 +239,6 @@ def test_a_command_of_the_readme_prints_what_the_readme_shows(tmp_path, monkeypa
     assert capsys.readouterr().out.startswith(shown)
 
 
-def test_each_page_that_installs_names_a_virtual_environment_first():
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.py")]
-    installing = [page for page in pages if "pip install" in page.read_text()]
-    assert len(installing) > 10
-    assert [
-        str(page.relative_to(ROOT))
-        for page in installing
-        if not re.search(
-            r"venv|virtual\s+environment", page.read_text().partition("pip install")[0]
-        )
-    ] == []
-
-
 def _lines_to_try():
     (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     return block.splitlines()

@@ -247,11 +247,6 @@ def test_without_a_fallback_a_failing_model_stops_the_step():
             stepped(used, *messages(30), REQUEST)
 
 
-def test_a_condensation_that_can_wait_leaves_the_view():
-    history, view = stepped(LLMSummarizingCondenser(Scripted(failed()), max_size=20), messages(30))
-    assert (len(view), condensations(history)) == (30, [])
-
-
 class Choosing(RollingCondenser):
     """A strategy of one's own, which asks a model that fails."""
 

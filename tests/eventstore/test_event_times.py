@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from foldlog.eventstore import ANY_VERSION, InvalidEvent, open_store
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.times import event_microseconds, event_time, parse_event_time
+from tests.how_many import examples
 from tests.said import said
 
 FAR = {
@@ -52,6 +53,7 @@ def test_a_time_with_another_offset_keeps_it():
     assert event_time(time) is time
 
 
+@examples(100)
 @given(st.datetimes(timezones=st.timezones() | st.just(UTC)))
 def test_every_accepted_time_is_in_microseconds_what_it_is_in_utc(time):
     try:

@@ -8,6 +8,7 @@ import sqlite3
 from collections import deque
 from contextlib import suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import statements as sql_files
 from tests.golden.rows import rows
+from tests.how_many import some
 from tests.reading import reading
 from tests.said import said, say
 from tests.stored_rows import execute, replace
@@ -340,8 +342,16 @@ def of_all_tables(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("value", ["'text'", "-1", "1.5", "NULL", str(2**62)])
-@pytest.mark.parametrize("place", rows("damage.json", "columns of every table"))
+@pytest.mark.parametrize(
+    "place, value",
+    some(
+        product(
+            rows("damage.json", "columns of every table"),
+            ["'text'", "-1", "1.5", "NULL", str(2**62)],
+        ),
+        17,
+    ),
+)
 def test_a_column_of_another_type_is_damage_and_no_error_of_python(
     tmp_path, of_all_tables, place, value
 ):

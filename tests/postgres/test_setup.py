@@ -456,19 +456,6 @@ def test_a_wrong_url_is_refused_in_one_line_without_its_password(url, change, me
     assert not any(part in str(refused.value) for part in ("secret", "\n", "tried for"))
 
 
-def test_a_process_opens_a_store_and_appends_in_few_round_trips(url, via, proxy):
-    """Two are those of a connection: one asks for TLS, one logs in."""
-    open_store(url).close()
-    with open_store(via) as store:
-        assert proxy.turns <= 4
-        for version in range(3):
-            before = proxy.turns
-            say(store, "c1", "x", expected_version=version)
-        assert proxy.turns - before == 1
-        say(store, "c1", *["x"] * 100, idempotency_key="k")
-        assert proxy.turns - before == 2
-
-
 def test_connections_are_bounded_and_waited_for(url, postgres_server):
     with open_store(url + "&connections_max=3&application_name=bounded") as store:
         at_once(lambda n: say(store, f"c{n % 7}", "x"), range(60))

@@ -81,10 +81,10 @@ def test_each_statement_asks_for_one_conversation_or_is_named_here():
     assert names == {*UNBOUND}
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_each_table_is_named_in_the_schema_of_its_store(name):
+def test_each_table_is_named_in_the_schema_of_its_store():
     names = "|".join(table for table, _ in TABLES)
-    assert not re.search(rf"\b(?:FROM|JOIN|INTO|UPDATE) (?:{names})\b", STATEMENTS[name])
+    without = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE) (?:{names})\b")
+    assert [name for name, statement in STATEMENTS.items() if without.search(statement)] == []
 
 
 # -- what Citus asks of them
@@ -128,13 +128,13 @@ def own_select(statement, place):
     return outside
 
 
-@pytest.mark.parametrize("name", [name for name in ASKING if not name.startswith("node_")])
-def test_what_a_server_is_asked_is_asked_of_the_one_that_has_the_tables(name):
+def test_what_a_server_is_asked_is_asked_of_the_one_that_has_the_tables():
     """Else Citus asks the server that a client is connected to: followers miss all that comes after
     a move of the tables, and two writers hold the lock of one conversation. ``deleted_rows.Tables``
     sends the statements of a node to that server itself.
     """
-    assert list(asked_elsewhere(ASKING[name])) == []
+    asking = {name: ASKING[name] for name in ASKING if not name.startswith("node_")}
+    assert [name for name, statement in asking.items() if [*asked_elsewhere(statement)]] == []
 
 
 @pytest.mark.parametrize(
@@ -241,13 +241,14 @@ def test_many_events_are_inserted_by_the_worker_that_has_the_tables():
         assert "FROM {schema}." in statements("postgresql", ON_CITUS)[name]
 
 
-@pytest.mark.parametrize("name", [*STATEMENTS, *COMMANDS])
-def test_no_statement_joins_a_catalog_with_a_table_of_the_store(name):
-    statement = STATEMENTS.get(name) or COMMANDS[name]
-    tables = re.findall(
-        r"\b(?:FROM|JOIN|INTO|UPDATE) (?:ONLY )?\{schema\}\.\w+(?!\w*\()", statement
-    )
-    assert not (CATALOG.search(statement) and tables)
+def test_no_statement_joins_a_catalog_with_a_table_of_the_store():
+    table = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE) (?:ONLY )?\{schema\}\.\w+(?!\w*\()")
+    joining = [
+        name
+        for name, statement in {**COMMANDS, **STATEMENTS}.items()
+        if CATALOG.search(statement) and table.search(statement)
+    ]
+    assert joining == []
 
 
 def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(url, monkeypatch):
@@ -374,26 +375,26 @@ def test_rows_of_the_whole_store_are_asked_of_each_of_several_stores():
     assert asked.isdisjoint(name for name, is_each in UNBOUND.items() if not is_each)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name in STATEMENTS if not name.startswith("stands"))
-)
-def test_the_key_in_a_statement_names_one_of_several_stores(name):
-    """What is asked by the key of a conversation is asked of its store, which the key's parameter
-    says.
-    """
+def place_of_key(name):
+    """Return which parameter of a statement is the key of a conversation; None if none is."""
     statement = STATEMENTS[name]
     if name in OF_ONE_OF_SEVERAL and statement.startswith("INSERT"):
         columns = re.split(r",\s+", statement.partition("(")[2].partition(")")[0])
-        place = columns.index("conversation")
-    elif statement.startswith(("SELECT", "WITH RECURSIVE past")) or name in OF_ONE_OF_SEVERAL:
+        return columns.index("conversation")
+    if statement.startswith(("SELECT", "WITH RECURSIVE past")) or name in OF_ONE_OF_SEVERAL:
         match = re.search(
             r"(?:\b(?:conversation|key|parent) = |^    SELECT )\$(\d)::bigint",
             statement,
             re.MULTILINE,
         )
-        if match is None:
-            return
-        place = int(match[1]) - 1
-    else:
-        return
-    assert place == 0
+        return None if match is None else int(match[1]) - 1
+    return None
+
+
+def test_the_key_in_a_statement_names_one_of_several_stores():
+    """What is asked by the key of a conversation is asked of its store, which the key's parameter
+    says.
+    """
+    places = {name: place_of_key(name) for name in STATEMENTS if not name.startswith("stands")}
+    assert 0 in places.values()
+    assert [name for name, place in places.items() if place] == []
