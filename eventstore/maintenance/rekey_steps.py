@@ -93,9 +93,7 @@ def change_all(database: Database, key: int) -> ChangedRows:
         except CorruptEvent:
             database.recorder.transact(lambda transaction: transaction.finish(key))
             raise
-        total = ChangedRows(
-            total.rows + changes.rows, total.damaged + changes.damaged, total.key or changes.key
-        )
+        total = ChangedRows(total.rows + changes.rows, total.damaged + changes.damaged, changes.key)
         if changes.state is None:
             return total
         # Adapt the number of rows, so that a transaction holds the write lock only briefly.

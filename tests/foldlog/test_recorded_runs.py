@@ -217,6 +217,7 @@ def test_the_facts_that_another_condenser_loses_are_listed(histories, recorded):
 def ask(url, path, body):
     sent = Request(url + path, json.dumps(body).encode(), {"content-type": "application/json"})
     with urlopen(sent) as answer:
+        assert answer.status == 200
         return answer.read().decode()
 
 
