@@ -10,7 +10,9 @@ from foldlog.eventstore import (
     NOT_RECORDED,
 )
 from tests.golden.cases import GOLDEN, cases_in
+from tests.said import said
 
+HEAD = {"schema_version": "ATIF-v1.7", "session_id": "s", "agent": {"name": "a", "version": "1"}}
 CONDENSATIONS = GOLDEN / "writes" / "condensations.txt"
 
 
@@ -26,3 +28,13 @@ def test_a_public_validator_takes_what_is_written(foldlog, tmp_path):
     trajectory = models.Trajectory.model_validate(document)
     assert (trajectory.schema_version, len(trajectory.steps)) == ("ATIF-v1.8", 11)
     assert trajectory.to_json_dict() == document
+
+
+def test_steps_that_follow_an_import_go_on_with_its_numbers(histories, tmp_path):
+    steps = [{"step_id": n, "source": "user", "message": f"step {n}"} for n in (1, 2, 7)]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({**HEAD, "steps": steps}))
+    (history,) = histories.import_(path)
+    history.append(said("and one more"))
+    *_, newest = history.export()
+    assert (newest["message"], newest["step_id"]) == ("and one more", 8)
