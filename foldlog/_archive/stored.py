@@ -61,6 +61,13 @@ def _spans_in(event_spans: Made, start: int, stop: int) -> list[RecordSpan]:
     ]
 
 
+def _spans_between(sources: Sources, source: Source, start: int, stop: int) -> Iterator[RecordSpan]:
+    while start < stop:
+        near = sources.made_near(source, start)
+        yield from _spans_in(near.made, start, stop)
+        start = near.stop
+
+
 class Records:
     """Reads the records of a conversation. See ``foldlog._formats.encoding.StoredRecords``.
 
@@ -110,39 +117,38 @@ class Records:
         self._look(event.id)
         return self._near.get(event.id, (0, 0))[1]
 
+    def _span_of(self, event_id: int) -> RecordSpan | None:
+        self._look(event_id)
+        place = bisect_right(self._firsts, event_id)
+        first = self._firsts[place - 1] if place else event_id
+        number, count = self._near.get(first, (-1, 0))
+        return RecordSpan(number, first, first + count) if event_id < first + count else None
+
     def ids(self, event: Event) -> range:
         """Return the ids of all events from the record of ``event``. If the record is not stored,
         return the ids of its events up to ``event``.
         """
-        self._look(event.id)
-        place = bisect_right(self._firsts, event.id)
-        if place:
-            first = self._firsts[place - 1]
-            stop = first + self._near[first][1]
-            if event.id < stop:
-                return range(first, stop)
-        return range(event.id - place_of(event), event.id + 1)
+        span = self._span_of(event.id)
+        if span is None:
+            return range(event.id - place_of(event), event.id + 1)
+        return range(span.start, span.stop)
 
     def record(self, events: Sequence[Event]) -> Any:
         """Return the record from which ``events`` were made, or None if the record is redacted or
         not stored.
         """
-        source, redacted = self._source
-        self._look(events[0].id)
-        number, _ = self._near.get(events[0].id, (-1, 0))
-        if source is None or number < 0 or number in redacted or events[0].redacted is not None:
-            return None
-        return parse(self._block_of(number).record(number))
+        first = events[0]
+        text = None
+        if self.count(first) and first.redacted is None:
+            text = self.text_of(first.id)
+        return None if text is None else parse(text)
 
     def text_of(self, event_id: int) -> bytes | None:
         """Return the JSON of the event's record, or None if it is redacted or not stored."""
-        source, redacted = self._source
-        self._look(event_id)
-        place = bisect_right(self._firsts, event_id)
-        number, count = self._near[self._firsts[place - 1]] if place else (-1, 0)
-        if source is None or number in redacted or event_id >= self._firsts[place - 1] + count:
+        span = self._span_of(event_id)
+        if span is None or span.number in self._source[1]:
             return None
-        return self._block_of(number).record(number)
+        return self._block_of(span.number).record(span.number)
 
     def between(self, start: int, stop: int) -> Iterator[tuple[RecordSpan, bytes]]:
         """Yield the records in order, including redacted records."""
@@ -151,14 +157,7 @@ class Records:
             return
 
         def read(reader: Reader) -> list[RecordSpan]:
-            sources = self._have_events(reader)
-            spans = list[RecordSpan]()
-            at = start
-            while at < stop:
-                near = sources.made_near(source, at)
-                spans += _spans_in(near.made, at, stop)
-                at = near.stop
-            return sorted(spans)
+            return sorted(_spans_between(self._have_events(reader), source, start, stop))
 
         block: Block | None = None
         block_stop = 0
@@ -262,12 +261,7 @@ class HistoryRecords:
     def _spans(self, sources: Sources, source: Source) -> list[RecordSpan]:
         if not self._start:
             return sorted(_spans_in(sources.made(source), 0, self.version), key=_start_of)
-        spans = list[RecordSpan]()
-        event_id = self._start
-        while event_id < self.version:
-            near = sources.made_near(source, event_id)
-            spans += _spans_in(near.made, event_id, self.version)
-            event_id = near.stop
+        spans = _spans_between(sources, source, self._start, self.version)
         return sorted(spans, key=_start_of)
 
     def is_whole(self, format: str) -> bool:

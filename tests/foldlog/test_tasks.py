@@ -472,6 +472,13 @@ def test_a_call_says_what_it_did_not_give_and_its_result_did_not_return(foldlog)
     assert answer.reason in foldlog("why top 1 --with-children").out.replace("\n", " ")
 
 
+def test_a_conversation_may_have_events_before_its_first_record(histories):
+    hand_down(histories)
+    answers = histories["top"].hand_overs(1)
+    histories["top"].append_records([{"role": "user", "content": "more"}], format="openai-chat")
+    assert histories["top"].hand_overs(1) == answers
+
+
 def test_a_hit_in_a_sub_agent_names_its_task(foldlog):
     """No figures are counted yet, and the search does not count them."""
     with api.open("foldlog.db") as histories:
