@@ -381,8 +381,11 @@ def delete_owned(recorder: Recorder, operation: Unfinished) -> None:
         delete_object(address)
 
 
-def has_reminder(reader: Reader, key: int) -> bool:
-    return bool(reader.unfinished(-key))
+def bytes_remain(reader: Reader, key: int) -> bool:
+    """Return whether the store's files, or an object of the conversation, may still have erased
+    bytes.
+    """
+    return reader.value("bytes_pending") != "" or bool(reader.unfinished(-key))
 
 
 def remind(transaction: Transaction, key: int, address: str) -> None:

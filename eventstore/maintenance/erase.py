@@ -29,7 +29,7 @@ from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.results import ConversationRow, row_of
 from foldlog.eventstore.log.row import dense_rows, sound
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.maintenance.archived import address_of_object, has_reminder, remind
+from foldlog.eventstore.maintenance.archived import address_of_object, bytes_remain, remind
 from foldlog.eventstore.maintenance.unfinished import (
     OperationUnfinished,
     finish,
@@ -201,7 +201,7 @@ def _mark(
 
 def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
     state = reader.conversation(key)
-    is_pending = reader.value("bytes_pending") != "" or has_reminder(reader, key)
+    is_pending = bytes_remain(reader, key)
     if state is None or state.erasure is None or state.erasure.position is None:
         return (), is_pending
     return behind(reader, state.erasure.position), is_pending

@@ -39,9 +39,9 @@ from foldlog.eventstore.log.redacted import (
 )
 from foldlog.eventstore.log.row import PLAIN, commitment_of, from_microseconds, stored_event_of
 from foldlog.eventstore.log.writing import WriteTransaction, list_again
-from foldlog.eventstore.maintenance.archived import has_reminder
+from foldlog.eventstore.maintenance.archived import bytes_remain
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
-from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Place, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
@@ -139,12 +139,9 @@ def redact(
         purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
     position = None if place is None else place()
     newest = database.last_position if position is None else position
-
-    def read(reader: Reader) -> tuple[tuple[str, ...], bool]:
-        is_pending = reader.value("bytes_pending") != "" or has_reminder(reader, key)
-        return tuple(behind(reader, newest)), is_pending
-
-    unconfirmed, is_pending = database.recorder.query(read)
+    unconfirmed, is_pending = database.recorder.query(
+        lambda reader: (tuple(behind(reader, newest)), bytes_remain(reader, key))
+    )
     return receipt._replace(position=position, unconfirmed=unconfirmed, bytes_pending=is_pending)
 
 
