@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from benchmarks.frame import refuse_load
 from benchmarks.pages import with_part
 
 ROOT = Path(__file__).parents[1]
@@ -366,10 +367,10 @@ SIDES = {
     "openai_agents": openai_agents,
     "claude_agent": claude_agent,
     "openhands": openhands,
-    "agent_framework": agent_framework,
-    "strands": strands,
     "langgraph": langgraph,
     "google_adk": partial(talks, "google_adk"),
+    "agent_framework": agent_framework,
+    "strands": strands,
 }
 
 
@@ -388,13 +389,19 @@ def measured(name: str) -> list[Figures]:
 
 
 @click.command()
-@click.option("--publish", is_flag=True, help="Write the figures into docs/internals/SPEED.md.")
+@click.option(
+    "--publish",
+    is_flag=True,
+    help="Write the figures into docs/internals/SPEED.md. Refused above a load average of 1.",
+)
 @click.option("--here", type=click.Choice([*SIDES]), hidden=True)
 def main(publish: bool, here: str | None) -> None:
     """Measure each adapter beside the store of its SDK."""
     if here:
         asyncio.run(SIDES[here]())
         return
+    if publish:
+        refuse_load(os.getloadavg()[0])
     rows = [
         "| SDK | its own store | a turn | open and read 560 items | bytes an item |",
         "|---|---|---:|---:|---:|",
