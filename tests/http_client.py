@@ -39,6 +39,9 @@ class HttpClient:
     def __init__(self, app: Any, token: str) -> None:
         self._client = Client(app, {"authorization": f"Bearer {token}"}, waits=True)
 
+    def read_document(self) -> Any:
+        return self._client.get("/v1/openapi.json").json()
+
     def refusal(self, name: str, **request: Any) -> Refusal:
         """Send a request that the service refuses, and return why."""
         with pytest.raises(Refusal) as refused:

@@ -1,6 +1,8 @@
-"""Verify a store."""
+"""Verify a store, by itself or against a checkpoint."""
 
 from foldlog.eventstore import Store
+from foldlog.eventstore.maintenance.checkpoint import verify_against
+from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
 from foldlog.eventstore.maintenance.verify import verify
 
 
@@ -15,3 +17,12 @@ def problems(store: Store, conversation: str | None = None) -> list[str]:
 
 def assert_sound(store: Store, conversation: str | None = None) -> None:
     assert problems(store, conversation) == []
+
+
+def changes(store: Store, checkpoint: StoreCheckpoint) -> dict[str | None, list[str]]:
+    """Return the findings since a checkpoint, by conversation. None stands for the store."""
+    return {
+        verdict.conversation: [str(finding) for finding in verdict.findings]
+        for verdict in verify_against(store, checkpoint)
+        if verdict.findings
+    }

@@ -45,12 +45,6 @@ from tests.condensers.scripted import Scripted, failed, said
 LIMIT = 3_000
 
 
-def completion(**message):
-    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}
-    body = {"id": "r", "object": "chat.completion", "created": 1, "choices": [choice]}
-    return Raw(json.dumps(body).encode())
-
-
 WAYS = {
     "401": (Failure(401, "bad key"), "rejected"),
     "overflow": (context_length_exceeded(10, 20), "context_window"),

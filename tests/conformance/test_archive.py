@@ -13,7 +13,6 @@ import pytest
 from pydantic import SecretStr
 
 from foldlog import Histories
-from foldlog._archive import makes_events
 from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import (
     ConversationErased,
@@ -49,7 +48,7 @@ def message(number):
 @pytest.fixture
 def store(recorder):
     """A store that restores archived conversations, with one conversation, ``c1``."""
-    store = makes_events(Store(recorder))
+    store = Histories(Store(recorder)).store
     with_events(store, "c1")
     return store
 
@@ -108,7 +107,7 @@ def assert_sound(store):
 
 def as_on(store, recorder):
     """The same store, as a process whose recorder this is has it open."""
-    return makes_events(Store(recorder, store.database.settings))
+    return Histories(Store(recorder, store.database.settings)).store
 
 
 # -- what it is for --------------------------------------------------------------------------------
@@ -133,7 +132,7 @@ def test_events_positions_and_keys_come_back_as_they_were(store, to):
 
 @pytest.mark.parametrize("attributes", [{"user": "ann"}, {}], ids=["attributes", "none"])
 def test_what_lists_show_needs_no_object(recorder, to, tmp_path, attributes):
-    histories = Histories(makes_events(Store(recorder)))
+    histories = Histories(Store(recorder))
     history = histories.create("c1", attributes=attributes)
     for number in range(5):
         history.append(message(number))
@@ -191,7 +190,7 @@ def test_an_open_iterator_goes_on(store, to):
 
 
 def test_an_encrypted_conversation_is_encrypted_in_its_object(open_recorder, to, tmp_path):
-    store = makes_events(Store(open_recorder(), ENCRYPTS))
+    store = Histories(Store(open_recorder(), ENCRYPTS)).store
     with_events(store, "c1")
     before = content(store)
     archive(store, "c1", to)
@@ -477,19 +476,19 @@ def test_a_redaction_reaches_what_is_archived(store, to):
 
 def test_a_rekey_restores(recorder, to):
     first, second = SecretStr("11" * 32), SecretStr("22" * 32)
-    store = makes_events(Store(recorder, WriteSettings(None, KeyRing([first]))))
+    store = Histories(Store(recorder, WriteSettings(None, KeyRing([first])))).store
     with_events(store, "c1")
     before = content(store)
     archive(store, "c1", to)
-    new = makes_events(Store(recorder, WriteSettings("zlib", KeyRing([second, first]))))
+    new = Histories(Store(recorder, WriteSettings("zlib", KeyRing([second, first])))).store
     assert [each.damaged for each in rekey(new)] == [()]
-    only_new = makes_events(Store(recorder, WriteSettings(None, KeyRing([second]))))
+    only_new = Histories(Store(recorder, WriteSettings(None, KeyRing([second])))).store
     assert content(only_new) == before
     assert_sound(only_new)
 
 
 def test_a_copy_restores_on_both_sides(store, open_recorder, to):
-    target = makes_events(Store(open_recorder()))
+    target = Histories(Store(open_recorder())).store
     archive(store, "c1", to)
     assert [each.problem for each in copy_store(store, target)] == [None]
     assert content(target) == content(store)

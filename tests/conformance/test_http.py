@@ -1,14 +1,11 @@
 """The HTTP service keeps the promises of the store, on each database."""
 
 import asyncio
-import json
 
 import pytest
 
 from foldlog import Histories
 from foldlog._web.app import application
-from foldlog._web.service.openapi import document
-from foldlog._web.service.operations import all_operations
 from foldlog._web.service.service import Service
 from foldlog._web.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore import Store
@@ -48,8 +45,8 @@ def say(http, text, conversation="c1", **headers):
     return http("append_events", conversation=conversation, body=body, headers=headers)
 
 
-def test_the_document_is_made_from_the_operations():
-    assert json.loads(document(all_operations())) == DOCUMENT, "scripts/json-schema writes it"
+def test_the_document_is_made_from_the_operations(http):
+    assert http.read_document() == DOCUMENT, "scripts/json-schema writes it"
 
 
 def test_an_append_is_read_back(http):

@@ -3,20 +3,13 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from foldlog.eventstore import Store
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
+from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
 from foldlog.eventstore.maintenance.redact import redact
 from tests.said import all_said, say
-
-
-def findings(store, note):
-    return {
-        verdict.conversation: [str(finding) for finding in verdict.findings]
-        for verdict in verify_against(store, note)
-        if verdict.findings
-    }
+from tests.sound import changes
 
 
 def fill(store):
@@ -34,7 +27,7 @@ def test_lawful_work_raises_no_alarm_and_is_added_to_the_next_checkpoint(store):
     second = make_checkpoint(store)
     assert second.size == first.size + 3
     assert make_checkpoint(store) == second
-    assert findings(store, first) == findings(store, second) == {}
+    assert changes(store, first) == changes(store, second) == {}
     assert prove_consistency(store, first, second).path
     assert len(prove_event(store, second, "a", 0).links) == 2
 
@@ -46,9 +39,9 @@ def test_a_shorter_store_is_named(open_recorder):
     say(store, "a", "three")
     note = make_checkpoint(store)
     assert [moved.conversation for moved in copy_store(store, shorter, "c")]
-    assert "the list was shortened" in findings(shorter, note)[None][0]
+    assert "the list was shortened" in changes(shorter, note)[None][0]
     list(copy_store(store, shorter))
-    assert findings(shorter, note) == {}
+    assert changes(shorter, note) == {}
 
 
 def test_checkpoints_of_several_threads_make_one_list(store):
@@ -56,4 +49,4 @@ def test_checkpoints_of_several_threads_make_one_list(store):
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda name: (say(store, name, "more"), make_checkpoint(store)), "abc"))
     note = make_checkpoint(store)
-    assert findings(store, note) == {}
+    assert changes(store, note) == {}

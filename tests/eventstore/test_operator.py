@@ -15,12 +15,13 @@ from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.backup import back_up, restore, vacuum
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
+from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from tests.said import all_said, say
+from tests.sound import changes
 
 KEYS = KeyRing(["33" * 32])
 NAMES = [f"c{number}" for number in range(12)]
@@ -37,11 +38,7 @@ def opened(path):
 
 def findings(path, note):
     with opened(path) as store:
-        return {
-            verdict.conversation: [str(finding) for finding in verdict.findings]
-            for verdict in verify_against(store, note)
-            if verdict.findings
-        }
+        return changes(store, note)
 
 
 # -- changes

@@ -33,6 +33,7 @@ from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.signed_note import read_key, read_note
 from tests.said import all_said, say
+from tests.sound import changes
 
 KEYS = KeyRing(["22" * 32])
 BYTES = bytes(range(0x60, 0x70))
@@ -175,13 +176,8 @@ def opened(path, **options):
 
 
 def findings(path, note, **options):
-    """Return the findings by conversation. None stands for the store."""
     with open_store(f"sqlite:///{path}", **{"keys": KEYS, **options}) as store:
-        return {
-            verdict.conversation: [str(finding) for finding in verdict.findings]
-            for verdict in verify_against(store, note)
-            if verdict.findings
-        }
+        return changes(store, note)
 
 
 def test_what_is_appended_later_is_lawful(path, note):
@@ -370,14 +366,14 @@ def test_a_verifier_in_another_language_proves_an_event(audit):
 
 def test_the_verifier_refuses_a_changed_proof(audit):
     proof = proof_in(audit, "event.json")
-    changes = dict.fromkeys(("body", "before", "salt", "ledger", "conversation"), "00")
-    changes["leaf"] = 0 if proof["leaf"] else 1
+    others = dict.fromkeys(("body", "before", "salt", "ledger", "conversation"), "00")
+    others["leaf"] = 0 if proof["leaf"] else 1
     # The same bytes are hashed, but the content begins later.
     shifted = {
         "event_salt": proof["event_salt"] + proof["body"][:1].encode().hex(),
         "body": proof["body"][1:],
     }
-    for changed in ({**proof, name: value} for name, value in changes.items()):
+    for changed in ({**proof, name: value} for name, value in others.items()):
         status, output = run_on(audit, changed, "first.txt")
         assert (status, output.startswith("not proved: ")) == (1, True)
     assert "has 17 bytes instead of 16" in run_on(audit, {**proof, **shifted}, "first.txt")[1]

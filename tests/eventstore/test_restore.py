@@ -125,15 +125,6 @@ def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path, ba
     assert contents(restored.kept) == ["in the backup", "after the backup", "in the log"]
 
 
-def test_events_that_are_only_in_the_log_are_kept_too(path, backup, agent):
-    """A reader keeps the log from being written back."""
-    with open_store(path) as other, reading(other, "c1"):
-        assert agent.do("still in the log") == "done"
-        restored = restore_store(path, backup)
-    assert contents(restored.kept)[2:] == ["in the log", "still in the log"]
-    assert contents(path) == ["in the backup"]
-
-
 def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path, backup):
     damages = [
         path.unlink,

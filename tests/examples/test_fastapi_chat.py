@@ -221,8 +221,6 @@ def test_a_message_to_an_erased_chat_gets_a_410(chat, url):
 def test_a_store_that_cannot_write_fails_the_check_of_its_health_until_it_can(
     chat, url, monkeypatch
 ):
-    """On a full disk, with three workers: tests/examples/test_fastapi_workers.py."""
-
     def full(*_, **__):
         raise foldlog.StoreUnavailable("database or disk is full", kind="full")
 

@@ -18,7 +18,6 @@ import pytest
 
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
-from tests.small_disks import fill, mounted
 
 httpx = pytest.importorskip("httpx", reason="the group test leaves it out, and fastapi")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -134,34 +133,3 @@ def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(
         assert [type(event) for event in events] == [*[Message, Action, Observation] * 2, Message]
         assert events[2].content == "interrupted: the server was stopped"
         assert history.view().to_messages()[-1]["role"] == "assistant"
-
-
-@pytest.mark.long  # short: test_fastapi_chat.py, a store that cannot write
-def test_three_workers_go_on_by_themselves_when_a_full_disk_has_space_again(tmp_path: Path):
-    with (
-        mounted(tmp_path / "disk", "size=3m") as disk,
-        serving(str(disk / "chat.db"), tmp_path) as address,
-    ):
-
-        def healthy() -> bool:
-            return httpx.get(f"{address}/healthz", timeout=60).status_code == 200
-
-        def say(chat: str) -> int:
-            message = {"text": "x" * 20_000}
-            return httpx.post(
-                f"{address}/users/ann/chats/{chat}", json=message, timeout=60
-            ).status_code
-
-        assert [say(f"before-{n}") for n in range(6)] == [200] * 6
-        assert healthy()
-        fill(disk / "ballast")
-        _wait(lambda: not healthy())
-        assert [say(f"full-{n}") for n in range(6)] == [503] * 6
-        (disk / "ballast").unlink()
-        assert [healthy() for _ in range(6)] == [True] * 6  # each worker answers some of them
-        assert [say(f"after-{n}") for n in range(6)] == [200] * 6
-        with foldlog.open(disk / "chat.db") as histories:
-            assert [id for id in histories if histories[id].open_calls()] == []
-            assert sorted(histories) == sorted(
-                f"ann/{when}-{n}" for when in ("before", "after") for n in range(6)
-            )

@@ -18,7 +18,3 @@ def test_a_program_of_the_published_architecture_runs(program: Path) -> None:
     assert list_strategies()  # ours are registered before those of a program, which go again
     with patch.dict(CONDENSER_REGISTRY):
         runpy.run_path(str(program))
-
-
-def test_there_are_five() -> None:
-    assert len(PROGRAMS) == 5
