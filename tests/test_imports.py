@@ -175,9 +175,11 @@ def test_a_short_command_in_a_new_process_imports_few_modules(tmp_path, argument
         store.append("c1", said("hi"), expected_version=0)
     run_foldlog("list", "--db", str(path))  # only the first list of a store counts
     db = [] if arguments == ["--version"] else ["--db", str(path)]
+    width = {"COLUMNS": "120"} if "--short" in arguments else {}
     code = f"""
 import contextlib, os, sys
-os.environ.pop("COLUMNS", None)  # a width needs rich
+os.environ.pop("COLUMNS", None)  # to wrap a line needs rich
+os.environ.update({width})
 from foldlog._cli import main
 sys.argv = {["foldlog", *arguments, *db]!r}
 with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SystemExit):

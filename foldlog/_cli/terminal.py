@@ -121,12 +121,12 @@ def _console() -> Console:
 
 
 def _is_plain() -> bool:
-    """Return whether stdout shows neither colours nor a width, so rich is not needed."""
-    return not has_edge() and not {"FORCE_COLOR", "TTY_COMPATIBLE"} & os.environ.keys()
+    """Return whether stdout shows no colours, so rich is not needed."""
+    return not sys.stdout.isatty() and not {"FORCE_COLOR", "TTY_COMPATIBLE"} & os.environ.keys()
 
 
 def columns() -> int:
-    return 120 if _is_plain() else _console().width
+    return int(os.environ.get("COLUMNS", 120)) if _is_plain() else _console().width
 
 
 def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
@@ -221,17 +221,14 @@ class PrintedLines:
     """
 
     def __init__(self) -> None:
-        self.width = UNLIMITED
+        self.width = columns() if has_edge() else UNLIMITED
         self._colours = None
-        if _is_plain():  # rich is imported for colours and widths only
+        if _is_plain():  # rich is imported for colours only
             return
         from rich.console import COLOR_SYSTEMS
 
         self._console = _console()
-        self.width = self._console.width if has_edge() else UNLIMITED
-        if self._console.color_system is None:
-            self._colours = None
-        else:
+        if self._console.color_system is not None:
             self._colours = COLOR_SYSTEMS[self._console.color_system]
 
     def write(self, *spans: Span, is_cut: bool = True) -> None:

@@ -146,6 +146,7 @@ def test_a_line_is_cut_and_coloured_as_rich_does_it(color, bold, text):
     with contextlib.redirect_stdout(written), pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal, "_console", lambda: there)
         patch.setenv("COLUMNS", "60")
+        patch.setenv("FORCE_COLOR", "1")
         lines = terminal.PrintedLines()
         expected_length = len(expected.getvalue())
         lines.write(("     7  ", "dim"), ("user    ", "bold green"), (text, ""))
