@@ -25,6 +25,8 @@ _MARKS = (
 _TOKENS = 100
 _WAIT = "WaitForMcpServers"
 """The tool of Claude Code that waits for servers of tools."""
+_SEARCH = "ToolSearch"
+"""The tool of Claude Code that loads the tools of servers."""
 _WAITS_MAX = 100
 
 
@@ -69,6 +71,10 @@ class StandIn(ModelServer):
             # Codex starts the server beside the turn; a call of an unknown tool is a new request.
             self._waits += 1
             time.sleep(0.5)
+            if any(tool.get("name") == _SEARCH for tool in request["tools"]):
+                names = {each[0] for each in self.answers if type(each) is tuple}
+                query = ",".join(f"mcp__foldlog__{each}" for each in sorted(names))
+                return Reply(calls=[(_SEARCH, call_id, {"query": f"select:{query}"})])
             return Reply(calls=[(_WAIT, call_id, {})])
         self.answers.pop(0)
         if not tools:
