@@ -4,6 +4,7 @@ ask foldlog.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +21,10 @@ FIRED = "hooks"
 program's last hook event.
 """
 
+_AGENT_TRANSCRIPT = "agent_transcript_path"
+"""When a sub-agent of Codex stops, this field names its transcript, and other fields name the
+session and the transcript of the agent that began it.
+"""
 _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)
 
 
@@ -38,7 +43,7 @@ def answer_hook(
     imports all others, then raises the first error.
     """
     event = str(payload.get("hook_event_name") or "")
-    session = str(payload.get("session_id") or payload.get("sessionId") or "")
+    session = _session_in(payload)
     cwd = str(payload.get("cwd") or "").encode("utf-8", "replace").decode()
     where = {"cwd": cwd} if cwd else {}
     program = ""
@@ -76,7 +81,8 @@ def answer_hook(
                 "additionalContext": _advice(about, conversation),
             }
         }
-    for outcome in Import(store, list(_sub_agent_folders(paths)), where=where, is_secret=is_secret):
+    folders = [*_sub_agent_folders(paths, session)]
+    for outcome in Import(store, folders, where=where, is_secret=is_secret):
         if isinstance(outcome, Failed):
             errors.append(outcome.error)
     if errors:
@@ -84,10 +90,17 @@ def answer_hook(
     return {}
 
 
+def _session_in(payload: JsonMap) -> str:
+    if _AGENT_TRANSCRIPT in payload:
+        return ""
+    return str(payload.get("session_id") or payload.get("sessionId") or "")
+
+
 def _transcripts(payload: JsonMap) -> list[Path]:
     if payload.get("program") == "opencode":
         return [*PROGRAMS["opencode"].transcripts()]
-    transcript = payload.get("transcript_path") or payload.get("transcriptPath")
+    names = (_AGENT_TRANSCRIPT, "transcript_path", "transcriptPath")
+    transcript = next(filter(None, map(payload.get, names)), None)
     return [Path(transcript)] if isinstance(transcript, str) else []
 
 
@@ -111,7 +124,11 @@ def _advice(about: str, conversation: str) -> str:
     )
 
 
-def _sub_agent_folders(transcripts: Sequence[Path]) -> Iterator[Path]:
+def _sub_agent_folders(transcripts: Sequence[Path], session: str) -> Iterator[Path]:
     # Claude Code also deletes the transcripts of sub-agents.
-    folders = (transcript.with_suffix("") / "subagents" for transcript in transcripts)
-    return (folder for folder in folders if folder.is_dir())
+    for transcript in transcripts:
+        folder = transcript.with_suffix("") / "subagents"
+        if session and transcript.parent.name == "chats":  # of Gemini CLI
+            folder = transcript.parent / session
+        if os.path.isdir(folder):  # a name that is too long is no folder either
+            yield folder

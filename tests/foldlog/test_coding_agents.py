@@ -175,6 +175,21 @@ def test_the_hook_imports_the_transcripts_of_sub_agents_which_are_deleted_too(hi
     assert answers(histories).dropped("s1").startswith("NOTE: a compaction began at ")
 
 
+def test_the_hook_imports_the_sub_agents_of_codex_and_gemini_cli(histories, tmp_path):
+    tasks = Path(__file__).parents[1] / "golden" / "tasks"
+    codex = {path.stem.rpartition("-")[2]: str(path) for path in (tasks / "codex").iterdir()}
+    payload = {"session_id": "top", "transcript_path": codex["top"], "hook_event_name": "Stop"}
+    for name in ("a", "b", "c"):
+        stopped = {"hook_event_name": "SubagentStop", "agent_transcript_path": codex[name]}
+        answer_hook(histories.store, payload | stopped)
+    answer_hook(histories.store, payload)
+    assert sorted(histories) == ["a", "b", "c", "top"]
+    with library.open(f"sqlite:///{tmp_path}/gemini.db") as others:
+        path = tasks / "gemini-cli" / "chats" / "top.jsonl"
+        answer_hook(others.store, {**payload, "transcript_path": str(path)})
+        assert sorted(others) == ["a", "b", "top"]
+
+
 def test_an_erased_sub_agent_ends_no_import_of_the_others(histories, session, monkeypatch):
     set_sizes(monkeypatch, together=0)
     session.user("begin").reply("fine")
