@@ -32,7 +32,8 @@ _WAITS_MAX = 100
 
 class StandIn(ModelServer):
     """``answers`` are what it is to say, ``requests`` what it was asked. ``tokens_once`` is the size
-    that the next prompt of the agent has. ``not_offered`` are the tools that it could not call.
+    that the next prompt of the agent has. ``not_offered`` are the tools that it could not call, and
+    ``results`` the numbers of the requests that bring the results of its calls.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,7 @@ class StandIn(ModelServer):
         self.requests: list[dict[str, Any]] = []
         self.summaries: list[dict[str, Any]] = []
         self.not_offered: list[str] = []
+        self.results: list[int] = []
         self._waits = 0
         self._lock = threading.Lock()
 
@@ -80,6 +82,7 @@ class StandIn(ModelServer):
         if not tools:
             self.not_offered.append(name)
             return Reply(f"no tool {name} is offered")
+        self.results.append(len(self.requests))
         return Reply(calls=[(tools[0], call_id, arguments)])
 
 

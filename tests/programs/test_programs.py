@@ -50,7 +50,6 @@ def test_what_a_compaction_dropped_is_named_and_read_again(program):
     fact = json.loads(answer)["fact"]
     assert (fact["is_known"], fact["by"] is not None) == (False, True)
     assert re.search(r"condensation \d+ forgot it; its summary does not contain it", fact["reason"])
-    before = len(model.requests)
     # No server knows which session asks: Claude Code starts it before it knows with which one it
     # goes on.
     of = {"conversation": conversation}
@@ -63,7 +62,8 @@ def test_what_a_compaction_dropped_is_named_and_read_again(program):
     model.answers = [*tool_calls, "end"]
     program.say("Look it up.")
     assert model.not_offered == []
-    dropped, why, recalled, listed = [*answers_in(model.requests[before:])][-4:]
+    brought = [model.requests[number] for number in model.results[-4:]]
+    dropped, why, recalled, listed = answers_in(brought)
     assert "If your conversation is one of these" in listed
     assert conversation in listed
     assert f"compaction {fact['by']} at " in dropped
