@@ -125,13 +125,22 @@ class _Trajectories(FileReader):
 
 
 def _trajectories_of_subagents(document: Located, parent: str) -> Iterator[Contained]:
+    calls = {
+        text_or_empty(reference, "trajectory_id"): text_or_empty(result, "source_call_id")
+        for step in dicts_in(document.value, "steps")
+        for result in _results(step)
+        for reference in dicts_in(result, "subagent_trajectory_ref")
+    }
     for held in dicts_in(document.value, "subagent_trajectories"):
         if (name := text_or_none(held, "trajectory_id")) and type(held.get("steps")) is list:
             extra = {**dict_or_empty(held, "extra"), _PARENT: parent}
             inner = document_in(bytes_of({**held, "extra": extra}), document.source, document.line)
-            yield in_object(
+            contained = in_object(
                 Path(document.source), inner, "steps", f"{parent}/{name}", (*_BEFORE, "extra")
             )
+            call = calls.get(name, "")
+            link = {"parent": parent, "parent_call": call}
+            yield contained._replace(link=link) if call else contained
             yield from _trajectories_of_subagents(inner, f"{parent}/{name}")
 
 
@@ -362,6 +371,17 @@ def _reasoning(thinking: Sequence[Fields]) -> Fields:
 _TOTALS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
+def _own_totals(trajectory: Fields) -> Fields:
+    """Return the totals of a trajectory without the totals of its sub-agents, which Harbor adds."""
+    own = {**dict_or_empty(trajectory, "final_metrics")}
+    for held in dicts_in(trajectory, "subagent_trajectories"):
+        for name, total in dict_or_empty(held, "final_metrics").items():
+            if type(total) in (int, float) and type(own.get(name)) in (int, float):
+                # a total below its part was not added up
+                own[name] -= total if total <= own[name] else 0
+    return own
+
+
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
     listed = list(events)
     model = UNNAMED
@@ -376,7 +396,7 @@ def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
         session = session or within(event.data, "trajectory_id") or within(event.data, "session_id")
         # the totals of a trajectory with copies count the copies again
         if not is_copy(event):
-            final = dict_or_empty(event.data, "final_metrics")
+            final = _own_totals(event.data)
             about = dict_or_empty(event.data, "agent")
             if about:
                 model = model_named({"model": about.get("model_name")})

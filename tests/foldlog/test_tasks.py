@@ -25,7 +25,8 @@ from tests.web_client import asking_store
 TASKS = Path(__file__).parents[1] / "golden" / "tasks"
 """The files of a task, as some programs write them: ``top`` began ``a`` and ``b``, and ``a`` began
 ``c``. Claude Code names only the session for each agent. In the folders ``…-parents``, a file beside
-the log of an agent names its parent and its call. In ``codex-forks``, ``a`` and ``b`` begin with the
+the log of an agent names its parent and its call; Harbor made ``atif-parents`` of such a task of
+Codex. Its totals include the sub-agents, and here no step has usage. In ``codex-forks``, ``a`` and ``b`` begin with the
 messages of ``top``, and have as many tokens. The state of an agent of OpenHands has the
 usage of its sub-agents too.
 """
