@@ -258,6 +258,14 @@ def test_200_changes_are_named(made_once, tmp_path):
     assert check_changes(made_once, tmp_path, range(1000, 1200)) == 200
 
 
+def test_the_ledger_of_the_store_is_compared_as_well_as_verified(made_once, tmp_path):
+    path, note = made_once
+    changed = shutil.copy(path, tmp_path / "changed.db")
+    change_store_ledger(changed, None, None)
+    found = findings(changed, note)[None]
+    assert "the ledger of the store was changed since the checkpoint" in found
+
+
 # -- lawful work
 
 

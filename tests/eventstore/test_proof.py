@@ -274,7 +274,9 @@ def test_a_leaf_that_is_changed_is_named(path, note):
     """``test_operator.py`` makes all other changes."""
     with opened(path) as store:
         newest = make_checkpoint(store)
-    assert "a" in findings(path, leaves_changed(path, newest, b"a"))
+    found = findings(path, leaves_changed(path, newest, b"a"))
+    assert "a" in found
+    assert "its list of checkpoints was changed" in found[None][0]
 
 
 # -- proofs
