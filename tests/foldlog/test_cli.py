@@ -15,7 +15,6 @@ from importlib import metadata
 import pytest
 from click.shell_completion import get_completion_class
 
-from foldlog._cli import stores
 from foldlog.eventstore import open_store
 from tests.commands import NAMES, application
 from tests.foldlog.records import SAMPLE, said
@@ -246,14 +245,13 @@ def records_in(store):
             return 0
 
 
-def test_a_store_that_is_interrupted_while_it_is_made_is_removed(tmp_path, monkeypatch):
+def test_a_store_that_is_interrupted_while_it_is_made_is_removed(foldlog, tmp_path, monkeypatch):
     def interrupted(url):
         open_store(url).close()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stores, "open_store", interrupted)
-    with pytest.raises(KeyboardInterrupt), stores.open_or_create(str(tmp_path / "new.db")):
-        pass
+    monkeypatch.setattr("foldlog._cli.stores.open_store", interrupted)
+    assert foldlog("append c hi --new").status == 130
     assert [*tmp_path.iterdir()] == []
 
 

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from foldlog._formats.prompt_changes import PROMPT_REPLACED
 from foldlog.eventstore import CondensationAction, Retraction, summary_id
 from foldlog.runtimes import change_of_prompt
 
@@ -35,6 +34,7 @@ CAUSES = {
     "return": "return",
     "system prompt": "system prompt",
 }
+REPLACED = {"outcome": "replaced", "reason": "the system prompt was updated"}
 
 
 def rows():
@@ -76,14 +76,7 @@ def test_a_change_of_the_prompt_adds_the_event_of_the_table(row):
     else:
         place = match["place"] and int(match["place"])
         summary = {} if place is None else {"summary": "the summary", "summary_offset": place}
-        metadata = PROMPT_REPLACED if match["prompt"] else {}
+        metadata = REPLACED if match["prompt"] else {}
         assert change == CondensationAction(
             forgotten_event_ids=tuple(ids(match["gone"])), metadata=metadata, **summary
         )
-
-
-def fields(change):
-    if isinstance(change, Retraction):
-        return {"version": change.version}
-    names = ("forgotten_event_ids", "summary", "summary_offset", "metadata")
-    return {name: getattr(change, name) for name in names}

@@ -8,9 +8,7 @@ from foldlog import Histories
 from foldlog._archive.projecting import change_of_documents
 from foldlog._cli import record_files
 from foldlog._files.written_files import note_file
-from foldlog._formats.record import UNREAD
 from foldlog._history.effects import EffectRule
-from foldlog._history.started_calls import StartedCalls
 from foldlog._privacy.matching import holding, keep_documents
 from foldlog.adapters._records.openhands_files import EventFiles
 from foldlog.adapters._shared import cached_values
@@ -116,10 +114,11 @@ def test_an_answer_about_an_earlier_call_quotes_no_redacted_call(histories, pare
     for attempt in attempts:
         attempt.begin(EffectRule())
         intents.append(parent.version() - 1)
-    histories._started_calls = StartedCalls()
-    assert "marigold a" in attempts[0].begin(EffectRule())[1]
+    restarted = Histories(histories.store)
+    again = RuntimeCall(restarted, parent.id, "a", "pay", {"to": "marigold a"}, None, {})
+    assert "marigold a" in again.begin(EffectRule())[1]
     parent.redact(intents[1], reason="asked to")
-    answer = RuntimeCall(histories, parent.id, "c", "pay", {}, None, {}).begin(EffectRule())[1]
+    answer = RuntimeCall(restarted, parent.id, "c", "pay", {}, None, {}).begin(EffectRule())[1]
     assert "unknown: pay {} may have run" in answer
 
 
@@ -169,7 +168,7 @@ def test_documents_that_a_redaction_of_matches_keeps(histories, parent, redacted
 
 
 def test_a_fork_of_a_history_that_lacks_records(parent, redacted_before):
-    parent.append((), documents={UNREAD: [[2, 2]]})
+    parent.append((), documents={"unread records": [[2, 2]]})
     calls = redacted_before(Documents, "fork")
     fork = parent.fork(3, "fork")
     assert len(calls) == 2
