@@ -57,12 +57,18 @@ def test_the_events_of_an_import_are_as_old_as_the_import(store, clock, tmp_path
     assert older(store, 90 * DAY) == ["s1"]
 
 
-def test_an_import_that_grows_is_not_old(store, clock, tmp_path):
+def test_an_import_that_is_repeated_without_new_records_stays_old(store, clock, tmp_path):
     path = tmp_path / "s1.jsonl"
     imported(store, session(path, 2))
     clock.now += 100 * DAY
     imported(store, path, read_all=True)
     assert older(store, 90 * DAY) == ["s1"]
+
+
+def test_an_import_that_grows_is_not_old(store, clock, tmp_path):
+    path = tmp_path / "s1.jsonl"
+    imported(store, session(path, 2))
+    clock.now += 100 * DAY
     imported(store, session(path, 3))
     assert older(store, 90 * DAY) == []
     assert [each.recorded_at for each in store.log("s1")] == [clock.now] * 3
