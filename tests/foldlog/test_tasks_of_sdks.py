@@ -36,6 +36,7 @@ def test_a_task_of_an_sdk_has_the_tree_and_sums_that_its_model_served(foldlog, t
     assert len(task["agents"]) == len(SERVED)
     assert spent(task) == tuple(map(sum, zip(*SERVED.values(), strict=True)))
     assert (task["errors"] or 0) == int(names_calls)
+    assert not (task["first_error"] or "").startswith("[")  # it is a text, without its block
     tools = foldlog("stats --json").document["tools"]
     assert tools["measure"]["calls"] == len(MEASURES)
 

@@ -51,6 +51,7 @@ from foldlog._formats.otlp_genai.spans import (
     Trace,
     TracedSpan,
     message_of,
+    part_of,
     span_of,
 )
 from foldlog._formats.places import is_declined
@@ -58,6 +59,7 @@ from foldlog._formats.prompt_changes import Cause, change_of_prompt, staying
 from foldlog._formats.record import (
     Fields,
     dict_or_empty,
+    dicts_in,
     pick,
     text_or_empty,
     time_at,
@@ -250,8 +252,9 @@ def _contents(parts: list[Fields]) -> list[Fields]:
 
 
 def _result(answer: Any) -> Content:
-    if type(answer) is list and answer and all(map(kind_of, answer)):
-        return content_of_parts(_contents(answer))
+    parts = [part_of(block) for block in dicts_in(answer)]
+    if parts and len(parts) == len(answer) and all(map(kind_of, parts)):
+        return content_of_parts(_contents(parts))
     if type(answer) is str:
         return answer
     if answer is None:

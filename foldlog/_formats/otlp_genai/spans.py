@@ -212,10 +212,11 @@ def _parts(content: Any) -> list[Fields]:
     blocks = parse_text(content) if is_json else content
     if type(blocks) is not list:
         return [{"type": "text", "content": content}] if content else []
-    return [_part(block) for block in dicts_in(blocks)]
+    return [part_of(block) for block in dicts_in(blocks)]
 
 
-def _part(block: Fields) -> Fields:
+def part_of(block: Fields) -> Fields:
+    """Return a block of a chat or of Bedrock as a part of the GenAI conventions."""
     match block:
         case {"toolUse": {"toolUseId": call_id, "name": name, **other_fields}}:
             return {
