@@ -120,6 +120,7 @@ export class Agents {
     const bar = el("span", { class: "span gone" });
     const isHere = agent.parent === history.conversation;
     const call = isHere ? history.time(agent.call_event) : null;
+    bar.hidden = call === null;
     if (call !== null) setSpan(bar, call, history.time(history.answered.get(agent.call_event) ?? agent.call_event) ?? call, first, took);
     const name = el("a", { class: "name", href: addressOf(agent.parent, agent.call_event), title: printable(agent.conversation) }, shortId(agent.conversation));
     name.style.paddingLeft = `${Math.min((this.task.agents.find(({ conversation }) => conversation === agent.parent)?.depth ?? 0) + 1, 12)}em`;
