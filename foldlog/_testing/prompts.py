@@ -32,7 +32,9 @@ _BODY = ("messages", "input", "system", "instructions", "tools", "stream", "stre
 
 @dataclass(frozen=True)
 class AskedPrompt:
-    """``messages`` are as the program sent them, but without the system prompt."""
+    """``messages`` are as the program sent them, but without the system prompt and the marks of a
+    cache.
+    """
 
     dialect: Dialect
     messages: Messages
@@ -51,11 +53,25 @@ def prompt_of(body: JsonMap, dialect: Dialect) -> AskedPrompt:
     system = [{"role": "system", "content": beside}, *leading] if beside else leading
     return AskedPrompt(
         dialect,
-        [*sent[len(leading) :]],
+        [*map(_without_cache_marks, sent[len(leading) :])],
         View.from_events(from_openai(system)).system_prompt,
         body.get("tools") or (),
         {name: value for name, value in body.items() if name not in _BODY},
     )
+
+
+def _without_cache_marks(message: JsonMap) -> JsonObject:
+    # A program moves the marks of a prompt's cache from message to message; no model reads them.
+    content = message.get("content")
+    if not isinstance(content, list):
+        return {**message}
+    parts = [
+        {name: value for name, value in part.items() if name != "cache_control"}
+        if isinstance(part, dict)
+        else part
+        for part in content
+    ]
+    return {**message, "content": parts}
 
 
 class PromptReader:

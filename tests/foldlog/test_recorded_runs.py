@@ -246,6 +246,13 @@ def test_a_server_on_this_machine_speaks_three_apis(path, stream, recorded):
     assert answer.startswith(("data:", "event:")) == stream
 
 
+def test_the_mark_of_a_cache_is_no_difference(recorded):
+    text = {"type": "text", "text": "pay all", "cache_control": {"type": "ephemeral"}}
+    body = {"messages": [{"role": "user", "content": [text]}], "system": "You pay.", "model": "m"}
+    with replay(recorded, until=1) as run:
+        assert "I pay." in ask(run.url, "/v1/messages", {**body, "tools": [TOOL]})
+
+
 def test_a_request_that_differs_is_refused_by_the_server_and_fails_the_test(recorded):
     run = replay(recorded)
     with pytest.raises(HTTPError) as refused:
