@@ -239,14 +239,17 @@ class ServedConversations:
         agents = {agent.conversation: agent for agent in document.agents or ()}
         calls = dict[str, BeginningCall]()
         erased = list[ErasedAgentDocument]()
-        above: str | None = conversation
-        while above is not None:
+        way_up = [conversation]
+        for above in way_up:  # the list grows
             children = [name for name, agent in agents.items() if agent.parent == above]
             begun = calls_of_children(self._store, above, children)
             if above == conversation:
                 calls = begun
             erased += self._erased(above, begun, agents)
-            above = agents[above].parent
+            parent = agents[above].parent
+            # Parents may form a circle, or name a conversation that is not in the store.
+            if parent in agents and parent not in way_up:
+                way_up.append(parent)
         unread_count = _RECEIPTS_OF
         for name, agent in agents.items():
             row = self._store.conversation(name, pending=True)

@@ -3,6 +3,7 @@ erasure.
 """
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -16,6 +17,7 @@ import foldlog as api
 from foldlog import Action, Message, Store
 from foldlog._programs.answers import Answers
 from foldlog._programs.asking import Asking
+from foldlog._web.conversations import ServedConversations
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
 from tests.between import Killed, kill_after
 from tests.said import said
@@ -450,6 +452,15 @@ def test_a_task_says_from_whom_each_agent_has_a_text_and_where_it_was_lost(foldl
     assert ("call 1 of top did not give it" in shown.out) == (words == "key_0042")
     document = foldlog(f"why top {words} --with-children --json").document
     assert [agent["reason"] for agent in document["agents"]] == [each.reason for each in answers]
+
+
+@pytest.mark.parametrize("parents", [{"a": "b", "b": "a"}, {"a": "gone", "b": "a"}])
+def test_the_page_shows_agents_whose_parents_form_a_circle_or_are_missing(histories, parents):
+    for name, parent in parents.items():
+        histories.create(name, {"parent": parent}).append(said("x"))
+    with closing(ServedConversations(histories.store)) as served:
+        tasks = [served.task(name) for name in parents]
+    assert [{agent.conversation for agent in task.agents} for task in tasks] == [{"a", "b"}] * 2
 
 
 def test_a_call_did_not_give_what_a_user_told_the_sub_agent_later(histories):
