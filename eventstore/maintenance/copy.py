@@ -460,8 +460,8 @@ def _copy_redactions(
         for row in _up_to_damage(stored_rows(source, original), damage)
         if is_redacted(row.proof)
     )
+    redacted_records = find_redacted_records(source, original)
     for chunk in split_into_batches(row for row in redacted if row.id < existing.version):
-        redacted_records = find_redacted_records(source, original, (row.id for row in chunk))
         work = partial(
             _redact_too,
             database=target,

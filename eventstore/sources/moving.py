@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from itertools import islice
@@ -173,8 +172,8 @@ def copy_source(records: CopiedRecords, version: int) -> int:
     no events, ``copy_source`` begins the conversation in the target. Raises ``HistoryDiverged`` if
     the target has other records, ``ConversationErased`` if the target erased the conversation, and
     ``CannotRedact`` as ``CopiedRecords.check`` does. Cost: reading the index of each block, and
-    copying the blocks from the first changed record on. If the sources are equal, two small reads
-    are enough.
+    copying the new blocks. If the source has redacted records since the last copy, all blocks are
+    read. If the sources are equal, a few small reads are enough.
     """
     source, target, conversation = records.source, records.target, records.conversation
     # The source may have redacted records since its records were read.
@@ -183,7 +182,7 @@ def copy_source(records: CopiedRecords, version: int) -> int:
     if stored is None:
         return 0
     original, redacted, parent, family, places = stored
-    existing = query_sources(target, _source_in_target, conversation)
+    existing = _redacted_in_target(records, original, redacted)
     if existing is None:
         shared = _parent_in_target(source, target, original, parent, redacted)
     else:
@@ -191,11 +190,12 @@ def copy_source(records: CopiedRecords, version: int) -> int:
     is_alone = original.parent is not None and shared is None
     if is_alone:
         original = original._replace(redacted=tuple(sorted(redacted)))
-    if existing is not None and existing.head == original.head and _has_more(existing, original):
+    if existing is not None and (
+        existing.records > original.records
+        or (existing.head == original.head and _has_more(existing, original))
+    ):
         return 0
     hashes = query_sources(source, Sources.hashes, original)
-    if _is_ahead(target, existing, original, hashes, conversation):
-        return 0
     made = {
         number: (first, events)
         for number, (first, events) in made_of(source, conversation).items()
@@ -207,7 +207,7 @@ def copy_source(records: CopiedRecords, version: int) -> int:
         made=min(original.made, max(made, default=-1) + 1),
     )
     refused = query_sources(source, _refused_by, original)
-    start = max(copied.from_record, _first_to_copy(source, target, original, redacted, existing))
+    start = max(copied.from_record, _end_of(existing)[0])
     head = chain_head(GENESIS, hashes[: HASH_BYTES * start])
     write = partial(_write_part, records=records, made=made, family=family)
     written = existing
@@ -242,6 +242,42 @@ def copy_source(records: CopiedRecords, version: int) -> int:
 
     target.recorder.transact(finish)
     return max(0, copied.records - max(copied.made, _end_of(existing)[0]))
+
+
+def _redacted_in_target(
+    records: CopiedRecords, original: Source, redacted: set[int]
+) -> Source | None:
+    """Return the source in the target, after the target has redacted the same records. Raises
+    ``HistoryDiverged`` if the target has other records.
+    """
+    source, target, conversation = records.source, records.target, records.conversation
+    existing = query_sources(target, _source_in_target, conversation)
+    if existing is None:
+        return None
+    if existing.head != original.head:
+        hashes = query_sources(source, Sources.hashes, original)
+        own_hashes = query_sources(target, Sources.hashes, existing)
+        if not (hashes.startswith(own_hashes) or own_hashes.startswith(hashes)):
+            raise HistoryDiverged(conversation.id, 0, conversation.version)
+    # The shared records of a fork are redacted in its parent.
+    to_redact = redacted if existing.parent is None else set(original.redacted)
+    missing = to_redact - query_sources(target, Sources.all_redacted, existing)
+    if missing.isdisjoint(range(existing.records)):
+        return existing
+    found = find_redacted_records(source, conversation)
+    target.recorder.transact(partial(_redact_in_target, records=records, redacted=found))
+    return query_sources(target, _source_in_target, conversation)
+
+
+def _redact_in_target(
+    transaction: Transaction, records: CopiedRecords, redacted: RedactedRecords | None
+) -> None:
+    writing, _ = _open_in_target(transaction, records.target, records.conversation)
+    if redacted is not None:
+        redact_records(writing, redacted)
+        # A vacuum has to remove the bytes of the redacted records.
+        transaction.replace_rows(writing.key, ())
+    writing.end()
 
 
 def _read_original(
@@ -282,28 +318,6 @@ def _hashes_of(sources: Sources, key: int) -> tuple[bytes, set[int]]:
     return sources.hashes(stored), sources.all_redacted(stored)
 
 
-def _first_to_copy(
-    source: Database,
-    target: Database,
-    original: Source,
-    redacted: set[int],
-    existing: Source | None,
-) -> int:
-    """Return the first record to copy. In both sources, a block begins with this record, and the
-    bytes before the block are equal. Return 0 to copy all blocks.
-    """
-    if existing is None:
-        return 0
-    changed = min([existing.records, *redacted.difference(existing.redacted)])
-    firsts = query_sources(source, _block_starts, original)
-    firsts &= query_sources(target, _block_starts, existing)
-    return max((first for first in firsts if first <= changed), default=0)
-
-
-def _block_starts(sources: Sources, source: Source) -> set[int]:
-    return {first for first, _ in sources.indexes(source)}
-
-
 def _write_part(
     transaction: Transaction,
     records: CopiedRecords,
@@ -326,12 +340,9 @@ def _write_part(
         raise VersionConflict(conversation.id, part.records, _end_of(existing)[0])
     if writing.state.redactions:
         _check_events(writing, part, made, first)
-    if existing is not None:
-        part, blocks = _keep_redactions(sources, existing, part, blocks)
-    if blocks:
-        if existing is not None:
-            blocks = [*blocks, *_rest_of_block(sources, existing, blocks[-1])]
-        sources.delete_blocks(writing.key, blocks[0].first, blocks[-1].stop)
+    if existing is not None and not set(existing.redacted).issubset(part.redacted):
+        # The sums of ``part`` include the records that only the target redacted.
+        part = part._replace(about=_about_both(existing, part), sums=b"")
     redacted = {number for number in part.redacted if number < part.records}
     first_new = part.from_record
     part = part._replace(
@@ -344,8 +355,6 @@ def _write_part(
         first_new = max(first_new, existing.made)
         redacted.update(existing.redacted)
         part = part._replace(made=max(part.made, existing.made))
-        if existing.records > part.records:
-            part = part._replace(records=existing.records, head=existing.head, sums=b"")
     part = part._replace(redacted=tuple(sorted(redacted)))
     sources.put_blocks(part, blocks)
     sources.put(part)
@@ -419,60 +428,8 @@ def _root_in_target(reader: Reader, target: Database, family: Mapping[str, bytes
     return None
 
 
-def _rest_of_block(sources: Sources, existing: Source, last: Block) -> list[Block]:
-    # The new blocks replace the stored block. Write its last records again in the same transaction,
-    # so that a kill cannot lose them.
-    stored = next(sources.own_blocks(existing, last.stop), None)
-    if stored is None or stored.first >= last.stop:
-        return []
-    rest = stored.since(last.stop)
-    end, start = stored.places[2 * (last.stop - stored.first) - 1 :][:2]
-    between = stored.raw[end:start].removeprefix(last.raw[last.places[-1] :])
-    places = array("I", [place + len(between) for place in rest.places])
-    return [rest._replace(places=places, raw=between + rest.raw)]
-
-
 def _end_of(source: Source | None) -> tuple[int, bytes]:
     return (0, GENESIS) if source is None else (source.records, source.head)
-
-
-def _is_ahead(
-    target: Database,
-    existing: Source | None,
-    original: Source,
-    hashes: bytes,
-    conversation: Conversation,
-) -> bool:
-    """Return whether the target has all redactions of the source and more records than the source.
-    Raises ``HistoryDiverged`` if the target has other records.
-    """
-    if existing is None:
-        return False
-    is_longer = existing.records * HASH_BYTES > len(hashes)
-    if is_longer:
-        own = query_sources(target, Sources.hashes, existing)
-        is_same = own.startswith(hashes)
-    else:
-        is_same = existing.head == chain_head(GENESIS, hashes[: HASH_BYTES * existing.records])
-    if not is_same:
-        raise HistoryDiverged(conversation.id, 0, conversation.version)
-    return is_longer and set(existing.redacted).issuperset(original.redacted)
-
-
-def _keep_redactions(
-    sources: Sources, existing: Source, part: Source, blocks: list[Block]
-) -> tuple[Source, list[Block]]:
-    # A record that only the target redacted stays redacted in the returned blocks.
-    redacted = set(existing.redacted).difference(part.redacted)
-    if not redacted:
-        return part, blocks
-    with_redactions = []
-    for block in blocks:
-        for number in redacted.intersection(range(block.first, block.stop)):
-            block = block.with_record(number, sources.record(existing, number))
-        with_redactions.append(block)
-    # The sums of ``part`` include the redacted records, so leave out the sums.
-    return part._replace(about=_about_both(existing, part), sums=b""), with_redactions
 
 
 def _about_both(own: Source, original: Source) -> bytes:
@@ -522,7 +479,7 @@ def _open_in_target(
 
 
 class RedactedRecords(NamedTuple):
-    """Redacted records of the store that is copied. ``remains`` maps the number of a redacted
+    """The redacted records of the source that is copied. ``remains`` maps the number of a redacted
     record to its skeleton. ``source`` is the row of the source to which the records belong, and
     ``refused`` contains the hashes that later imports refuse.
     """
@@ -532,45 +489,43 @@ class RedactedRecords(NamedTuple):
     refused: set[bytes]
 
 
-def find_redacted_records(
-    database: Database, conversation: Conversation, event_ids: Iterable[int]
-) -> RedactedRecords | None:
-    wanted_ids = frozenset(event_ids)
-
+def find_redacted_records(database: Database, conversation: Conversation) -> RedactedRecords | None:
     def read(sources: Sources) -> RedactedRecords | None:
         source = sources.of_state(conversation)
         if source is None:
             return None
         source = sources.as_row(source)
         redacted = sources.all_redacted(source)
-        rest = {
-            number: sources.record(source, number)
-            for number, (first, count) in sources.made(source).items()
-            if number in redacted and not wanted_ids.isdisjoint(range(first, first + count))
+        remains = {
+            number: block.record(number)
+            for block in sources.blocks(source, min(redacted, default=source.records))
+            for number in redacted.intersection(range(block.first, block.stop))
         }
-        return RedactedRecords(rest, source, _refused_by(sources, source))
+        return RedactedRecords(remains, source, _refused_by(sources, source))
 
     return query_sources(database, read)
 
 
 def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None:
     sources = SourcesToWrite.beside(writing)
-    own = sources.settle(writing.key)
+    own = sources.settle_shared(writing.state)
     if own is None:
         return
-    numbers = sorted(
-        number
-        for number in redacted.remains.keys() - sources.all_redacted(own)
-        if number < own.records
-    )
+    missing = redacted.remains.keys() - sources.all_redacted(own)
+    numbers = missing.intersection(range(own.records))
     if not numbers:
         return
-    if numbers[0] < own.from_record:
+    if min(numbers) < own.from_record:
         # In this store, another conversation may have the name of the parent.
         own = sources.leave_parent(own)
-    for number in numbers:
-        block = next(sources.own_blocks(own, number))
-        sources.put_blocks(own, [block.with_record(number, redacted.remains[number])])
+    for stored in sources.own_blocks(own):
+        block = stored
+        for number in numbers.intersection(range(block.first, block.stop)):
+            block = block.with_record(number, redacted.remains[number])
+        # The texts between records may repeat a redacted record.
+        block = block.alone()
+        if block is not stored:
+            sources.put_blocks(own, [block])
     original = redacted.source
     all_redacted = tuple(sorted({*own.redacted, *numbers}))
     # The sums of the original fit the copy only if both sources have redacted the same records.
