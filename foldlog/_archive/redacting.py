@@ -200,20 +200,16 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
 
 
 def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the paths from which conversations were imported, by conversation. A fork without a
+    source has the paths of its parent. Conversations that were not imported are left out.
+    """
 
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
-        paths_by_name = {name: paths_of(sources, sources.find(name)) for name in names}
-        return {name: paths for name, paths in paths_by_name.items() if paths}
+        stored = ((name, sources.of(name)) for name in names)
+        paths = {name: tuple(about(source).get("paths", ())) for name, source in stored if source}
+        return {name: paths[name] for name in paths if paths[name]}
 
     return query_sources(store.database, read)
-
-
-def paths_of(sources: Sources, conversation: Conversation | None) -> tuple[str, ...]:
-    """Return the paths from which a conversation was imported. A fork without a source has the
-    paths of its parent.
-    """
-    source = sources.of_state(conversation)
-    return () if source is None else tuple(about(source).get("paths", ()))
 
 
 def imported_at(store: Store) -> dict[str, datetime]:

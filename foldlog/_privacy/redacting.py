@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 from foldlog._archive.redacting import (
     events_of_records,
-    paths_of,
     redact_beside,
     redact_records,
     source_files,
@@ -223,12 +222,10 @@ class Redacting:
         if named is None:
             found = self._find_events()
             beside = self._find_texts_beside()
-        events_by_name = with_related(self.store, found, unread, unread_ids=named or {}).events
+        events_by_name = with_related(self.store, found, unread, unread_ids=named or {})
         ids_without_quotes = _keys(events_by_name)
         if with_summaries:
-            events_by_name = with_related(
-                self.store, events_by_name, unread, with_summaries=True
-            ).events
+            events_by_name = with_related(self.store, events_by_name, unread, with_summaries=True)
         names = [*events_by_name]
         if self._conversation is not None:
             names.append(self._conversation)
@@ -471,35 +468,31 @@ def redact_events(
         complete=False,
         also=redact_records(store, common_events),
     )
-    related = Related({}, {})
+    related: Mapping[str, Sequence[Event]] = {}
     receipt: RedactionReceipt | None = None
     redacted_keys: set[tuple[str, int]] = set()
-    files: Mapping[str, Sequence[str]] = {}
     # Other programs may append an event that must be redacted too, so repeat until no new event is
     # found.
     while True:
         related = with_related(
             store,
-            related.events,
+            related,
             unread,
             with_summaries=with_summaries,
             unread_ids={} if receipt else {conversation: event_ids},
         )
-        keys = _keys(related.events)
+        keys = _keys(related)
         if receipt is not None and keys <= redacted_keys:
             break
         redacted_keys |= keys
-        files = related.files
         if not for_content:
             common_events |= {
                 (name, event.id)
-                for name, events in related.events.items()
+                for name, events in related.items()
                 for event in events
                 if not _is_recognizable(event)
             }
-        ids_by_name = {
-            name: [event.id for event in events] for name, events in related.events.items()
-        }
+        ids_by_name = {name: [event.id for event in events] for name, events in related.items()}
         further_ids = [
             event_id for event_id in ids_by_name.get(conversation, ()) if event_id not in asked_ids
         ]
@@ -508,11 +501,12 @@ def redact_events(
         if receipt and newest.position is None:
             newest = newest._replace(position=receipt.position)
         receipt = newest
-    paths = chain.from_iterable(files.values())
-    unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), files, paths)
+    names = [*{**related, **shown_by(store, related)}]
+    paths = chain.from_iterable(source_files(store, names).values())
+    unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), names, paths)
     lost: tuple[str, ...] = ()
     # The conversation may have been erased after the redaction.
-    if any(isinstance(event, DocumentChanges) for event in related.events.get(conversation, ())):
+    if any(isinstance(event, DocumentChanges) for event in related.get(conversation, ())):
         lost = documents_lost(store, conversation, receipt.event_ids)
     return receipt._replace(unconfirmed=unconfirmed, documents_lost=lost)
 
@@ -550,17 +544,6 @@ def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) ->
 # ----------------------------------------------------------------------------------------------
 
 
-class Related(NamedTuple):
-    """Events, and the events that are redacted together with them.
-
-    ``events``  the events, by conversation
-    ``files``   the imported files of each conversation that shows one of the events
-    """
-
-    events: Mapping[str, Sequence[Event]]
-    files: Mapping[str, Sequence[str]]
-
-
 def with_related(
     store: Store,
     events_by_name: Mapping[str, Sequence[Event]],
@@ -568,7 +551,7 @@ def with_related(
     *,
     with_summaries: bool = False,
     unread_ids: Mapping[str, Collection[int]] = {},
-) -> Related:
+) -> Mapping[str, Sequence[Event]]:
     """Return the events, the events with the ids in ``unread_ids``, and all events that are
     redacted together with them: the other events of their source records, and the copies in
     companions. With ``with_summaries``, also return the condensations that may quote these events.
@@ -582,10 +565,10 @@ def with_related(
             related = _with_copies(store, events_left, unread, unread_ids)
             if not with_summaries:
                 return related
-            quotes = query_all(store.database, partial(_quotes_of, related.events))
+            quotes = query_all(store.database, partial(_quotes_of, related))
             quoted = {
-                name: (*related.events.get(name, ()), *quotes.get(name, ()))
-                for name in {**related.events, **quotes}
+                name: (*related.get(name, ()), *quotes.get(name, ()))
+                for name in {**related, **quotes}
             }
             return _with_copies(store, quoted, unread)
         except ConversationErased as error:
@@ -600,36 +583,29 @@ def _with_copies(
     events_by_name: Mapping[str, Sequence[Event]],
     unread: list[str],
     unread_ids: Mapping[str, Collection[int]] = {},
-) -> Related:
+) -> Mapping[str, Sequence[Event]]:
     found = query_all(store.database, partial(_read_related, store, events_by_name, unread_ids))
-    copies: dict[str, dict[int, Event]] = {}
+    events = found.events
     for state, own_ids, companions in found.beside:
-        redacted = (event for event in found.events[state.id] if event.id in own_ids)
+        redacted = (events[state.id][event_id] for event_id in own_ids)
         staying = (
             event for event in _readable(store, state, state.begins, []) if event.id not in own_ids
         )
         # A text that a staying event has too does not identify a copy.
         texts = texts_of(redacted, staying)
         for companion in companions:
-            events = copies_of(texts, _readable(store, companion, 0, unread))
-            copies.setdefault(companion.id, {}).update((event.id, event) for event in events)
-    if not any(copies.values()):
-        return Related(found.events, found.files)
-    events_and_copies = dict(found.events)
-    for name, events_by_id in copies.items():
-        known = {event.id: event for event in found.events.get(name, ())}
-        events_and_copies[name] = [*(known | events_by_id).values()]
-    files = query_all(store.database, partial(_files_at, store, copies))
-    return Related(events_and_copies, {**found.files, **files})
+            copies = copies_of(texts, _readable(store, companion, 0, unread))
+            if copies:
+                events.setdefault(companion.id, {}).update((copy.id, copy) for copy in copies)
+    return {name: [*known.values()] for name, known in events.items()}
 
 
 class _Found(NamedTuple):
-    """The events with the events of their records, and the places where copies may be: a
-    conversation, the ids of its events, and the companions that may repeat them.
+    """The events with the events of their records, by conversation and id, and the places where
+    copies may be: a conversation, the ids of its events, and the companions that may repeat them.
     """
 
-    events: dict[str, list[Event]]
-    files: dict[str, tuple[str, ...]]
+    events: dict[str, dict[int, Event]]
     beside: list[tuple[Conversation, set[int], list[Conversation]]]
 
 
@@ -657,44 +633,23 @@ def _read_related(
             for event in moment.conversation(name).events(event_id, event_id + 1):
                 if event_id in ids_by_name.get(name, ()) or can_be_redacted(event):
                     known[event_id] = event
-    found = _Found({name: [*known.values()] for name, known in events.items()}, {}, [])
+    found = _Found(events, [])
     for name, known in events.items():
         reading = moment.conversation(name)
         state = reading.state
-        forks = moment.forks_sharing(state, known)
-        found.files.update(_files_of(sources, [state, *(fork for fork, _ in forks)]))
         own_ids = {
             event_id
             for event_id, event in known.items()
             if event_id >= state.begins and can_be_redacted(event)
         }
         if own_ids:
-            sharing = (fork.id for fork, shared in forks if not own_ids.isdisjoint(shared))
+            sharing = (fork.id for fork, _ in moment.forks_sharing(state, own_ids))
             owners = [name, *origins_of(reading), *sharing]
             companions = companions_at(moment, owners)
             living = [companion for companion in companions if companion.erasure is None]
             if living:
                 found.beside.append((state, own_ids, living))
     return found
-
-
-def _files_of(
-    sources: Sources, conversations: Iterable[Conversation]
-) -> dict[str, tuple[str, ...]]:
-    return {state.id: paths_of(sources, state) for state in conversations}
-
-
-def _files_at(
-    store: Store, events_by_name: Mapping[str, Collection[int]], moment: Moment
-) -> dict[str, tuple[str, ...]]:
-    sources = Sources(store.database, moment.reader)
-    files: dict[str, tuple[str, ...]] = {}
-    for name, ids in events_by_name.items():
-        state = moment.conversation(name).state
-        files |= _files_of(
-            sources, [state, *(fork for fork, _ in moment.forks_sharing(state, ids))]
-        )
-    return files
 
 
 def _readable(
