@@ -144,6 +144,13 @@ def unpacked_appended(first: int, count: int, index: bytes) -> AppendedIndex:
     return AppendedIndex(places, index[2 * pairs : end], dict(event_spans), index[end:])
 
 
+def cut_at(blocks: Iterable[Block], stop: int) -> Iterator[Block]:
+    for block in blocks:
+        if block.first >= stop:
+            return
+        yield block if block.stop <= stop else block.before(stop)
+
+
 def join(blocks: Sequence[Block]) -> Block:
     places = array("I")
     length = 0
@@ -220,6 +227,10 @@ def count_shared(ours: bytes, theirs: bytes) -> int:
     )
 
 
-def changed_records(block: Block, redacted: Iterable[int] = ()) -> list[int]:
-    numbers = sorted(set(range(block.first, block.stop)).difference(redacted))
-    return [number for number in numbers if hash_of(block.record(number)) != block.hash_of(number)]
+def changed_records(block: Block) -> set[int]:
+    pairs = zip(block.records(), each_hash(block.hashes), strict=True)
+    return {
+        number
+        for number, (record, record_hash) in enumerate(pairs, block.first)
+        if hash_of(record) != record_hash
+    }

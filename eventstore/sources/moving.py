@@ -32,7 +32,7 @@ from foldlog.eventstore.sources.blocks import (
     each_hash,
     fingerprint_of,
 )
-from foldlog.eventstore.sources.reading import about
+from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import (
     Made,
     Place,
@@ -134,8 +134,8 @@ class CopiedRecords:
         for record in sorted({new[fingerprint] for fingerprint in refused}):
             if returning.get(record.hash):
                 raise _would_come_back(self.conversation.id, record.number)
-            is_decided = self.again or _is_decided(record, content.refused, refused)
-            if record.hash in returning and not is_decided:
+            is_decided = _weight(record, content.refused) >= _weight(record, refused)
+            if record.hash in returning and not (self.again or is_decided):
                 raise _would_come_back(self.conversation.id, record.number, elsewhere=True)
 
     @cached_property
@@ -212,12 +212,16 @@ def copy_source(records: CopiedRecords, version: int) -> int:
     write = partial(_write_part, records=records, made=made, family=family)
     written = existing
     last = list[Block]()
-    for blocks, redacted_by_now in _pages_of_blocks(source, original, start):
-        if redacted_by_now != redacted:
+    remaining = blocks_of(source, original, start)
+    while True:
+        blocks = [*islice(remaining, _TOGETHER)]
+        if query_sources(source, _redacted_by_now, original) != redacted:
             # The source has redacted a record since ``original`` was read. ``original`` may contain
             # text of this record, so begin again.
             copied_records = max(0, _end_of(written)[0] - max(copied.made, _end_of(existing)[0]))
             return copied_records + copy_source(records, version)
+        if not blocks:
+            break
         # The first block may begin before record ``start``: leave out the earlier records.
         blocks[0] = blocks[0].since(max(start, blocks[0].first))
         if last:
@@ -242,6 +246,12 @@ def copy_source(records: CopiedRecords, version: int) -> int:
 
     target.recorder.transact(finish)
     return max(0, copied.records - max(copied.made, _end_of(existing)[0]))
+
+
+def _redacted_by_now(sources: Sources, source: Source) -> set[int]:
+    not_erased(sources.database.find_key(sources.reader, source.conversation))
+    present = sources.find_by_key(source.conversation, has_texts=False) or source
+    return sources.all_redacted(present)
 
 
 def _redacted_in_target(
@@ -384,16 +394,12 @@ def _check_events(writing: WriteTransaction, part: Source, made: Made, start: in
                 raise _would_come_back(writing.conversation, new[event_id])
 
 
-def _is_decided(
-    record: _CopiedRecord, by_source: Mapping[bytes, bool], by_target: Mapping[bytes, bool]
-) -> bool:
-    """Return whether the user of the source decided to keep a record that the target refuses."""
+def _weight(record: _CopiedRecord, refused: Mapping[bytes, bool]) -> int:
+    """Return 2 if a store refuses a record by its own decision, 1 if it received its refusal with a
+    copy, and 0 if it does not refuse the record.
+    """
     fingerprints = record.hash, record.fingerprint
-    decisions = [by_source[each] for each in fingerprints if each in by_source]
-    if any(by_target.get(each) for each in fingerprints):
-        return any(decisions)
-    # The target only received its refusal, so a received one weighs as much.
-    return bool(decisions)
+    return max((1 + refused[each] for each in fingerprints if each in refused), default=0)
 
 
 def _would_come_back(conversation: str, number: int, *, elsewhere: bool = False) -> CannotRedact:
@@ -631,14 +637,15 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
     query_sources(database, Sources.made, source)
     head = GENESIS
     number = 0
-    for blocks, redacted_numbers in _pages_of_blocks(database, source, 0):
-        for block in blocks:
-            if block.first != number:
-                yield f"records {number} to {block.first - 1} of its source are missing"
-            head = chain_head(head, block.hashes)
-            number = block.stop
-            for number_changed in changed_records(block, redacted_numbers):
-                yield f"record {number_changed} of its source differs from the imported record"
+    for block in blocks_of(database, source):
+        if block.first != number:
+            yield f"records {number} to {block.first - 1} of its source are missing"
+        head = chain_head(head, block.hashes)
+        number = block.stop
+        changed = changed_records(block)
+        redacted = query_sources(database, _redacted_by_now, source) if changed else set()
+        for number_changed in sorted(changed - redacted):
+            yield f"record {number_changed} of its source differs from the imported record"
     if number < source.records:
         yield f"records {number} to {source.records - 1} of its source are missing"
     elif head != source.head:
@@ -656,30 +663,3 @@ def _key_of(sources: Sources, conversation: str) -> int | None:
         return None
     source = sources.find_by_key(state.key, has_texts=False)
     return None if source is None else source.conversation
-
-
-def _pages_of_blocks(
-    database: Database, source: Source, start: int
-) -> Iterator[tuple[list[Block], set[int]]]:
-    """Yield some blocks at a time, from record ``start`` on. Also yield the numbers of the records
-    that were redacted when the blocks were read.
-    """
-    while start < source.records:
-
-        def read(sources: Sources, start: int) -> tuple[list[Block], set[int]]:
-            not_erased(database.find_key(sources.reader, source.conversation))
-            page = islice(sources.blocks(source, start), _TOGETHER)
-            # The stored source may have grown in the meantime, so leave out the new records.
-            blocks_before = (block for block in page if block.first < source.records)
-            blocks = [
-                block if block.stop <= source.records else block.before(source.records)
-                for block in blocks_before
-            ]
-            present = sources.find_by_key(source.conversation, has_texts=False) or source
-            return blocks, sources.all_redacted(present)
-
-        blocks, redacted = query_sources(database, read, start)
-        if not blocks:
-            return
-        yield blocks, redacted
-        start = blocks[-1].stop

@@ -10,7 +10,7 @@ import msgspec
 
 from foldlog._base.json_types import JsonObject
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.sources.blocks import Block
+from foldlog.eventstore.sources.blocks import Block, cut_at
 from foldlog.eventstore.sources.tables import Source, Sources, query_sources
 
 IMPORTED_AT: Final = "imported_at"
@@ -26,7 +26,13 @@ def source_of(database: Database, conversation: str) -> Source | None:
 
 
 def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Block]:
-    return _by_pages(database, source, start, lambda sources, first: sources.blocks(source, first))
+    """Yield the blocks from record ``start`` on. The stored source may have grown since ``source``
+    was read, so the new records are left out.
+    """
+    blocks = _by_pages(
+        database, source, start, lambda sources, first: sources.blocks(source, first)
+    )
+    return cut_at(blocks, source.records)
 
 
 def own_blocks_with(

@@ -39,6 +39,7 @@ from foldlog.eventstore.sources.blocks import (
     Block,
     DamagedBlock,
     chain_head,
+    cut_at,
     each_hash,
     join,
     pack,
@@ -199,12 +200,8 @@ class Sources:
         """
         if start < source.from_record:
             parent = self.parent_of(source)
-            for block in () if parent is None else self.blocks(parent, start):
-                if block.first >= source.from_record:
-                    break
-                if block.stop > source.from_record:
-                    block = block.before(source.from_record)
-                yield block
+            if parent is not None:
+                yield from cut_at(self.blocks(parent, start), source.from_record)
         yield from self.own_blocks(source, start)
 
     def own_blocks(
@@ -232,10 +229,7 @@ class Sources:
         if number < source.from_record:
             parent = self.parent_of(source)
             blocks = [] if parent is None else self.blocks_back(parent, number, count)
-            return [
-                block if block.stop <= source.from_record else block.before(source.from_record)
-                for block in blocks
-            ]
+            return [*cut_at(blocks, source.from_record)]
         key = source.conversation
         blocks = []
         for first, length, encoding, index, body in self.reader.ask(
@@ -614,8 +608,7 @@ class SourcesToWrite(Sources):
         self.join_blocks(source, blocks, join(blocks))
 
     def leave_parent(self, source: Source) -> Source:
-        shared = source._replace(records=source.from_record)
-        blocks = [block for block in self.blocks(shared) if block.first < source.from_record]
+        blocks = [*cut_at(self.blocks(source), source.from_record)]
         made = {
             number: events
             for number, events in self.made(source).items()

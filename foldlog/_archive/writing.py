@@ -132,12 +132,9 @@ class SourceWriter:
             skeleton = format.skeleton(source.sums, self.hashes_of(source))
             start = skeleton.state.records
             counter = skeleton
-        stop = source.records if stop is None else stop
-        for block in blocks_of(self.store.database, source._replace(records=stop), start):
-            if block.first >= stop:
-                break
-            part = block if block.stop <= stop else block.before(stop)
-            count_block(counter, part.since(max(start, part.first)))
+        counted = source if stop is None else source._replace(records=stop)
+        for block in blocks_of(self.store.database, counted, start):
+            count_block(counter, block.since(max(start, block.first)))
         return counter
 
     def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
