@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from foldlog._archive.projecting import decode_records
 from foldlog._formats.decoded import READER, decoder_of
@@ -40,8 +40,6 @@ from foldlog.eventstore.sources.blocks import (
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.eventstore.sources.tables import Made, Source, Sources, SourcesToWrite
 
-if TYPE_CHECKING:
-    pass
 _SHORT_BLOCKS: Final = 8
 
 
