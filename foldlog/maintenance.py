@@ -32,7 +32,12 @@ from foldlog._files.written_files import (
     read_models,
     stores_in,
 )
-from foldlog._privacy.erasing import conversations_with, finish_erasing, iter_erased, old_tasks
+from foldlog._privacy.erasing import (
+    Erasure,
+    conversations_with,
+    erase_conversations,
+    old_tasks,
+)
 from foldlog._privacy.matching import holding
 from foldlog._privacy.redacting import Redacting, RedactionReport, holders, redact_matching
 from foldlog._words.event_json import event_document
@@ -274,10 +279,8 @@ class Maintenance:
             rows = old_tasks(self._store, rows, self._ago(older_than), trees)
         expected = {row.id: row for row in rows}
         stay: list[str] = []
-        erasures = iter_erased(
-            self._store,
-            rows,
-            reason=reason,
+        how = Erasure(
+            reason,
             detach_forks=detach_forks,
             expected=expected,
             stays=self._stays,
@@ -286,7 +289,7 @@ class Maintenance:
             trees=trees,
             whole_tasks=with_children,
         )
-        erased_rows = finish_erasing(erasures, stay.append)
+        erased_rows = erase_conversations(self._store, rows, how, stay.append)
         if erased_rows and not dry_run:
             with suppress(StoreUnavailable):  # An earlier reader still needs the bytes.
                 backup.vacuum(self._store, patience_s=PURGE_PATIENCE_S)

@@ -8,7 +8,7 @@ note_left_behind                   notes the calls that a killed program left op
 taken_back                         the message that lists the effects of events taken back
 CachedValues                       caches values beside conversations
 companion, companion_of            ids of companion conversations
-erase_conversations                erases conversations with their companions
+Erasure, erase_conversations       erases conversations with their companions
 place_of, is_of                    the index of an event in its record, and its format
 Recent                             a cache of the most recently used values
 REDACTED                           the value that replaces redacted content
@@ -58,4 +58,7 @@ from foldlog._history.runtimes import (
     RuntimeCall as RuntimeCall,
     note_left_behind as note_left_behind,
 )
-from foldlog._privacy.erasing import erase_conversations as erase_conversations
+from foldlog._privacy.erasing import (
+    Erasure as Erasure,
+    erase_conversations as erase_conversations,
+)

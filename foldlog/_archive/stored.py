@@ -152,20 +152,19 @@ class Records:
 
     def between(self, start: int, stop: int) -> Iterator[tuple[RecordSpan, bytes]]:
         """Yield the records in order, including redacted records."""
+        for span in self._spans(start, stop):
+            yield span, self._block_of(span.number).record(span.number)
+
+    def _spans(self, start: int, stop: int) -> list[RecordSpan]:
         source, _ = self._source
         if source is None:
-            return
+            return []
 
         def read(reader: Reader) -> list[RecordSpan]:
             return sorted(_spans_between(self._have_events(reader), source, start, stop))
 
-        block: Block | None = None
-        block_stop = 0
-        for span in self._query(read):
-            if block is None or span.number >= block_stop:
-                block = self._block_of(span.number)
-                block_stop = block.stop
-            yield span, block.record(span.number)
+        spans: list[RecordSpan] = self._query(read)
+        return spans
 
     @property
     def has_redacted(self) -> bool:
@@ -175,24 +174,12 @@ class Records:
         """Yield the records before the event ``stop``, the newest first, and end at a redacted
         record.
         """
-        source, redacted = self._source
-        block: Block | None = None
-        while stop > 0 and source is not None:
-            begin = at = max(stop - _BACK, 0)
-            near = dict[int, int]()
-            while at < stop:
-                self._look(at)
-                begin = min(begin, self._start)
-                near |= {first: number for first, (number, _) in self._near.items() if first < stop}
-                at = max(self._stop, at + 1)
-            for first in sorted(near, reverse=True):
-                number = near[first]
+        _, redacted = self._source
+        for end in range(stop, 0, -_BACK):
+            for number, _, _ in reversed(self._spans(max(end - _BACK, 0), end)):
                 if number in redacted:
                     return
-                if block is None or not block.first <= number < block.stop:
-                    block = self._block_of(number)
-                yield block.record(number)
-            stop = begin
+                yield self._block_of(number).record(number)
 
     def all(self) -> Iterator[tuple[int, Any]]:
         source, redacted = self._source

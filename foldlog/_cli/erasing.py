@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 from foldlog._answers.conversations import ConversationDocument
@@ -17,10 +16,8 @@ from foldlog._cli.hints import command, store_name
 from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
 from foldlog._conversations.companions import with_companions
 from foldlog._figures.overview import Overview, overview_of
-from foldlog._figures.trees import NO_TREES, Trees
 from foldlog._files.written_files import file_words, is_a_copy, path_in
-from foldlog._history.lease import lease_that_keeps
-from foldlog._privacy.erasing import and_forks, iter_erased
+from foldlog._privacy.erasing import Erasure, and_forks, iter_erased
 from foldlog._words.gist import count
 from foldlog._words.times import time_words
 from foldlog.eventstore import (
@@ -38,21 +35,6 @@ _NAMED_MAX = 20
 _SUB_AGENT = "sub-agent "
 
 
-class Erasing(NamedTuple):
-    """Options of an erasure. If ``for_age`` is true, conversations in use are not erased, and a run
-    that finds no old conversation succeeds.
-    """
-
-    reason: str
-    with_forks: bool = False
-    detach: bool = False
-    for_age: bool = False
-    dry_run: bool = False
-    no_vacuum: bool = False
-    trees: Trees = NO_TREES
-    whole_tasks: bool = False
-
-
 class ErasedRows(NamedTuple):
     """The conversations that were erased or would be erased, and the conversations that stay.
 
@@ -66,20 +48,15 @@ class ErasedRows(NamedTuple):
     remedy: str
 
 
-def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> ErasedRows:
-    work = iter_erased(
-        store,
-        rows,
-        reason=how.reason,
-        with_forks=how.with_forks,
-        detach_forks=how.detach,
-        expected={row.id: row for row in rows} if how.for_age else None,
-        stays=partial(lease_that_keeps, store) if how.for_age else lambda name: None,
-        complete=False,
-        dry_run=how.dry_run,
-        trees=how.trees,
-        whole_tasks=how.whole_tasks,
-    )
+def erase_rows(
+    store: Store,
+    rows: Sequence[ConversationRow],
+    how: Erasure,
+    *,
+    for_age: bool = False,
+    no_vacuum: bool,
+) -> ErasedRows:
+    work = iter_erased(store, rows, how)
     erased_rows: list[ConversationRow] = []
     stay: list[ProblemDocument] = []
     with terminal.working(
@@ -89,7 +66,7 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
             if error is None:
                 erased_rows.append(row)
             else:
-                problem = _reason_to_stay(error, how)
+                problem = _reason_to_stay(error, for_age=for_age)
                 stay.append(ProblemDocument(conversation=row.id, problem=problem))
             update(advance=1)
     is_pending = False
@@ -98,15 +75,16 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
             sentence = f"conversation {erased_rows[0].id!r} is erased"
         else:
             sentence = f"{len(erased_rows)} conversations are erased"
-        is_pending = bytes_stay_pending(store, sentence, no_vacuum=how.no_vacuum)
+        is_pending = bytes_stay_pending(store, sentence, no_vacuum=no_vacuum)
         erased_rows = [row._replace(bytes_pending=is_pending) for row in erased_rows]
     remedy = bytes_pending_words(store, "what was erased")
     return ErasedRows(erased_rows, stay, is_pending, remedy)
 
 
-def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
+def report(outcome: ErasedRows, how: Erasure, *, for_age: bool = False, nothing: str = "") -> None:
     """Print what was erased, what stays, and which files and stores may still contain the content.
-    ``nothing`` is the last line for a command that found nothing to erase.
+    ``nothing`` is the last line for a command that found nothing to erase. If ``for_age`` is true,
+    a command that found no old conversation succeeds.
     """
     rows = outcome.rows
     stay = outcome.stay
@@ -123,10 +101,10 @@ def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
             f"{count(len(rows), 'conversation')} {verb}, {count(document.events, 'event')}"
         )
     terminal.answer(document, lines)
-    if not (rows or stay or how.for_age):
+    if not (rows or stay or for_age):
         terminal.matched_nothing()
     for problem in dict.fromkeys(row.problem for row in stay):  # agents of a task share a problem
-        (terminal.note if how.for_age else terminal.warn)(problem)
+        (terminal.note if for_age else terminal.warn)(problem)
     if outcome.is_pending:
         terminal.note(outcome.remedy)
     agents = [name for name in document.holders if name.startswith(_SUB_AGENT)]
@@ -155,13 +133,13 @@ def _document(rows: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) 
     )
 
 
-def _reason_to_stay(error: EventStoreError, how: Erasing) -> str:
+def _reason_to_stay(error: EventStoreError, *, for_age: bool) -> str:
     """Return why a conversation stays, and which options of the command would erase it."""
     if not isinstance(error, ConversationHasForks):
         return str(error)
     # Other conversations of the command may be erased.
     problem = error.problem.removesuffix("; nothing was erased")
-    with_forks = "" if how.for_age else " --with-forks also erases the forks;"
+    with_forks = "" if for_age else " --with-forks also erases the forks;"
     return (
         f"{problem}, so it was not erased;{with_forks} --detach first copies the shared events into"
         " each fork"

@@ -388,7 +388,7 @@ class Histories:
         Cost: the method deletes the events of the conversation, and its figures.
         """
         from foldlog._figures.trees import NO_TREES
-        from foldlog._privacy.erasing import and_children, erase_conversations
+        from foldlog._privacy.erasing import Erasure, and_children, erase_conversations
 
         trees = NO_TREES
         if with_children:
@@ -398,13 +398,15 @@ class Histories:
         tombstones = erase_conversations(
             self.store,
             and_children(self.store, [self.store.conversation(conversation)], trees),
-            reason=reason,
-            trees=trees,
-            whole_tasks=with_children,
-            with_forks=with_forks,
-            detach_forks=detach_forks,
-            expected=None if expected is None else {conversation: expected},
-            complete=complete,
+            Erasure(
+                reason,
+                trees=trees,
+                whole_tasks=with_children,
+                with_forks=with_forks,
+                detach_forks=detach_forks,
+                expected={} if expected is None else {conversation: expected},
+                complete=complete,
+            ),
         )
         rows = {row.id: row for row in tombstones}
         names = dict.fromkeys(name for row in rows.values() for name in row.unconfirmed)

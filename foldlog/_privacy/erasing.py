@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import accumulate, chain
+from typing import NamedTuple
 
 from foldlog._archive.redacting import imported_at, source_files
 from foldlog._base.json_types import JsonMap
@@ -47,25 +48,28 @@ from foldlog.eventstore.maintenance import (
 from foldlog.eventstore.maintenance.unfinished import purge
 
 
-def finish_erasing(
-    work: Iterable[tuple[ConversationRow, EventStoreError | None]],
-    on_stay: Callable[[str], object] | None = None,
-) -> tuple[ConversationRow, ...]:
-    """Do the erasures in ``work``, and return the erased conversations. The text of each error is
-    passed to ``on_stay``. Without ``on_stay``, the last error is raised after all erasures.
+class Erasure(NamedTuple):
+    """The options of an erasure.
+
+    ``expected``     a conversation with newer events than its row here is not erased
+    ``stays``        returns an error if a conversation is not to be erased
+    ``complete``     on PostgreSQL, vacuum the tables at the end
+    ``dry_run``      erase nothing, and return rows instead of tombstones
+    ``trees``        a sub-agent is erased before the conversation that began it, so that a killed
+                     erasure leaves no sub-agent without its parent
+    ``whole_tasks``  no agent of a task is erased if ``stays`` or a fork prevents the erasure of one
+                     of them, unless that reason arises only during the erasure
     """
-    erased: list[ConversationRow] = []
-    last_error: EventStoreError | None = None
-    for row, error in work:
-        if error is None:
-            erased.append(row)
-        elif on_stay is not None:
-            on_stay(str(error))
-        else:
-            last_error = error
-    if last_error is not None:
-        raise last_error
-    return tuple(erased)
+
+    reason: str
+    with_forks: bool = False
+    detach_forks: bool = False
+    expected: Mapping[str, ConversationRow] = {}
+    stays: Callable[[str], EventStoreError | None] = lambda conversation: None
+    complete: bool = True
+    dry_run: bool = False
+    trees: Trees = NO_TREES
+    whole_tasks: bool = False
 
 
 def conversations_with(
@@ -171,83 +175,61 @@ def old_tasks(
 def erase_conversations(
     store: Store,
     rows: Iterable[ConversationRow],
-    *,
-    reason: str,
-    with_forks: bool = False,
-    detach_forks: bool = False,
-    expected: Mapping[str, ConversationRow] | None = None,
-    complete: bool = True,
-    trees: Trees = NO_TREES,
-    whole_tasks: bool = False,
+    how: Erasure,
+    on_stay: Callable[[str], object] | None = None,
 ) -> tuple[ConversationRow, ...]:
-    """Erase all conversations that can be erased. If a conversation cannot be erased, go on with
-    the next conversation, and raise the last error at the end.
+    """Erase all conversations that can be erased, and return them. If a conversation cannot be
+    erased, go on with the next conversation, and pass the text of the error to ``on_stay``.
+    Without ``on_stay``, raise the last error at the end.
     """
-    work = iter_erased(
-        store,
-        rows,
-        reason=reason,
-        with_forks=with_forks,
-        detach_forks=detach_forks,
-        expected=expected,
-        complete=complete,
-        trees=trees,
-        whole_tasks=whole_tasks,
-    )
-    return finish_erasing(work)
+    erased: list[ConversationRow] = []
+    last_error: EventStoreError | None = None
+    for row, error in iter_erased(store, rows, how):
+        if error is None:
+            erased.append(row)
+        elif on_stay is not None:
+            on_stay(str(error))
+        else:
+            last_error = error
+    if last_error is not None:
+        raise last_error
+    return tuple(erased)
 
 
 def iter_erased(
-    store: Store,
-    rows: Iterable[ConversationRow],
-    *,
-    reason: str,
-    with_forks: bool = False,
-    detach_forks: bool = False,
-    expected: Mapping[str, ConversationRow] | None = None,
-    stays: Callable[[str], EventStoreError | None] = lambda conversation: None,
-    complete: bool = True,
-    dry_run: bool = False,
-    trees: Trees = NO_TREES,
-    whole_tasks: bool = False,
+    store: Store, rows: Iterable[ConversationRow], how: Erasure
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Erase conversations. A fork is erased before the conversation whose events it shares, and a
-    sub-agent of ``trees`` before the conversation that began it. So a killed erasure leaves no
-    sub-agent without its parent. For each erased conversation, yield its tombstone and None. For
-    each other conversation, yield its row and the error. A conversation is not erased if it has
-    newer events than its row in ``expected``, if ``stays`` returns an error, or if one of its
-    sub-agents in ``rows`` is not erased. With ``whole_tasks``, no agent of a task is erased if
-    ``stays`` or a fork prevents the erasure of one of them, unless that reason arises only during
-    the erasure. With ``dry_run``, erase nothing, and yield rows instead of tombstones.
+    """Erase conversations. A fork is erased before the conversation whose events it shares. For
+    each erased conversation, yield its tombstone and None. For each other conversation, yield its
+    row and the error. A conversation also stays if one of its sub-agents in ``rows`` stays.
     """
-    if with_forks and detach_forks:
+    if how.with_forks and how.detach_forks:
         raise InvalidArgument(
             "with_forks erases the forks, and detach_forks keeps them; use only one of the two"
         )
     rows_by_id = {row.id: row for row in rows}
     erased_ids = set[str]()
-    staying = _staying_tasks(
-        store,
-        rows_by_id if whole_tasks else {},
-        trees,
-        stays,
-        may_have_forks=with_forks or detach_forks,
-    )
+    staying = _staying_tasks(store, rows_by_id, how) if how.whole_tasks else {}
     top_rows = (row for row in rows_by_id.values() if companion_of(row.id) not in rows_by_id)
     remaining = sorted(
-        top_rows, key=lambda row: (len(_above(row, rows_by_id, trees)), row.created_at)
+        top_rows, key=lambda row: (len(_above(row, rows_by_id, how.trees)), row.created_at)
     )
     erase_one = partial(
-        erase.erase, store, reason=reason, with_forks=with_forks, detach_forks=detach_forks
+        erase.erase,
+        store,
+        reason=how.reason,
+        with_forks=how.with_forks,
+        detach_forks=how.detach_forks,
+        complete=False,
     )
     while remaining:
         row = remaining.pop()
         if row.id in erased_ids:
             continue
-        below = [name for name, _ in trees.below(row.id)]
+        below = [name for name, _ in how.trees.below(row.id)]
         # A conversation stays with its sub-agents.
         stayed_below = (staying[name] for name in below if name in staying)
-        reason_to_stay = staying.get(row.id) or stays(row.id) or next(stayed_below, None)
+        reason_to_stay = staying.get(row.id) or how.stays(row.id) or next(stayed_below, None)
         if reason_to_stay is not None:
             staying[row.id] = reason_to_stay
             yield row, reason_to_stay
@@ -256,18 +238,18 @@ def iter_erased(
         forks.reverse()  # A fork of a fork comes first.
         sources = source_files(store, [member.id for member in (row, *forks)])
         origins = forked_from(store, row.id)
-        erased_rows = [*forks, row] if with_forks else [row]
+        erased_rows = [*forks, row] if how.with_forks else [row]
         noted_names: list[str] = []
         try:
-            if not dry_run:
+            if not how.dry_run:
                 paths = chain.from_iterable(sources.values())
                 noted_names = note_sources(store, paths, [member.id for member in (row, *forks)])
-                tombstone = erase_one(row.id, complete=False, expected=(expected or {}).get(row.id))
+                tombstone = erase_one(row.id, expected=how.expected.get(row.id))
                 fork_rows = [store.conversation(member.id) for member in erased_rows[:-1]]
                 # Forks without a tombstone were detached before.
                 erased_rows = [fork for fork in fork_rows if fork.erased_at is not None]
                 erased_rows.append(tombstone)
-            elif forks and not (with_forks or detach_forks):
+            elif forks and not (how.with_forks or how.detach_forks):
                 raise _has_forks(row, forks)
         except (ConversationHasForks, VersionConflict) as error:
             for name in noted_names:
@@ -298,20 +280,15 @@ def iter_erased(
         )
         for member in erased_rows:
             names = member.unconfirmed
-            if not dry_run:
+            if not how.dry_run:
                 names = holders(store, names, {member.id}, sources.get(member.id, ()))
             yield member._replace(unconfirmed=names), None
-    if complete and erased_ids and not dry_run:
-        _clear(store)
+    if how.complete and erased_ids and not how.dry_run:
+        clear(store)
 
 
 def _staying_tasks(
-    store: Store,
-    rows: Mapping[str, ConversationRow],
-    trees: Trees,
-    stays: Callable[[str], EventStoreError | None],
-    *,
-    may_have_forks: bool,
+    store: Store, rows: Mapping[str, ConversationRow], how: Erasure
 ) -> dict[str, EventStoreError]:
     """Return the conversations in ``rows`` whose task has an agent that cannot be erased, each with
     the reason.
@@ -319,8 +296,9 @@ def _staying_tasks(
     reasons = dict[str, EventStoreError]()
     tops = dict[str, str]()
     for name, row in rows.items():
-        tops[name] = _above(row, rows, trees)[-1]
-        reason = stays(name)
+        tops[name] = _above(row, rows, how.trees)[-1]
+        reason = how.stays(name)
+        may_have_forks = how.with_forks or how.detach_forks
         if reason is None and not may_have_forks and row.erased_at is None:
             forks = and_forks(store, [row], rows)[1:]
             reason = _has_forks(row, forks) if forks else None
@@ -343,9 +321,5 @@ def _above(row: ConversationRow, rows: Mapping[str, ConversationRow], trees: Tre
 
 
 def clear(store: Store) -> bool:
-    _clear(store)
-    return store.database.bytes_pending
-
-
-def _clear(store: Store) -> None:
     purge(store.database.recorder, "no reader sees the erased data any more")
+    return store.database.bytes_pending

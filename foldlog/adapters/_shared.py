@@ -56,6 +56,7 @@ from foldlog.runtimes import (
     CURRENT,
     REDACTED,
     CachedValues,
+    Erasure,
     HistoryRecords,
     Records,
     RuntimeCall,
@@ -364,7 +365,7 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
     """Erase the conversations. Their forks get copies of the events that they share."""
-    erase_conversations(histories.store, rows, reason=reason, detach_forks=True)
+    erase_conversations(histories.store, rows, Erasure(reason, detach_forks=True))
 
 
 def cached_values(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from foldlog._cli import terminal
-from foldlog._cli.erasing import Erasing, ask, erase_rows, report
+from foldlog._cli.erasing import ask, erase_rows, report
 from foldlog._cli.options import (
     conversations_argument,
     db_option,
@@ -22,7 +22,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import dry_run_option, pairs, where_option
 from foldlog._cli.stores import open_existing, require_id
 from foldlog._figures.shown import trees_of
-from foldlog._privacy.erasing import and_children, conversations_with
+from foldlog._privacy.erasing import Erasure, and_children, conversations_with
 from foldlog.eventstore import ConversationRow, Store
 from foldlog.eventstore.arguments import check_reason
 
@@ -80,12 +80,12 @@ def run(
         rows = select_rows(store, conversations, where)
         with terminal.working("counting"):
             trees = trees_of(store, is_complete=with_children)
-        how = Erasing(
+        how = Erasure(
             reason,
             with_forks=with_forks,
-            detach=detach,
+            detach_forks=detach,
+            complete=False,
             dry_run=dry_run,
-            no_vacuum=no_vacuum,
             trees=trees,
             whole_tasks=with_children,
         )
@@ -93,7 +93,7 @@ def run(
             rows = and_children(store, rows, trees)
         if not (yes or dry_run):
             ask(store, db, rows, with_forks=with_forks)
-        outcome = erase_rows(store, rows, how)
+        outcome = erase_rows(store, rows, how, no_vacuum=no_vacuum)
     if not outcome.rows and outcome.stay:
         raise Refused("; ".join(dict.fromkeys(row.problem for row in outcome.stay)))
     report(

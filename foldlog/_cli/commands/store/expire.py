@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from foldlog._cli import terminal
-from foldlog._cli.erasing import Erasing, ask, erase_rows, report
+from foldlog._cli.erasing import ask, erase_rows, report
 from foldlog._cli.options import (
     db_option,
     detach_option,
@@ -17,7 +19,8 @@ from foldlog._cli.options import (
 from foldlog._cli.selection import dry_run_option, moment_of_option, pairs, where_option
 from foldlog._cli.stores import open_existing
 from foldlog._figures.shown import trees_of
-from foldlog._privacy.erasing import conversations_with, old_tasks
+from foldlog._history.lease import lease_that_keeps
+from foldlog._privacy.erasing import Erasure, conversations_with, old_tasks
 from foldlog.eventstore.arguments import check_reason
 
 
@@ -58,18 +61,19 @@ def run(
         rows = conversations_with(store, pairs(where), before)
         with terminal.working("counting"):
             trees = trees_of(store, is_complete=with_children)
-        how = Erasing(
+        if with_children:
+            rows = old_tasks(store, rows, before, trees)
+        how = Erasure(
             reason,
-            detach=detach,
-            for_age=True,
+            detach_forks=detach,
+            expected={row.id: row for row in rows},
+            stays=partial(lease_that_keeps, store),
+            complete=False,
             dry_run=dry_run,
-            no_vacuum=no_vacuum,
             trees=trees,
             whole_tasks=with_children,
         )
-        if with_children:
-            rows = old_tasks(store, rows, before, trees)
         if not (yes or dry_run):
             ask(store, db, rows)
-        outcome = erase_rows(store, rows, how)
-    report(outcome, how)
+        outcome = erase_rows(store, rows, how, for_age=True, no_vacuum=no_vacuum)
+    report(outcome, how, for_age=True)
