@@ -76,20 +76,24 @@ def _has_more(existing: Source, original: Source) -> bool:
 
 class _CopiedRecord(NamedTuple):
     number: int
-    events: tuple[int, int]
     hash: bytes
     fingerprint: bytes
 
 
-class _Content(NamedTuple):
-    """The family of a copied source, the records of this source that are not redacted, and the
-    fingerprints of these records that the store of the source refuses, as ``refused_among`` returns
-    them.
+class _Original(NamedTuple):
+    """A source that is copied, with all its redacted records, the hashes and the events of its
+    records, the names of its parent and its family, the places from which it was imported, and the
+    fingerprints that imports refuse because of it.
     """
 
+    source: Source
+    redacted: set[int]
+    hashes: bytes
+    made: Made
+    parent: str
     family: dict[str, bytes]
-    records: list[_CopiedRecord]
-    refused: dict[bytes, bool]
+    places: list[tuple[bytes, Place]]
+    refused: set[bytes]
 
 
 class CopiedRecords:
@@ -117,47 +121,43 @@ class CopiedRecords:
         record.
         """
         sources = Sources(self.target, reader)
-        content = self._content if sources.refuse_any() else None
-        if content is None:
+        original = self.original if sources.refuse_any() else None
+        if original is None:
             return
         new = {
             fingerprint: record
-            for record in content.records
-            if is_new(record.number, record.events)
+            for record in self._records
+            if is_new(record.number, original.made.get(record.number, (0, 0)))
             for fingerprint in (record.hash, record.fingerprint)
         }
         refused = sources.refused_among(new)
         if not refused:
             return
-        root = _root_in_target(reader, self.target, content.family)
+        root = _root_in_target(reader, self.target, original.family)
         returning = sources.find_returning(root, (new[each].hash for each in refused))
+        by_source = query_sources(self.source, Sources.refused_among, new)
         for record in sorted({new[fingerprint] for fingerprint in refused}):
             if returning.get(record.hash):
                 raise _would_come_back(self.conversation.id, record.number)
-            is_decided = _weight(record, content.refused) >= _weight(record, refused)
+            is_decided = _weight(record, by_source) >= _weight(record, refused)
             if record.hash in returning and not (self.again or is_decided):
                 raise _would_come_back(self.conversation.id, record.number, elsewhere=True)
 
     @cached_property
-    def _content(self) -> _Content | None:
-        return query_sources(self.source, self._read)
+    def original(self) -> _Original | None:
+        return query_sources(self.source, _read_original, self.conversation)
 
-    def _read(self, sources: Sources) -> _Content | None:
-        original = sources.of_state(self.conversation)
-        if original is None:
-            return None
-        redacted = sources.all_redacted(original)
-        made = sources.made(original)
-        records = list[_CopiedRecord]()
+    @cached_property
+    def _records(self) -> list[_CopiedRecord]:
+        """The records that are not redacted."""
+        assert self.original is not None
         head = GENESIS
-        for number, record_hash in enumerate(each_hash(sources.hashes(original))):
+        records = list[_CopiedRecord]()
+        for number, record_hash in enumerate(each_hash(self.original.hashes)):
             head = chain_head(head, record_hash)
-            if number not in redacted:
-                events = made.get(number, (0, 0))
-                records.append(_CopiedRecord(number, events, record_hash, fingerprint_of(head)))
-        fingerprints = (each for record in records for each in (record.hash, record.fingerprint))
-        refused = sources.refused_among(fingerprints)
-        return _Content(_family_of(sources, original), records, refused)
+            if number not in self.original.redacted:
+                records.append(_CopiedRecord(number, record_hash, fingerprint_of(head)))
+        return records
 
 
 def copy_source(records: CopiedRecords, version: int) -> int:
@@ -171,34 +171,33 @@ def copy_source(records: CopiedRecords, version: int) -> int:
     begins again. Return the number of new records that have no events yet. If the conversation has
     no events, ``copy_source`` begins the conversation in the target. Raises ``HistoryDiverged`` if
     the target has other records, ``ConversationErased`` if the target erased the conversation, and
-    ``CannotRedact`` as ``CopiedRecords.check`` does. Cost: reading the index of each block, and
-    copying the new blocks. If the source has redacted records since the last copy, all blocks are
-    read. If the sources are equal, a few small reads are enough.
+    ``CannotRedact`` as ``CopiedRecords.check`` does. Cost: reading the index of each block
+    and the list of events, and copying the new blocks. If the source has redacted records since the
+    last copy, all blocks are read.
     """
     source, target, conversation = records.source, records.target, records.conversation
     # The source may have redacted records since its records were read.
     records = CopiedRecords(source, target, conversation, again=records.again)
-    stored = query_sources(source, _read_original, conversation)
+    stored = records.original
     if stored is None:
         return 0
-    original, redacted, parent, family, places = stored
-    existing = _redacted_in_target(records, original, redacted)
+    existing = _redacted_in_target(records, stored)
     if existing is None:
-        shared = _parent_in_target(source, target, original, parent, redacted)
+        shared = _parent_in_target(target, stored)
     else:
         shared = existing.parent
+    original = stored.source
     is_alone = original.parent is not None and shared is None
     if is_alone:
-        original = original._replace(redacted=tuple(sorted(redacted)))
+        original = original._replace(redacted=tuple(sorted(stored.redacted)))
     if existing is not None and (
         existing.records > original.records
         or (existing.head == original.head and _has_more(existing, original))
     ):
         return 0
-    hashes = query_sources(source, Sources.hashes, original)
     made = {
         number: (first, events)
-        for number, (first, events) in made_of(source, conversation).items()
+        for number, (first, events) in stored.made.items()
         if first + events <= version
     }
     copied = original._replace(
@@ -206,16 +205,15 @@ def copy_source(records: CopiedRecords, version: int) -> int:
         from_record=0 if shared is None else (existing or original).from_record,
         made=min(original.made, max(made, default=-1) + 1),
     )
-    refused = query_sources(source, _refused_by, original)
     start = max(copied.from_record, _end_of(existing)[0])
-    head = chain_head(GENESIS, hashes[: HASH_BYTES * start])
-    write = partial(_write_part, records=records, made=made, family=family)
+    head = chain_head(GENESIS, stored.hashes[: HASH_BYTES * start])
+    write = partial(_write_part, records=records, made=made, family=stored.family)
     written = existing
     last = list[Block]()
     remaining = blocks_of(source, original, start)
     while True:
         blocks = [*islice(remaining, _TOGETHER)]
-        if query_sources(source, _redacted_by_now, original) != redacted:
+        if query_sources(source, _redacted_by_now, original) != stored.redacted:
             # The source has redacted a record since ``original`` was read. ``original`` may contain
             # text of this record, so begin again.
             copied_records = max(0, _end_of(written)[0] - max(copied.made, _end_of(existing)[0]))
@@ -236,12 +234,12 @@ def copy_source(records: CopiedRecords, version: int) -> int:
         # The last records, and all data beside the records, are stored together.
         whole = write(transaction, part=copied, blocks=last, before=written)
         writing, sources = _open_in_target(transaction, target, conversation)
-        sources.refuse(writing.key, refused, own=False)
+        sources.refuse(writing.key, stored.refused, own=False)
         if whole.made == copied.made:  # the target made no further events
             transaction.write("delete_made", whole.conversation)
             own_made = {number: made[number] for number in made if number >= whole.from_record}
             sources.put_made(whole, own_made)
-        for place, imported in places:
+        for place, imported in stored.places:
             sources.put_place(place, imported._replace(conversation=writing.key))
 
     target.recorder.transact(finish)
@@ -254,9 +252,7 @@ def _redacted_by_now(sources: Sources, source: Source) -> set[int]:
     return sources.all_redacted(present)
 
 
-def _redacted_in_target(
-    records: CopiedRecords, original: Source, redacted: set[int]
-) -> Source | None:
+def _redacted_in_target(records: CopiedRecords, original: _Original) -> Source | None:
     """Return the source in the target, after the target has redacted the same records. Raises
     ``HistoryDiverged`` if the target has other records.
     """
@@ -264,13 +260,13 @@ def _redacted_in_target(
     existing = query_sources(target, _source_in_target, conversation)
     if existing is None:
         return None
-    if existing.head != original.head:
-        hashes = query_sources(source, Sources.hashes, original)
+    hashes = original.hashes
+    if existing.head != original.source.head:
         own_hashes = query_sources(target, Sources.hashes, existing)
         if not (hashes.startswith(own_hashes) or own_hashes.startswith(hashes)):
             raise HistoryDiverged(conversation.id, 0, conversation.version)
     # The shared records of a fork are redacted in its parent.
-    to_redact = redacted if existing.parent is None else set(original.redacted)
+    to_redact = original.redacted if existing.parent is None else set(original.source.redacted)
     missing = to_redact - query_sources(target, Sources.all_redacted, existing)
     if missing.isdisjoint(range(existing.records)):
         return existing
@@ -290,35 +286,35 @@ def _redact_in_target(
     writing.end()
 
 
-def _read_original(
-    sources: Sources, conversation: Conversation
-) -> tuple[Source, set[int], str, dict[str, bytes], list[tuple[bytes, Place]]] | None:
-    """Return the source of a conversation with all its redacted records, the names of its parent
-    and its family, and the places from which it was imported.
-    """
-    original = sources.of_state(conversation)
-    if original is None:
+def _read_original(sources: Sources, conversation: Conversation) -> _Original | None:
+    source = sources.of_state(conversation)
+    if source is None:
         return None
-    original = sources.as_row(original)
-    redacted = sources.all_redacted(original)
-    parent = "" if original.parent is None else sources.name_of(original.parent)
-    family = _family_of(sources, original)
-    return original, redacted, parent, family, sources.places_of(conversation.key)
+    source = sources.as_row(source)
+    return _Original(
+        source,
+        sources.all_redacted(source),
+        sources.hashes(source),
+        sources.made(source),
+        "" if source.parent is None else sources.name_of(source.parent),
+        _family_of(sources, source),
+        sources.places_of(conversation.key),
+        _refused_by(sources, source),
+    )
 
 
-def _parent_in_target(
-    source: Database, target: Database, original: Source, parent: str, redacted: set[int]
-) -> int | None:
-    parent_key = query_sources(target, _key_of, parent)
+def _parent_in_target(target: Database, original: _Original) -> int | None:
+    parent_key = query_sources(target, _key_of, original.parent)
     if parent_key is None:
         return None
     # The conversation with the parent's name in the target may have other records, fewer records,
     # or fewer redactions.
     parent_hashes, parent_redacted = query_sources(target, _hashes_of, parent_key)
-    hashes = query_sources(source, Sources.hashes, original)
-    size = original.from_record * HASH_BYTES
-    missing = redacted.difference(parent_redacted, range(original.from_record, original.records))
-    return parent_key if hashes[:size] == parent_hashes[:size] and not missing else None
+    from_record, records = original.source[3:5]
+    size = from_record * HASH_BYTES
+    missing = original.redacted.difference(parent_redacted, range(from_record, records))
+    is_same = original.hashes[:size] == parent_hashes[:size]
+    return parent_key if is_same and not missing else None
 
 
 def _hashes_of(sources: Sources, key: int) -> tuple[bytes, set[int]]:
@@ -497,17 +493,16 @@ class RedactedRecords(NamedTuple):
 
 def find_redacted_records(database: Database, conversation: Conversation) -> RedactedRecords | None:
     def read(sources: Sources) -> RedactedRecords | None:
-        source = sources.of_state(conversation)
-        if source is None:
+        original = _read_original(sources, conversation)
+        if original is None:
             return None
-        source = sources.as_row(source)
-        redacted = sources.all_redacted(source)
+        source, redacted = original[:2]
         remains = {
             number: block.record(number)
             for block in sources.blocks(source, min(redacted, default=source.records))
             for number in redacted.intersection(range(block.first, block.stop))
         }
-        return RedactedRecords(remains, source, _refused_by(sources, source))
+        return RedactedRecords(remains, source, original.refused)
 
     return query_sources(database, read)
 
