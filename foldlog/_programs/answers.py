@@ -125,7 +125,7 @@ class Answers:
             )
         if subject.missing is not None:
             yield (
-                f"NOTE: a compaction began at {subject.missing.at}, but the program has not "
+                f"NOTE: a compaction began at {subject.missing}, but the program has not "
                 f"written it to the transcript yet; this is the state before this compaction"
             )
         yield from answer(subject)

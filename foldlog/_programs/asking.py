@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from foldlog._archive.compacting import Compacting, compacting
+from foldlog._archive.compacting import compacting
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import source_files
 from foldlog._archive.refreshing import import_again
@@ -38,13 +38,13 @@ class Asked(NamedTuple):
     """The conversation that a tool call asks about.
 
     problem  why the stored state of the conversation may be old; empty if it is not old
-    missing  a compaction that is not yet in the transcript
+    missing  the time of a compaction that is not yet in the transcript
     agents   the sub-agents at work; a sub-agent may be asking
     """
 
     conversation: str
     problem: str
-    missing: Compacting | None
+    missing: str | None
     agents: Sequence[str] = ()
 
 

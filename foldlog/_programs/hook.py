@@ -13,7 +13,6 @@ from foldlog._archive.compacting import note_compaction
 from foldlog._archive.importing import Failed, Import
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._programs.programs import PROGRAMS
-from foldlog._words.gist import count
 from foldlog.eventstore import Store
 
 FIRED = "hooks"
@@ -67,18 +66,16 @@ def answer_hook(
     starts_after_compaction = event == "SessionStart" and payload.get("source") == "compact"
     is_compacted = event == "PostCompact" or starts_after_compaction
     is_claude_code = program == PROGRAMS["claude-code"].format
-    noted = None
     # The note says that the transcript lacks a compaction. Before a compaction, that is true for
     # every program. After a compaction, it is true only for Claude Code, which runs its hooks
     # before it writes the compaction.
     if conversation and (event == "PreCompact" or (is_compacted and is_claude_code)):
-        noted = note_compaction(store, conversation)
+        note_compaction(store, conversation)
     if conversation and starts_after_compaction:
-        about = f"about {count(noted.events, 'event')}" if noted else "earlier events"
         return {
             "hookSpecificOutput": {
                 "hookEventName": event,
-                "additionalContext": _advice(about, conversation),
+                "additionalContext": _advice(conversation),
             }
         }
     folders = [*_sub_agent_folders(paths, session)]
@@ -109,7 +106,7 @@ def _note_time(fired: Path, program: str, event: str) -> None:
     (fired / program).write_bytes(event.encode("utf-8", "replace"))
 
 
-def _advice(about: str, conversation: str) -> str:
+def _advice(conversation: str) -> str:
     """Return the text for the model. The conversation's id comes from the transcript. An id that a
     model could read as an instruction is left out.
     """
@@ -118,8 +115,8 @@ def _advice(about: str, conversation: str) -> str:
     else:
         named = ""
     return (
-        f"foldlog: {about} left your context in this compaction, but foldlog still has them. "
-        f"Before you ask the user again about something, use the foldlog tools `dropped` and"
+        "foldlog: earlier events left your context in this compaction, but foldlog still has them."
+        " Before you ask the user again about something, use the foldlog tools `dropped` and"
         f" `recall`{named}."
     )
 

@@ -128,8 +128,7 @@ def _import_again(store: Store, conversation: str) -> tuple[str, str | None]:
     conversation, problem = import_again(store, conversation)
     if problem:
         terminal.note(f"the imported file of {conversation!r} cannot be imported again: {problem}")
-    missing = compacting(store, conversation)
-    return conversation, None if missing is None else missing.at
+    return conversation, compacting(store, conversation)
 
 
 def _fact(store: Store, views: Views, conversation: str, words: str, at: int | None) -> Fact:
