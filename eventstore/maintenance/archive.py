@@ -4,7 +4,6 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -91,11 +90,15 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
         replace_operation(recorder, attempt, None)
         raise
     try:
-        _check_written(conversation, attempt, placed)
+        is_written = read_archived(conversation, attempt.state) == placed
     except StoreRefused:
         if recorder.query(lambda reader: [*reader.unfinished(state.key)]) == [attempt]:
             raise
         return Archived(conversation, 0, 0, _CHANGED)  # another process deleted the object
+    if not is_written:
+        raise StoreDamaged(
+            f"the object {attempt.state} does not hold the rows of conversation {conversation!r}"
+        )
     end = partial(
         _archive_rows, database=database, state=state, attempt=attempt, events=len(placed)
     )
@@ -104,13 +107,6 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     delete_object(attempt.state)
     replace_operation(recorder, attempt, None)
     return Archived(conversation, 0, 0, _CHANGED)
-
-
-def _check_written(conversation: str, attempt: Unfinished, placed: Sequence[Placed]) -> None:
-    if read_archived(conversation, attempt.state) != placed:
-        raise StoreDamaged(
-            f"the object {attempt.state} does not hold the rows of conversation {conversation!r}"
-        )
 
 
 def check_archived(store: Store, verdict: Verdict) -> Verdict:
@@ -153,11 +149,10 @@ def _read_stored(
 def _find_damage(store: Store, state: Conversation) -> str | None:
     # A damaged conversation must not be archived.
     try:
-        check = Check(store.database, state, state.version)
-        check.run()
+        findings = Check(store.database, state, state.version).run()
     except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
         return str(error)
-    return str(check.findings[0]) if check.findings else None
+    return str(findings[0]) if findings else None
 
 
 def _begin(transaction: Transaction, state: Conversation, attempt: Unfinished) -> bool:

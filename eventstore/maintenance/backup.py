@@ -32,7 +32,7 @@ from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.unfinished import finish, mark_unfinished
 from foldlog.eventstore.maintenance.verify import Verdict, verify
-from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder
+from foldlog.eventstore.recorders.base import PATIENCE_S
 from foldlog.eventstore.recorders.errors import FAILURES, Failure
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.errors import translate
@@ -354,41 +354,32 @@ def _finish_operations(
 ) -> tuple[int, Failure | None]:
     # A rekey without its key stays unfinished until the rekey is run again, or until another
     # operation needs the conversation.
-    recorder = database.recorder
-    stale = _stale(recorder, database.now() - _STALE_US)
+    discarded = 0
     objects_left = None
-    for operation in recorder.query(lambda reader: reader.unfinished()):
-        if operation.operation != REKEY and (
-            operation.operation != IMPORT or operation.key in stale
-        ):
-            try:
-                finish(database, operation, copied_objects=copied_objects)
-            except FAILURES as error:
-                if operation.operation not in (ARCHIVE, DELETE_OBJECT, ERASE):
-                    raise
-                objects_left = error
-    return len(stale), objects_left
+    for operation in database.recorder.query(lambda reader: reader.unfinished()):
+        if operation.operation == REKEY:
+            continue
+        if operation.operation == IMPORT:
+            if not _is_stale(database, operation.key):
+                continue
+            discarded += 1
+        try:
+            finish(database, operation, copied_objects=copied_objects)
+        except FAILURES as error:
+            if operation.operation not in (ARCHIVE, DELETE_OBJECT, ERASE):
+                raise
+            objects_left = error
+    return discarded, objects_left
 
 
-def _stale(recorder: Recorder, before: int) -> list[int]:
-    def stale(reader: Reader) -> list[int]:
-        staged = [
-            reader.conversation(operation.key)
-            for operation in reader.unfinished()
-            if operation.operation == IMPORT
-        ]
-        return [
-            conversation.key
-            for conversation in staged
-            if conversation is not None
-            and (conversation.updated_at or conversation.created_at) < before
-        ]
-
-    return recorder.query(stale)
+def _is_stale(database: Database, key: int) -> bool:
+    staged = database.recorder.query(lambda reader: reader.conversation(key))
+    if staged is None:
+        return False
+    return (staged.updated_at or staged.created_at) < database.now() - _STALE_US
 
 
 def size_on_disk(path: str | None) -> int | None:
-    files = [] if path is None else [Path(path), Path(f"{path}-wal")]
-    if files:
-        return sum(file.stat().st_size for file in files if file.exists())
-    return None
+    if path is None:
+        return None
+    return sum(file.stat().st_size for file in (Path(path), Path(f"{path}-wal")) if file.exists())

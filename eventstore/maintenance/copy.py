@@ -66,7 +66,6 @@ from foldlog.eventstore.sources.moving import (
     copy_source,
     find_redacted_records,
     has_source,
-    made_of,
     note_made,
     redact_records,
     split_at_records,
@@ -370,7 +369,7 @@ def copy_conversation(
         # If the target may later make events from the records, a group of rows must contain all
         # events of a record.
         if options.damaged or (existing is not None and existing.pending):
-            made = made_of(source, original)
+            made = records.made
         else:
             made = {}
         for chunk in split_at_records(

@@ -7,7 +7,7 @@ conversation, so followers read the receipt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -157,12 +157,7 @@ def _redact(
     state = find_existing(database, transaction, conversation)
     check_finished(transaction, state.key)
     writing = WriteTransaction(transaction, state, database)
-    # The id of a summary stands for the condensation that made the summary.
-    requested_ids = {
-        summary_of(requested) if requested < -1 else requested: requested
-        for requested in (named_id, *others.get(conversation, ()))
-    }
-    stored = _stored(writing, requested_ids)
+    stored = _stored(writing, (named_id, *others.get(conversation, ())))
     to_redact = {**others, conversation: [*stored]}
     quotes: list[Quote] = []
     sharing = sharing_events(transaction, writing, stored)
@@ -183,7 +178,7 @@ def _redact(
         if other is not None and other.erasure is None:
             check_finished(transaction, other.key)
             beside = WriteTransaction(transaction, other, database)
-            copies = _stored(beside, {copy_id: copy_id for copy_id in to_redact[name]})
+            copies = _stored(beside, to_redact[name])
             sharing = sharing_events(transaction, beside, copies)
             _erase_content(beside, copies, sharing, who)
             forks += [fork.conversation for fork, _ in sharing[1:]]
@@ -212,12 +207,14 @@ def _redact(
 
 
 def _stored(
-    writing: WriteTransaction, requested_ids: Mapping[int, int]
+    writing: WriteTransaction, requested_ids: Iterable[int]
 ) -> dict[int, tuple[Row, Event]]:
-    return {
-        event_id: _read(writing, event_id, requested)
-        for event_id, requested in requested_ids.items()
-    }
+    stored: dict[int, tuple[Row, Event]] = {}
+    for requested in requested_ids:
+        # The id of a summary stands for the condensation that made the summary.
+        event_id = summary_of(requested) if requested < -1 else requested
+        stored[event_id] = _read(writing, event_id, requested)
+    return stored
 
 
 def sharing_events(

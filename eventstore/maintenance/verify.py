@@ -207,17 +207,12 @@ def _findings(
         return
     own = Check(database, conversation, conversation.version)
     if conversation.pending == 0:
-        yield from _findings_in_rows(own)
+        yield from own.run()
     if conversation.parent is not None and (past or not conversation.head):
         for part in checks_of_past(database, conversation):
-            yield from [part] if isinstance(part, VerifyFinding) else _findings_in_rows(part)
+            yield from [part] if isinstance(part, VerifyFinding) else part.run()
     yield from findings_beside(database, conversation, own.codec)
     yield from findings_in_ledger(database, conversation.key, conversation.id)
-
-
-def _findings_in_rows(check: Check) -> Iterator[VerifyFinding]:
-    check.run()
-    yield from check.findings
 
 
 # -- the rows of one conversation
@@ -302,7 +297,7 @@ class Check:
         self._redacted: dict[int, str] = {}
         self._receipts: dict[int, set[str]] = {}
 
-    def run(self) -> None:
+    def run(self) -> list[VerifyFinding]:
         for page in self._pages():
             decoded = self.codec.decode_rows(page)
             misfits = self._misfits(page)
@@ -315,6 +310,7 @@ class Check:
             if finding.first is None or finding.first < self._stop
         ]
         self._match_receipts()
+        return self.findings
 
     def _pages(self) -> Iterator[Sequence[Row]]:
         # While a redacted event has no receipt, pages after ``stop`` are read too.

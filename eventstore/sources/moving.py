@@ -147,6 +147,10 @@ class CopiedRecords:
     def original(self) -> _Original | None:
         return query_sources(self.source, _read_original, self.conversation)
 
+    @property
+    def made(self) -> Made:
+        return {} if self.original is None else self.original.made
+
     @cached_property
     def _records(self) -> list[_CopiedRecord]:
         """The records that are not redacted."""
@@ -537,14 +541,6 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
         about_copy = _about_both(own, original)
     sources.put(own._replace(redacted=all_redacted, about=about_copy, sums=sums))
     sources.refuse(writing.key, redacted.refused, own=False)
-
-
-def made_of(source: Database, conversation: Conversation) -> Made:
-    def read(sources: Sources) -> Made:
-        stored = sources.of_state(conversation)
-        return {} if stored is None else sources.made(stored)
-
-    return query_sources(source, read)
 
 
 def split_at_records(
