@@ -218,6 +218,20 @@ def fingerprint_of(head: bytes) -> bytes:
     return head[:HASH_BYTES]
 
 
+class ChainedRecord(NamedTuple):
+    """``fingerprint`` stands for the record with all records before it."""
+
+    number: int
+    hash: bytes
+    fingerprint: bytes
+
+
+def chained(hashes: bytes, first: int = 0, head: bytes = GENESIS) -> Iterator[ChainedRecord]:
+    for number, record_hash in enumerate(each_hash(hashes), first):
+        head = chain_head(head, record_hash)
+        yield ChainedRecord(number, record_hash, fingerprint_of(head))
+
+
 def count_shared(ours: bytes, theirs: bytes) -> int:
     if theirs.startswith(ours) or ours.startswith(theirs):
         return min(len(ours), len(theirs)) // HASH_BYTES

@@ -27,10 +27,11 @@ from foldlog.eventstore.sources.blocks import (
     GENESIS,
     HASH_BYTES,
     Block,
+    ChainedRecord,
     chain_head,
+    chained,
     changed_records,
     each_hash,
-    fingerprint_of,
 )
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import (
@@ -72,12 +73,6 @@ def _has_more(existing: Source, original: Source) -> bool:
     # The source in the target may have more redactions and more events than ``original``.
     is_redacted = set(existing.redacted).issuperset(original.redacted)
     return existing.made >= original.made and is_redacted
-
-
-class _CopiedRecord(NamedTuple):
-    number: int
-    hash: bytes
-    fingerprint: bytes
 
 
 class _Original(NamedTuple):
@@ -152,16 +147,11 @@ class CopiedRecords:
         return {} if self.original is None else self.original.made
 
     @cached_property
-    def _records(self) -> list[_CopiedRecord]:
+    def _records(self) -> list[ChainedRecord]:
         """The records that are not redacted."""
         assert self.original is not None
-        head = GENESIS
-        records = list[_CopiedRecord]()
-        for number, record_hash in enumerate(each_hash(self.original.hashes)):
-            head = chain_head(head, record_hash)
-            if number not in self.original.redacted:
-                records.append(_CopiedRecord(number, record_hash, fingerprint_of(head)))
-        return records
+        redacted = self.original.redacted
+        return [record for record in chained(self.original.hashes) if record.number not in redacted]
 
 
 def copy_source(records: CopiedRecords, version: int) -> int:
@@ -394,7 +384,7 @@ def _check_events(writing: WriteTransaction, part: Source, made: Made, start: in
                 raise _would_come_back(writing.conversation, new[event_id])
 
 
-def _weight(record: _CopiedRecord, refused: Mapping[bytes, bool]) -> int:
+def _weight(record: ChainedRecord, refused: Mapping[bytes, bool]) -> int:
     """Return 2 if a store refuses a record by its own decision, 1 if it received its refusal with a
     copy, and 0 if it does not refuse the record.
     """

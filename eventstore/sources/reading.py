@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -22,38 +23,31 @@ _BLOCKS: Final = 8
 
 
 def source_of(database: Database, conversation: str) -> Source | None:
-    return query_sources(database, lambda sources: sources.of(conversation))
+    return query_sources(database, Sources.of, conversation)
 
 
 def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Block]:
     """Yield the blocks from record ``start`` on. The stored source may have grown since ``source``
     was read, so the new records are left out.
     """
-    blocks = _by_pages(
-        database, source, start, lambda sources, first: sources.blocks(source, first)
-    )
-    return cut_at(blocks, source.records)
+    return cut_at(_by_pages(database, source, start, Sources.blocks), source.records)
 
 
 def own_blocks_with(
     database: Database, source: Source, is_wanted: Callable[[bytes], bool]
 ) -> Iterator[Block]:
-    return _by_pages(
-        database,
-        source,
-        source.from_record,
-        lambda sources, first: sources.own_blocks(source, first, is_wanted),
-    )
+    read = partial(Sources.own_blocks, is_wanted=is_wanted)
+    return _by_pages(database, source, source.from_record, read)
 
 
 def _by_pages(
     database: Database,
     source: Source,
     start: int,
-    read: Callable[[Sources, int], Iterator[Block]],
+    read: Callable[[Sources, Source, int], Iterator[Block]],
 ) -> Iterator[Block]:
     def read_page(sources: Sources, first: int) -> list[Block]:
-        return list(islice(read(sources, first), _BLOCKS))
+        return list(islice(read(sources, source, first), _BLOCKS))
 
     while start < source.records:
         blocks = query_sources(database, read_page, start)

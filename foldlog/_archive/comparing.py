@@ -12,7 +12,6 @@ A longer source becomes a fork too if events were appended to its conversation i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from itertools import chain, count
 from typing import Final, NamedTuple
 
@@ -74,7 +73,7 @@ class SourceImport(SourceWriter):
         first. Raises ``SourceRefused`` for an erased source, or if the import would bring back a
         redacted record. Raises ``NotAHistory`` if the source has no records.
         """
-        places = self.query(lambda sources: sources.places(self.place))
+        places = self.query(Sources.places, self.place)
         if self._is_refused(self.place):
             raise SourceRefused(
                 "the source imported from this path was erased; to import it again, use --again"
@@ -154,7 +153,7 @@ class SourceImport(SourceWriter):
     def _is_continued_here(self, source: Source) -> bool:
         # New records of a source become a fork if its conversation was continued in foldlog.
         name = self.name_of(source.conversation)
-        events_made = self.query(lambda sources: sources.made(source))
+        events_made = self.query(Sources.made, source)
         end = max((first + events for first, events in events_made.values()), default=0)
         version = self.store.conversation(name, pending=True).version
         if version <= end or source.made != source.records:
@@ -288,7 +287,7 @@ class SourceImport(SourceWriter):
         # source at the redacted record or before it, or each record of the format repeats all
         # earlier records.
         for source in sources:
-            redacted_numbers = self.query(partial(Sources.all_redacted, source=source))
+            redacted_numbers = self.query(Sources.all_redacted, source)
             if redacted_numbers and self.found_history.format.repeats:
                 problem = "its records repeat the texts of earlier records"
             elif any(number >= shared_count for number in redacted_numbers):
@@ -325,9 +324,7 @@ class SourceImport(SourceWriter):
 
     def _replace_last(self, source: Source, shared_count: int) -> Imported:
         blocks = self.query(lambda sources: [*sources.own_blocks(source, shared_count)])
-        head = chain_head(
-            GENESIS, self.query(lambda sources: sources.hashes(source))[: shared_count * HASH_BYTES]
-        )
+        head = chain_head(GENESIS, self._first_hashes(source, shared_count))
         shared_block = blocks[0].before(shared_count)
         self._read_again()
         self.skeleton = self.count_until(source, shared_count)
@@ -369,7 +366,7 @@ class SourceImport(SourceWriter):
         self.skeleton = new_counter(self.found_history.format)
 
     def _family(self, source: Source) -> list[Source]:
-        return self.query(lambda sources: sources.family(source.root))
+        return self.query(Sources.family, source.root)
 
     def _source_named(self, name: str) -> Source | None:
         conversation = self._find(name)
@@ -378,12 +375,10 @@ class SourceImport(SourceWriter):
         return self.source(conversation.key)
 
     def _find(self, name: str) -> Conversation | None:
-        return self.query(lambda sources: sources.find(name))
+        return self.query(Sources.find, name)
 
     def _is_refused(self, fingerprint: bytes) -> bool:
-        return not self.options.again and self.query(
-            lambda sources: sources.is_refused(fingerprint)
-        )
+        return not self.options.again and self.query(Sources.is_refused, fingerprint)
 
     def _no_history(self) -> NotAHistory:
         findings = map(str, self.reading.findings[:1])

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from itertools import count
 from os import path as os_path
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, TypeVarTuple
 
 from foldlog._archive.comparing import NewSource, SourceImport
 from foldlog._archive.reading import LineReading, state_of
@@ -39,6 +39,7 @@ from foldlog.eventstore.recorders.types import utf8
 from foldlog.eventstore.sources.tables import Place, Sources, SourcesToWrite, query_sources
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 _TRIES: Final = 5
 _TOGETHER_BYTES: Final = 2 * 2**20
@@ -227,7 +228,7 @@ class Import:
     def _is_as_it_was(self, state: bytes, place: bytes, places: list[Place]) -> bool:
         # If a history of the file was erased, its import is refused, or brings it back.
         is_same = bool(state and places and places[-1].state == state)
-        return is_same and not self._query(partial(Sources.is_refused, fingerprint=place))
+        return is_same and not self._query(Sources.is_refused, place)
 
     def _recorded_format(self, path: Path, places: list[Place]) -> Format | None:
         # If the file still begins with the imported lines, use the format of their import. The new
@@ -237,7 +238,7 @@ class Import:
         reading = LineReading(path)
         if not reading.begins_with(places[-1].taken, places[-1].digest, places[-1].records):
             return None
-        source = self._query(partial(Sources.find_by_key, conversation=places[-1].conversation))
+        source = self._query(Sources.find_by_key, places[-1].conversation)
         return None if source is None else format_named(source.format)
 
     def _report_unchanged(self, path: Path) -> Iterator[Imported]:
@@ -246,9 +247,8 @@ class Import:
             # of the file.
             if place.state == self._states[path]:
                 key = place.conversation
-                find = partial(Sources.find_by_key, conversation=key, has_texts=False)
-                name = self._query(partial(Sources.name_of, conversation=key))
-                source = self._query(find)
+                name = self._query(Sources.name_of, key)
+                source = self._query(partial(Sources.find_by_key, has_texts=False), key)
                 if source is not None:
                     yield Imported(name, 0, place.records, source.format, path, is_unchanged=True)
 
@@ -269,10 +269,10 @@ class Import:
                     sources.put_place(self._place(path), place)
 
     def _places(self, place: bytes) -> list[Place]:
-        return self._query(partial(Sources.places, place=place))
+        return self._query(Sources.places, place)
 
-    def _query(self, read: Callable[[Sources], T]) -> T:
-        return query_sources(self._store.database, read)
+    def _query(self, read: Callable[[Sources, *Arguments], T], *arguments: *Arguments) -> T:
+        return query_sources(self._store.database, read, *arguments)
 
     def _place(self, path: Path, own_name: str = "") -> bytes:
         text = "\0".join((os_path.abspath(path), own_name or _WHOLE_FILE, *self._place_options))

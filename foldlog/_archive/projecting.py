@@ -172,7 +172,7 @@ class _Making:
         source = self.source
         if source is None or source.made == source.records:
             return True
-        redacted = query_sources(self.store.database, lambda sources: sources.all_redacted(source))
+        redacted = query_sources(self.store.database, Sources.all_redacted, source)
         start = source.made
         findings = list[str]()
         # A redacted record is blank, and may have fewer events than before. Later records depend on

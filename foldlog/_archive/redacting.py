@@ -21,7 +21,7 @@ from foldlog.eventstore import Store
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.blocks import GENESIS, Block, chain_head, each_hash, fingerprint_of
+from foldlog.eventstore.sources.blocks import Block, chained, each_hash
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
 
@@ -130,19 +130,17 @@ def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[byt
         return
     # Sources with equal records up to the first redacted record have the same fingerprint.
     for source in sources.family(root):
-        head = GENESIS
-        for record_hash in each_hash(sources.hashes(source)):
-            head = chain_head(head, record_hash)
-            if record_hash in hashes:
-                yield fingerprint_of(head)
+        for record in chained(sources.hashes(source)):
+            if record.hash in hashes:
+                yield record.fingerprint
                 break
 
 
 def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[int]:
     for first, source_hashes in sources.indexes(source):
-        for offset in range(0, len(source_hashes), 16):
-            if source_hashes[offset : offset + 16] in hashes:
-                yield first + offset // 16
+        for number, record_hash in enumerate(each_hash(source_hashes), first):
+            if record_hash in hashes:
+                yield number
 
 
 def _clear_beside(sources: SourcesToWrite, root: int) -> None:

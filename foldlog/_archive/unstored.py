@@ -11,9 +11,10 @@ from foldlog._archive.projecting import make_events
 from foldlog._formats.calls import Recent
 from foldlog.eventstore import ConversationNotFound, Store
 from foldlog.eventstore.maintenance.copy import CopyOptions, copy_conversation
-from foldlog.eventstore.recorders.base import Reader, Recorder
+from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.sources.tables import Sources, query_sources
 
 _CONVERSATIONS_MAX: Final = 4
 
@@ -38,12 +39,7 @@ class EventsInMemory:
             return recorder
 
     def _find(self, conversation: str) -> Conversation:
-        database = self._store.database
-
-        def find(reader: Reader) -> Conversation | None:
-            return database.find(reader, conversation, pending=True)
-
-        row = database.recorder.query(find)
+        row = query_sources(self._store.database, Sources.find, conversation)
         if row is None:
             raise ConversationNotFound(conversation)
         return row

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import path as os_path
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
 
 import msgspec
 
@@ -44,13 +44,14 @@ from foldlog.eventstore.sources.blocks import (
     HASH_BYTES,
     Block,
     chain_head,
-    each_hash,
+    chained,
     fingerprint_of,
 )
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite, query_sources
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 _TRANSACTION_BYTES: Final = 2**19
 _FIRST: Final = 4
 """A document is recognized by its first records, up to this number."""
@@ -140,8 +141,8 @@ class SourceWriter:
     def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
         # If a record is blank, the texts between records are left out, because they may repeat a
         # redacted record.
-        forbidden = self.query(lambda sources: sources.redacted_hashes(source.root))
-        is_whole = self.query(lambda sources: _is_whole(sources, source.root))
+        forbidden = self.query(Sources.redacted_hashes, source.root)
+        is_whole = self.query(_is_whole, source.root)
         name = self.name_of(source.conversation)
         skipped = self.hashes_of(source)[: skip * HASH_BYTES] if skip else b""
         number = self.reading.records
@@ -394,19 +395,17 @@ class SourceWriter:
         if not sources.refuse_any():
             return
         redacted_numbers = {*self._redacted_numbers}
-        head = source.head
-        numbers = dict[bytes, int]()
-        hashes = dict[int, bytes]()
-        for block in blocks:
-            for number, record_hash in enumerate(each_hash(block.hashes), block.first):
-                head = chain_head(head, record_hash)
-                if number not in redacted_numbers:
-                    hashes[number] = record_hash
-                    numbers |= {record_hash: number, fingerprint_of(head): number}
-        refused_numbers = {numbers[fingerprint] for fingerprint in sources.refused_among(numbers)}
-        if not refused_numbers:
+        hashes = b"".join(block.hashes for block in blocks)
+        new = {
+            fingerprint: record
+            for record in chained(hashes, source.records, source.head)
+            if record.number not in redacted_numbers
+            for fingerprint in (record.hash, record.fingerprint)
+        }
+        records = (new[fingerprint] for fingerprint in sources.refused_among(new))
+        refused = {record.hash: record.number for record in records}
+        if not refused:
             return
-        refused = {hashes[number]: number for number in refused_numbers}
         returning = sources.find_returning(source.root, refused)
         # A record of this family was redacted after the import began, so begin the import again.
         if any(returning.values()):
@@ -541,17 +540,17 @@ class SourceWriter:
             raise VersionConflict(name, source.records, source.records)
         return stored
 
-    def query(self, read: Callable[[Sources], T]) -> T:
-        return query_sources(self.database, read)
+    def query(self, read: Callable[[Sources, *Arguments], T], *arguments: *Arguments) -> T:
+        return query_sources(self.database, read, *arguments)
 
     def source(self, key: int) -> Source | None:
-        return self.query(lambda sources: sources.find_by_key(key))
+        return self.query(Sources.find_by_key, key)
 
     def hashes_of(self, source: Source) -> bytes:
-        return self.query(lambda sources: sources.hashes(source))
+        return self.query(Sources.hashes, source)
 
     def name_of(self, key: int) -> str:
-        return self.query(lambda sources: sources.name_of(key))
+        return self.query(Sources.name_of, key)
 
     def outcome(self, added: int, conversation: str = "") -> Imported:
         reading = self.reading
