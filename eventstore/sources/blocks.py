@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import accumulate, chain
 from operator import sub
@@ -65,18 +65,6 @@ class Block(NamedTuple):
     def records(self) -> Iterator[bytes]:
         edges = iter(self.places)
         return (self.raw[start:end] for start, end in zip(edges, edges, strict=True))
-
-    def hash_of(self, number: int) -> bytes:
-        place = HASH_BYTES * (number - self.first)
-        return self.hashes[place : place + HASH_BYTES]
-
-    def numbers_of(self, hashes: Iterable[bytes]) -> list[int]:
-        searched = frozenset(hashes)
-        return [
-            number
-            for number, record_hash in enumerate(each_hash(self.hashes), self.first)
-            if record_hash in searched
-        ]
 
     def before(self, number: int) -> Block:
         count = number - self.first
@@ -205,6 +193,14 @@ def hash_of(record: bytes) -> bytes:
 
 def each_hash(hashes: bytes) -> list[bytes]:
     return [hashes[start : start + HASH_BYTES] for start in range(0, len(hashes), HASH_BYTES)]
+
+
+def numbers_with(first: int, hashes: bytes, searched: Container[bytes]) -> list[int]:
+    """Return the numbers of the records whose hash is in ``searched``. ``hashes`` begins with the
+    hash of record ``first``.
+    """
+    numbered = enumerate(each_hash(hashes), first)
+    return [number for number, record_hash in numbered if record_hash in searched]
 
 
 def chain_head(head: bytes, hashes: bytes) -> bytes:

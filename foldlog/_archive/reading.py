@@ -43,7 +43,7 @@ class _Findings:
 
     ``records``   the number of records that were read
     ``taken``     the number of bytes that were read; ``digest`` is their hash
-    ``findings``  the problems with records that could not be read
+    ``findings``  the problems of records
     ``unread``    for each unreadable record, the number of records before it
     ``place``     the position of the current record in the source, for messages
     ``waits``     whether the last line is incomplete
@@ -67,10 +67,11 @@ class _Findings:
     def digest(self) -> bytes:
         return self._hash.digest()
 
-    def find(self, place: str, problem: str) -> None:
+    def find(self, place: str, problem: str, *, is_unread: bool = True) -> None:
         self.findings_count += 1
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(ImportFinding(place, problem))
+        if is_unread and len(self.unread) < FINDINGS_MAX:
             self.unread.append(self.records)
 
 

@@ -222,7 +222,7 @@ class HistoryRecorder:
         is_document = self._format.skeleton is None
         if is_document:
             return new_salt()[:HASH_BYTES]
-        return self._new.hash_of(self._new.first)
+        return self._new.hashes[:HASH_BYTES]
 
     def _begun(self, sources: SourcesToWrite, stored: Sources, writing: WriteTransaction) -> Source:
         # The source of a fork continues the records that the fork shares with its parent.

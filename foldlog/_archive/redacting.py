@@ -21,7 +21,7 @@ from foldlog.eventstore import Store
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.blocks import Block, chained, each_hash
+from foldlog.eventstore.sources.blocks import Block, chained, numbers_with
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
 
@@ -40,9 +40,9 @@ def events_of_records(
             ids = result.setdefault(conversation.id, set())
             # A copied fork has its own events even for the records that it shares with its
             # parent.
-            for number, record_hash in enumerate(each_hash(sources.hashes(source))):
+            for number in numbers_with(0, sources.hashes(source), hashes):
                 first, count = events_made.get(number, (0, 0))
-                if record_hash in hashes and first >= conversation.begins:
+                if first >= conversation.begins:
                     ids.update(range(first, first + count))
     return result
 
@@ -138,9 +138,7 @@ def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[byt
 
 def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[int]:
     for first, source_hashes in sources.indexes(source):
-        for number, record_hash in enumerate(each_hash(source_hashes), first):
-            if record_hash in hashes:
-                yield number
+        yield from numbers_with(first, source_hashes, hashes)
 
 
 def _clear_beside(sources: SourcesToWrite, root: int) -> None:

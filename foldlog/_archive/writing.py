@@ -28,7 +28,7 @@ from foldlog._formats.files.found_sources import FoundHistory, SourceRefused
 from foldlog._formats.files.frames import KEY as FRAME, REDACTED, TITLE, WHERE, Frame
 from foldlog._formats.format import Format
 from foldlog._formats.json_text import parse
-from foldlog._formats.record import FINDINGS_MAX, ImportFinding, refuse
+from foldlog._formats.record import ImportFinding, refuse
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import calls_beside
@@ -46,6 +46,7 @@ from foldlog.eventstore.sources.blocks import (
     chain_head,
     chained,
     fingerprint_of,
+    numbers_with,
 )
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite, query_sources
@@ -121,8 +122,6 @@ class SourceWriter:
         self._is_place_noted = False
         self._is_counted = True
         """Whether the stored figures count all stored records of the source."""
-        self._decoder_findings = list[ImportFinding]()
-        self._decoder_findings_count = 0
 
     def count_until(self, source: Source, stop: int | None = None) -> Skeleton | DecodedRecords:
         format = format_named(source.format)
@@ -171,7 +170,7 @@ class SourceWriter:
             raise VersionConflict(name, skip, self.reading.records)
 
     def blank_records(self, block: Block, hashes: set[bytes]) -> Block:
-        for number in block.numbers_of(hashes) if hashes else ():
+        for number in numbers_with(block.first, block.hashes, hashes) if hashes else ():
             block = block.with_record(number, self.skeleton.without_texts(block.record(number)))
             self._redacted_numbers.append(number)
         return block
@@ -456,9 +455,7 @@ class SourceWriter:
             self._add_finding(str(refuse(format.expected, value)))
 
     def _add_finding(self, problem: str) -> None:
-        self._decoder_findings_count += 1
-        if len(self._decoder_findings) < FINDINGS_MAX:
-            self._decoder_findings.append(ImportFinding(self.reading.place, problem))
+        self.reading.find(self.reading.place, problem, is_unread=False)
 
     def _blank_if_secret(self, record: bytes, record_hash: bytes) -> bytes:
         if self.options.is_secret is None or not self.options.is_secret(record):
@@ -562,10 +559,8 @@ class SourceWriter:
             self.found_history.path,
             self.forked_at,
             waits=reading.waits,
-            findings=(*self.found_history.findings, *reading.findings, *self._decoder_findings),
-            findings_count=len(self.found_history.findings)
-            + reading.findings_count
-            + self._decoder_findings_count,
+            findings=(*self.found_history.findings, *reading.findings),
+            findings_count=len(self.found_history.findings) + reading.findings_count,
             note=self.found_history.format.note,
         )
 
