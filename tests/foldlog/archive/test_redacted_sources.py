@@ -458,6 +458,21 @@ def test_a_redaction_removes_its_text_from_damaged_lines_and_records_without_eve
     assert_sound(store)
 
 
+def test_a_redaction_removes_damaged_lines_of_earlier_blocks_from_a_copy_too(
+    tmp_path, monkeypatch, store, target
+):
+    set_sizes(monkeypatch, block=200)
+    lines = [LINES[0], json.dumps(LINES[2])[:-3], *LINES[1:]]
+    imported(store, write(tmp_path / "s1.jsonl", lines))
+    store.version("s1")
+    [*copy_store(store, target)]
+    assert SECRET.encode() in bytes_of(target, "s1")
+    Histories(store)["s1"].redact([2], reason="asked for")
+    [*copy_store(store, target)]
+    assert SECRET.encode() not in bytes_of(target, "s1")
+    assert_sound(target)
+
+
 REPEATING = {
     "codex": "replacement_history",
     "gemini-cli": '"$set": {"messages"',
