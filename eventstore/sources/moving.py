@@ -35,6 +35,7 @@ from foldlog.eventstore.sources.blocks import (
 )
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import (
+    REDACTED,
     Made,
     Place,
     Source,
@@ -72,7 +73,12 @@ def _with_all_redacted(sources: Sources, conversation: Conversation) -> Source |
 def _has_more(existing: Source, original: Source) -> bool:
     # The source in the target may have more redactions and more events than ``original``.
     is_redacted = set(existing.redacted).issuperset(original.redacted)
-    return existing.made >= original.made and is_redacted
+    return existing.made >= original.made and is_redacted and not _lacks_mark(existing, original)
+
+
+def _lacks_mark(existing: Source, original: Source) -> bool:
+    # A redaction may have removed only texts that no record contains.
+    return REDACTED in about(original) and REDACTED not in about(existing)
 
 
 class _Original(NamedTuple):
@@ -262,7 +268,8 @@ def _redacted_in_target(records: CopiedRecords, original: _Original) -> Source |
     # The shared records of a fork are redacted in its parent.
     to_redact = original.redacted if existing.parent is None else set(original.source.redacted)
     missing = to_redact - query_sources(target, Sources.all_redacted, existing)
-    if missing.isdisjoint(range(existing.records)):
+    is_redacted = missing.isdisjoint(range(existing.records))
+    if is_redacted and not _lacks_mark(existing, original.source):
         return existing
     found = find_redacted_records(source, conversation)
     target.recorder.transact(partial(_redact_in_target, records=records, redacted=found))
@@ -508,9 +515,9 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
         return
     missing = redacted.remains.keys() - sources.all_redacted(own)
     numbers = missing.intersection(range(own.records))
-    if not numbers:
+    if not numbers and not _lacks_mark(own, redacted.source):
         return
-    if min(numbers) < own.from_record:
+    if min(numbers, default=own.records) < own.from_record:
         # In this store, another conversation may have the name of the parent.
         own = sources.leave_parent(own)
     for stored in sources.own_blocks(own):

@@ -25,7 +25,7 @@ from foldlog._figures.overview import PARENT
 from foldlog._figures.writing import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
 from foldlog._formats.files.found_sources import FoundHistory, SourceRefused
-from foldlog._formats.files.frames import KEY as FRAME, REDACTED, TITLE, WHERE, Frame
+from foldlog._formats.files.frames import KEY as FRAME, TITLE, WHERE, Frame
 from foldlog._formats.format import Format
 from foldlog._formats.json_text import parse
 from foldlog._formats.record import ImportFinding, refuse
@@ -49,7 +49,14 @@ from foldlog.eventstore.sources.blocks import (
     numbers_with,
 )
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
-from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite, query_sources
+from foldlog.eventstore.sources.tables import (
+    REDACTED,
+    Place,
+    Source,
+    Sources,
+    SourcesToWrite,
+    query_sources,
+)
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")

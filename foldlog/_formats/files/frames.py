@@ -17,6 +17,7 @@ import msgspec
 
 from foldlog._base.json_types import JsonMap
 from foldlog._formats.json_text import UnreadableJson, parse
+from foldlog.eventstore.sources.tables import REDACTED
 
 KEY = "frame"
 TITLE = "title"
@@ -25,10 +26,6 @@ and the first redaction erases the title.
 """
 WHERE = "where"
 """The key of the place in which a program worked, such as a folder and a branch."""
-REDACTED = "redacted"
-"""The key that marks a source whose frame and title were redacted. A later import of the
-conversation must not store a frame or a title.
-"""
 
 
 class Frame(msgspec.Struct, frozen=True):

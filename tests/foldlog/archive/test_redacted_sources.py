@@ -12,7 +12,7 @@ from foldlog import Histories
 from foldlog._archive.redacting import redact_beside
 from foldlog._privacy.redacting import redact_events
 from foldlog.adapters._shared import records_of as records_read
-from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.formats import SourceRefused
 from tests.between import Between, before_next_call, call_before
@@ -458,18 +458,23 @@ def test_a_redaction_removes_its_text_from_damaged_lines_and_records_without_eve
     assert_sound(store)
 
 
+@pytest.mark.parametrize("is_by_text", [True, False])
 def test_a_redaction_removes_damaged_lines_of_earlier_blocks_from_a_copy_too(
-    tmp_path, monkeypatch, store, target
+    is_by_text, tmp_path, monkeypatch, store, target
 ):
     set_sizes(monkeypatch, block=200)
-    lines = [LINES[0], json.dumps(LINES[2])[:-3], *LINES[1:]]
+    lines = [LINES[0], json.dumps(LINES[2])[:-3], *LINES[3 if is_by_text else 1 :]]
     imported(store, write(tmp_path / "s1.jsonl", lines))
     store.version("s1")
     [*copy_store(store, target)]
     assert SECRET.encode() in bytes_of(target, "s1")
-    Histories(store)["s1"].redact([2], reason="asked for")
+    if is_by_text:
+        redact(store)
+    else:
+        Histories(store)["s1"].redact([2], reason="asked for")
     [*copy_store(store, target)]
     assert SECRET.encode() not in bytes_of(target, "s1")
+    assert [*compare_stores(store, target)] == []
     assert_sound(target)
 
 
