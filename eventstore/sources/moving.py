@@ -347,9 +347,13 @@ def _write_part(
         raise VersionConflict(conversation.id, part.records, _end_of(existing)[0])
     if writing.state.redactions:
         _check_events(writing, part, made, first)
-    if existing is not None and not set(existing.redacted).issubset(part.redacted):
-        # The sums of ``part`` include the records that only the target redacted.
+    if existing is not None and (
+        not set(existing.redacted).issubset(part.redacted) or _lacks_mark(part, existing)
+    ):
+        # The sums of ``part`` include the records that only the target redacted, and its title and
+        # the texts between its records may repeat what the target redacted.
         part = part._replace(about=_about_both(existing, part), sums=b"")
+        blocks = [block.alone() for block in blocks]
     redacted = {number for number in part.redacted if number < part.records}
     first_new = part.from_record
     part = part._replace(

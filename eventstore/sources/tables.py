@@ -63,8 +63,8 @@ _ROWS: Final = 4
 _ASKED: Final = 1_000
 _numbers = struct.Struct(">2q").pack
 REDACTED: Final = "redacted"
-"""``Source.about`` has this key after a redaction has removed the title, and the texts that no record
-contains. A later import must not store a title or such texts.
+"""``Source.about`` has this key after a redaction has removed the title, and the texts that no
+record contains. A later import must not store a title or such texts.
 """
 _SHARED: Final = ("frame", "paths", REDACTED)
 """The fields of ``Source.about`` that also hold for a fork: the text around the records, the

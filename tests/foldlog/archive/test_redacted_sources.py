@@ -478,6 +478,22 @@ def test_a_redaction_removes_damaged_lines_of_earlier_blocks_from_a_copy_too(
     assert_sound(target)
 
 
+def test_a_copy_brings_no_damaged_line_back_that_its_target_redacted(tmp_path, store, target):
+    damaged = json.dumps(LINES[2])[:-3]
+    path = write(tmp_path / "s1.jsonl", [LINES[0], damaged, LINES[3]])
+    imported(store, path)
+    store.version("s1")
+    [*copy_store(store, target)]
+    redact(target)
+    assert SECRET.encode() not in bytes_of(target, "s1")
+    write(path, [LINES[0], damaged, LINES[3], LINES[4], damaged, line(5, "more")])
+    assert imported(store, path).added == 2
+    [*copy_store(store, target)]
+    assert SECRET.encode() not in bytes_of(target, "s1")
+    assert len(bytes_of(target, "s1").splitlines()) == 4
+    assert_sound(target)
+
+
 REPEATING = {
     "codex": "replacement_history",
     "gemini-cli": '"$set": {"messages"',
