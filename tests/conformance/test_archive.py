@@ -13,7 +13,6 @@ import pytest
 from pydantic import SecretStr
 
 from foldlog import Histories
-from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import (
     ConversationErased,
     EventsNotMade,
@@ -34,6 +33,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from tests.between import Killed, call_before, kill_after
 from tests.conformance.conftest import ENCRYPTS
+from tests.figures import FiguresOfStore
 from tests.privacy import erased, redacted
 from tests.said import ids, said, say
 

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from foldlog import Histories
-from foldlog._web.app import application
 from foldlog._web.service.service import Service
 from foldlog._web.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore import Store
 from tests.http_client import DOCUMENT, HttpClient, Refusal
+from tests.web_client import application
 
 CALL = {"id": "k1", "type": "function", "function": {"name": "pay", "arguments": '{"to": "Ann"}'}}
 REPLY = {"role": "assistant", "content": None, "tool_calls": [CALL]}

@@ -3,14 +3,13 @@
 import json
 import re
 import shlex
-import sys
 from typing import Any, NamedTuple
 
 import pytest
 
 import foldlog as api
-from foldlog._cli import main
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
+from tests.commands import run_foldlog
 from tests.foldlog.records import condensed, said
 
 
@@ -56,12 +55,9 @@ def foldlog(tmp_path, monkeypatch, capsys):
 
     def run(line: str = "", *arguments: object) -> Ran:
         words = [*shlex.split(line), *map(str, arguments)]
-        monkeypatch.setattr(sys, "argv", ["foldlog", *words])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        ran = Ran(int(ended.value.code or 0), out, err)
+        status = run_foldlog(*words)
+        ran = Ran(status, *capsys.readouterr())
         assert_found_gives_1(ran)
         return ran
 

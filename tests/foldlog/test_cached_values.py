@@ -14,8 +14,6 @@ import pytest
 import foldlog
 from foldlog._derived.cached_values import cached_records
 from foldlog._figures import counting
-from foldlog._figures.stored import FiguresOfStore
-from foldlog._figures.tables import FigureTables
 from foldlog.eventstore import (
     KeyRing,
     open_store,
@@ -25,6 +23,7 @@ from foldlog.eventstore.documents.listing import recent_conversations
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.runtimes import CachedValues
+from tests.figures import FiguresOfStore, FigureTables
 from tests.foldlog.records import CORPUS
 from tests.said import said
 from tests.waiting import until

@@ -12,15 +12,20 @@ from msgspec.json import encode
 import foldlog
 from foldlog import Action, Message, Observation
 from foldlog._figures import counting
-from foldlog._figures.prices import Prices
-from foldlog._figures.shown import collect_stats, document_of
-from foldlog._figures.stored import FiguresOfStore
-from foldlog._figures.tables import SORTS, FigureTables, Where
 from foldlog._figures.updating import FigureCounter
 from foldlog.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore import KeyRing, open_store
 from foldlog.projections import Views
 from tests.between import before_next_call
+from tests.figures import (
+    SORTS,
+    FiguresOfStore,
+    FigureTables,
+    Prices,
+    Where,
+    collect_stats,
+    document_of,
+)
 from tests.said import said
 
 KEYS = KeyRing(["11" * 32])

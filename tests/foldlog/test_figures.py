@@ -13,12 +13,11 @@ from msgspec.structs import asdict
 import foldlog as library
 from foldlog import Action, CondensationAction, Observation
 from foldlog._base.usage import whole
-from foldlog._figures.prices import Prices
-from foldlog._figures.shown import collect_stats
 from foldlog._formats.summed_calls import PRICED_FROM
 from foldlog.commands import open_existing
 from foldlog.formats import FORMATS, decode
 from foldlog.projections import Views
+from tests.figures import Prices, collect_stats
 from tests.foldlog.records import CORPUS, SAMPLE, records_of
 from tests.golden.rows import rows
 from tests.how_many import some

@@ -14,7 +14,6 @@ from hypothesis import given
 from msgspec.structs import astuple, replace
 
 import foldlog
-from foldlog._figures.prices import Price
 from foldlog._reports.recall_score import event_terms
 from foldlog._words.gist import gist
 from foldlog.condensers import ESTIMATE, LLMSummarizingCondenser
@@ -36,6 +35,7 @@ from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
 from foldlog.replays import replay
 from tests.condensers.scripted import Scripted
+from tests.figures import Price
 from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories

@@ -8,10 +8,10 @@ import pytest
 
 from foldlog import Action, Observation, open as foldlog_open
 from foldlog._figures import context
-from foldlog._figures.stored import FiguresOfStore
 from foldlog._reports import search as searching
 from foldlog.eventstore import ConversationErased
 from tests.between import before_next_call
+from tests.figures import FiguresOfStore
 from tests.said import said
 
 

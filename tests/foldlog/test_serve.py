@@ -21,7 +21,6 @@ from prometheus_client.parser import text_string_to_metric_families
 import foldlog
 from foldlog import Histories
 from foldlog._cli.serving import listening
-from foldlog._figures.stored import FiguresOfStore
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -35,6 +34,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import formats
 from tests.beside import SAMPLES
+from tests.figures import FiguresOfStore
 from tests.foldlog.records import CORPUS
 from tests.how_many import some
 from tests.page_samples import HOSTILE, hostile_history, usual_history

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from foldlog._archive.importing import Failed, Import
 from foldlog.condensers import condenser_from_config, load_condenser
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.eventstore import (
@@ -41,7 +40,7 @@ from foldlog.eventstore.log.seal import decompress
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import urls
 from foldlog.formats import FORMATS, UnknownFormat, decode, encode
-from tests.foldlog.archive.imports import open_with_imports
+from tests.foldlog.archive.imports import Failed, Import, open_with_imports
 from tests.foldlog.formats.test_detection import mixture
 from tests.fuzz.mutation import any_text, as_json, mutate, mutate_json
 

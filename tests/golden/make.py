@@ -20,7 +20,6 @@ from unittest.mock import patch
 
 import foldlog
 from foldlog import formats
-from foldlog._archive.stored import raw
 from foldlog._web.notes import Notes
 from foldlog.eventstore import (
     DELETED,
@@ -39,6 +38,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.projections import Views
+from tests.foldlog.archive.imports import bytes_of
 from tests.golden import postgres
 from tests.postgres.servers import new_primary
 from tests.said import said
@@ -212,7 +212,7 @@ def contents_of(histories, row):
     found = {"version": row.version, "head": row.head}
     if row.erased_at is not None:
         return {**found, "erased": [row.erased_at.isoformat(), row.erased_reason]}
-    found["records"] = sha256(b"".join(raw(store, row.id))).hexdigest()
+    found["records"] = sha256(bytes_of(store, row.id)).hexdigest()
     if row.id in ("archived", "unused", "used"):  # reading them would change the store
         return found
     history = histories[row.id]

@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 import foldlog
-from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import (
     InvalidArgument,
     InvalidOption,
@@ -27,6 +26,7 @@ from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import Position
 from tests.at_once import at_once
+from tests.figures import FiguresOfStore
 from tests.foldlog.test_figure_tables import calls_of, check, filled, write_logs
 from tests.said import said, say
 

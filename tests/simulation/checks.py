@@ -6,12 +6,9 @@ from operator import attrgetter, methodcaller
 
 import foldlog.eventstore as es
 from foldlog._figures.overview import overview_of
-from foldlog._figures.prices import Prices
-from foldlog._figures.shown import collect_stats
-from foldlog._figures.spending import spent_by
-from foldlog._figures.stored import FiguresOfStore
 from foldlog._reports.audit_database import update
 from foldlog.projections import audit
+from tests.figures import FiguresOfStore, Prices, collect_stats, spent_by
 from tests.simulation import model
 from tests.simulation.conversion import model_fields, product_fields
 from tests.simulation.world import NAMES, WORDS, Finding, Follower, count_figures

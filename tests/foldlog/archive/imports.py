@@ -9,11 +9,10 @@ import pytest
 from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.stored import raw
-from foldlog._figures.stored import FiguresOfStore
-from foldlog._figures.tables import StoredFigures, Where
 from foldlog.eventstore import Event, Store, open_store
 from foldlog.eventstore.sources.tables import Source, Sources
 from foldlog.types import Stats
+from tests.figures import FiguresOfStore, StoredFigures, Where
 
 SIZES = {
     "block": "foldlog._archive.reading.SIZE",

@@ -9,9 +9,9 @@ import pytest
 from foldlog import Histories
 from foldlog._archive.redacting import source_files
 from foldlog._archive.writing import SourceWriter
-from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import Message
 from tests.between import before_next_call
+from tests.figures import FiguresOfStore
 from tests.foldlog.archive.imports import (
     Failed,
     Import,

@@ -16,9 +16,7 @@ from pathlib import Path
 import pytest
 
 import foldlog as package
-from foldlog._figures.prices import Prices
-from foldlog._figures.spending import spent_by
-from foldlog._figures.stored import FiguresOfStore
+from tests.figures import FiguresOfStore, Prices, spent_by
 from tests.golden.outputs import run
 
 FILE = Path(__file__).parents[2] / "golden" / "beside.jsonl"

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._figures.stored import FiguresOfStore
-from foldlog._figures.tables import Where
 from foldlog.formats import FORMATS as OURS
+from tests.figures import FiguresOfStore, Where
 from tests.foldlog.archive.imports import imported, open_with_imports
 from tests.foldlog.records import CORPUS
 
