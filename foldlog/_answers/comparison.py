@@ -11,7 +11,7 @@ from foldlog._answers.views import DroppedDocument
 from foldlog._base.json_types import JsonObject
 
 
-class CallDocument(Document, frozen=True):
+class CallDocument(Document):
     """The View at a call of the agent's model. ``before`` is the id of the first event that was
     recorded after the call.
 
@@ -28,7 +28,7 @@ class CallDocument(Document, frozen=True):
     repeated: int | None
 
 
-class MissingDocument(Document, frozen=True):
+class MissingDocument(Document):
     """A term that the agent wrote in the event ``used``, although the term was not in its prompt.
 
     ``occurred`` are up to three earlier events with the term, the newest first. ``named`` is true
@@ -41,7 +41,7 @@ class MissingDocument(Document, frozen=True):
     named: bool
 
 
-class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
+class StrategyFiguresDocument(Document, kw_only=True):
     """The figures of a strategy in a replay of a history. Figures that could not be counted are
     null. A cost without a known price is null. The ``condenser`` condenses a View above
     ``events_max`` events or ``tokens_max`` tokens, and ``parameters`` are its options. For the
@@ -93,7 +93,7 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     calls: tuple[CallDocument, ...]
 
 
-class CurvePointDocument(Document, frozen=True, kw_only=True):
+class CurvePointDocument(Document):
     """A point of ``foldlog compare --curve``: a strategy with one size limit. ``tokens`` is the
     average number of tokens of its prompts. ``terms`` and ``facts`` are the percentages of needed
     terms and needed facts that the prompts contained. ``size`` is null for the recorded
@@ -107,7 +107,7 @@ class CurvePointDocument(Document, frozen=True, kw_only=True):
     facts: float | None
 
 
-class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
+class ComparisonDocument(OfVersion):
     """The output of ``foldlog compare``. If ``counted_as`` is null, tokens are estimated. ``price``
     has two prices per token in US dollars, for new and for repeated tokens. ``priced`` names the
     model to which the prices belong. ``dropped`` has an entry for each of the newest 50 recorded

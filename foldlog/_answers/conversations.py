@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foldlog.eventstore import ConversationRow
 
 
-class ConversationDocument(OfVersion, frozen=True, kw_only=True):
+class ConversationDocument(OfVersion):
     """A conversation in a list. For ``foldlog fork``, the document is about the new conversation.
 
     An erased conversation is a tombstone, and its ``version`` is the number of erased events. The
@@ -101,21 +101,21 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
         )
 
 
-class ListDocument(Document, frozen=True, kw_only=True):
+class ListDocument(Document):
     """The output of ``foldlog list``."""
 
     db: str
     conversations: tuple[ConversationDocument, ...]
 
 
-class AttentionDocument(Document, frozen=True, kw_only=True):
+class AttentionDocument(Document):
     """A problem that needs attention, and the command that describes or repairs it."""
 
     problem: str
     command: str | None = None
 
 
-class HomeDocument(Document, frozen=True, kw_only=True):
+class HomeDocument(Document):
     """The output of ``foldlog`` without a command. ``db`` is null if this folder has no store.
     ``recent`` are the conversations that were active last. ``uncounted`` is the number of
     conversations that are not in the sums yet.
@@ -130,7 +130,7 @@ class HomeDocument(Document, frozen=True, kw_only=True):
     attention: tuple[AttentionDocument, ...] = ()
 
 
-class ServedPageDocument(Document, frozen=True, kw_only=True):
+class ServedPageDocument(Document):
     """The answer of ``/api/conversations``: a page of the list. The conversation with the newest
     event comes first. ``total`` is the number of conversations, and ``counted`` is the number of
     conversations with figures.
@@ -141,7 +141,7 @@ class ServedPageDocument(Document, frozen=True, kw_only=True):
     counted: int
 
 
-class FacetDocument(Document, frozen=True):
+class FacetDocument(Document):
     """A value by which the list can be filtered: a state, a program, a tool, a model or an
     attribute. ``conversations`` is the number of chosen conversations with the value. ``number``
     counts the occurrences of the value: for a tool, its calls.
@@ -153,7 +153,7 @@ class FacetDocument(Document, frozen=True):
     number: int
 
 
-class DayDocument(Document, frozen=True):
+class DayDocument(Document):
     """The number of chosen conversations whose last activity was on ``day``."""
 
     day: str
@@ -162,7 +162,7 @@ class DayDocument(Document, frozen=True):
     ended_with_error: int
 
 
-class ChosenDocument(Document, frozen=True, kw_only=True):
+class ChosenDocument(Document):
     """The sums over the chosen conversations. ``unmarked`` is the number of conversations whose
     sources do not mark errors. ``models`` has an entry for each model, with an empty ``day``.
     ``days`` has an entry for each day, with an empty ``model``. ``StatsDocument`` describes
@@ -181,7 +181,7 @@ class ChosenDocument(Document, frozen=True, kw_only=True):
     without_cost: int
 
 
-class OverviewDocument(Document, frozen=True, kw_only=True):
+class OverviewDocument(Document):
     """The answer of ``/api/overview``: the conversations that the search line ``q`` chooses among
     all ``conversations``. ``counted`` is the number of chosen conversations with figures. ``spent``
     is the usage and cost of all model calls in all conversations.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any, Self, dataclass_transform
 
 import msgspec
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON document, or a part of a document. Unset fields are left out."""
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Document(msgspec.Struct, frozen=True):
+    """A JSON document, or a part of a document. Unset fields are left out. Its classes are frozen
+    as this class is.
+    """
 
     @classmethod
     def of(cls, source: object, **others: Any) -> Self:
@@ -24,13 +27,13 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**values, **others)
 
 
-class OfConversation(Document, frozen=True, kw_only=True):
+class OfConversation(Document):
     """The base class of a document about a conversation."""
 
     conversation: str
 
 
-class OfVersion(OfConversation, frozen=True, kw_only=True):
+class OfVersion(OfConversation):
     """The base class of a document about all events of a conversation. ``version`` is the number of
     events.
     """
@@ -38,7 +41,7 @@ class OfVersion(OfConversation, frozen=True, kw_only=True):
     version: int
 
 
-class ProblemDocument(Document, frozen=True, kw_only=True):
+class ProblemDocument(Document):
     """A finding in a conversation, or in the database if ``conversation`` is null."""
 
     conversation: str | None

@@ -8,20 +8,20 @@ from foldlog._answers.document import Document, OfConversation, OfVersion
 from foldlog._base.json_types import JsonObject
 
 
-class FoundDocument(Document, frozen=True, kw_only=True):
+class FoundDocument(Document):
     """An event that contains all searched words, and the text around these words."""
 
     event: int
     snippet: str
 
 
-class FindDocument(Document, frozen=True, kw_only=True):
+class FindDocument(Document):
     """The answer of ``/api/find``."""
 
     hits: tuple[FoundDocument, ...]
 
 
-class HitDocument(OfConversation, frozen=True, kw_only=True):
+class HitDocument(OfConversation, kw_only=True):
     """An event that a search found. ``timestamp`` is the time when the event happened, or null if
     it is unknown. If the source names no time zone, ``timestamp`` has none. If a sub-agent has the
     event, ``task`` is the conversation at the top of its task.
@@ -36,7 +36,7 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
     highlights: tuple[tuple[int, int], ...]
 
 
-class HitsDocument(Document, frozen=True, kw_only=True):
+class HitsDocument(Document):
     """The output of ``foldlog search`` and the answer of ``/api/search``. ``more`` is true if
     further events contain the words. ``read`` is the number of searched conversations, and
     ``conversations`` is the number of all conversations. A search ends early if it has found
@@ -52,19 +52,19 @@ class HitsDocument(Document, frozen=True, kw_only=True):
     unread: tuple[str, ...]
 
 
-class AttributesDocument(OfConversation, frozen=True, kw_only=True):
+class AttributesDocument(OfConversation):
     """The output of ``foldlog attributes``."""
 
     attributes: JsonObject
 
 
-class DocumentsDocument(OfVersion, frozen=True, kw_only=True):
+class DocumentsDocument(OfVersion):
     """The output of ``foldlog show --documents``."""
 
     documents: JsonObject
 
 
-class AppendedDocument(OfVersion, frozen=True, kw_only=True):
+class AppendedDocument(OfVersion):
     """The output of ``foldlog append``: the ids of the new events, and the version after the
     append.
     """
@@ -72,7 +72,7 @@ class AppendedDocument(OfVersion, frozen=True, kw_only=True):
     events: tuple[int, ...]
 
 
-class RetractedDocument(OfConversation, frozen=True, kw_only=True):
+class RetractedDocument(OfConversation):
     """The output of ``foldlog retract``. ``event`` is the id of the retraction. ``shown`` is the
     number of events in the View after the retraction.
     """
@@ -83,7 +83,7 @@ class RetractedDocument(OfConversation, frozen=True, kw_only=True):
     shown: int
 
 
-class NoteDocument(Document, frozen=True, kw_only=True):
+class NoteDocument(Document):
     """A note that a user of the page wrote about an event. If ``event`` is null, the note is about
     the conversation. A note without a text is a bookmark.
     """
@@ -93,13 +93,13 @@ class NoteDocument(Document, frozen=True, kw_only=True):
     at: str
 
 
-class NotesDocument(OfConversation, frozen=True, kw_only=True):
+class NotesDocument(OfConversation):
     """The answer of ``/api/notes``: the notes of a conversation in the order of events."""
 
     notes: tuple[NoteDocument, ...]
 
 
-class EventsDocument(OfConversation, frozen=True, kw_only=True):
+class EventsDocument(OfConversation):
     """The answer of ``/api/events``: full events from ``start`` on. If the events are long, the
     document has fewer events than requested.
     """
@@ -108,14 +108,14 @@ class EventsDocument(OfConversation, frozen=True, kw_only=True):
     events: tuple[JsonObject, ...]
 
 
-class BorderDocument(Document, frozen=True, kw_only=True):
+class BorderDocument(Document):
     """The version at which a fork begins. The fork shares all earlier events with its parent."""
 
     parent: str
     parent_version: int
 
 
-class ShownDocument(OfConversation, frozen=True, kw_only=True):
+class ShownDocument(OfConversation):
     """The output of ``foldlog show`` and the answer of ``/api/event``: a stored event.
     ``/api/event`` leaves out the source record.
     """
@@ -123,7 +123,7 @@ class ShownDocument(OfConversation, frozen=True, kw_only=True):
     event: JsonObject
 
 
-class LogDocument(OfVersion, frozen=True, kw_only=True):
+class LogDocument(OfVersion, kw_only=True):
     """The output of ``foldlog log``: stored events, and the problems of events that cannot be read.
     ``--kind`` chooses events by their ``label``.
     """
@@ -133,7 +133,7 @@ class LogDocument(OfVersion, frozen=True, kw_only=True):
     findings: tuple[str, ...] = ()
 
 
-class UnreadEventDocument(Document, frozen=True, kw_only=True):
+class UnreadEventDocument(Document):
     """An event that cannot be read, and the problem."""
 
     event: int

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from foldlog._answers.document import Document, OfConversation
 
 
-class SavingsDocument(Document, frozen=True, kw_only=True):
+class SavingsDocument(Document):
     """The savings and the cost of condensations. Declined condensations add to the cost, but are
     not counted.
 
@@ -23,13 +23,13 @@ class SavingsDocument(Document, frozen=True, kw_only=True):
     cost: float | None = None
 
 
-class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
+class ReasonDocument(SavingsDocument, kw_only=True):
     """The condensations that have the same reason."""
 
     reason: str
 
 
-class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
+class FleetDocument(SavingsDocument, kw_only=True):
     """The answer of ``/api/fleet``: the figures of all conversations. ``counted`` is the number of
     conversations with up-to-date figures. ``needs_key`` is the number of conversations without
     figures, because their keys are missing. ``StatsDocument`` describes ``sub_agents``,
@@ -51,7 +51,7 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
     import_command: str
 
 
-class ModelsDocument(OfConversation, frozen=True, kw_only=True):
+class ModelsDocument(OfConversation):
     """The answer of ``/api/models``: the calls of each model. The model with the most tokens comes
     first.
     """
@@ -59,7 +59,7 @@ class ModelsDocument(OfConversation, frozen=True, kw_only=True):
     models: tuple[ModelDocument, ...]
 
 
-class ToolDocument(Document, frozen=True, kw_only=True):
+class ToolDocument(Document):
     """The number of calls of a tool, and the number of calls whose results are errors. ``errors``
     is null if no source marks errors.
     """
@@ -68,7 +68,7 @@ class ToolDocument(Document, frozen=True, kw_only=True):
     errors: int | None = 0
 
 
-class SpentDocument(Document, frozen=True, kw_only=True):
+class SpentDocument(Document):
     """The usage and cost of model calls. Unknown tokens and an unknown cost are null.
     ``condenser_calls`` is the number of calls made by condensers. The agent made all other calls.
     ``costs_estimated`` is the number of calls whose cost was not recorded, and is computed from a
@@ -90,7 +90,7 @@ class SpentDocument(Document, frozen=True, kw_only=True):
         return sum(counts) if counts else None
 
 
-class ModelDocument(SpentDocument, frozen=True, kw_only=True):
+class ModelDocument(SpentDocument, kw_only=True):
     """The calls of a model on a ``day``, in UTC. ``day`` is empty for the calls of all days.
     ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``.
     ``cache_write_1h_tokens`` is part of ``cache_write_tokens``, and ``reasoning_tokens`` is part of
@@ -107,7 +107,7 @@ class ModelDocument(SpentDocument, frozen=True, kw_only=True):
     reasoning_tokens: int | None = None
 
 
-class CondensationsDocument(Document, frozen=True, kw_only=True):
+class CondensationsDocument(Document):
     """The condensations by a strategy. Forgotten summaries are not counted as events. ``failed`` is
     the number of steps that forgot nothing because a model failed. The numbers of forgotten events
     and summaries are null if they are unknown, for example before the events of an import are made.
@@ -126,7 +126,7 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
     cost: float | None = None
 
 
-class StatsDocument(Document, frozen=True, kw_only=True):
+class StatsDocument(Document, kw_only=True):
     """The output of ``foldlog stats``, for a single ``conversation`` or for several conversations.
     ``events`` maps each kind of event to the number of these events, and ``total`` to the number of
     all events. Sums leave out unknown figures. ``unmarked`` is the number of conversations whose
@@ -168,7 +168,7 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     spent_alone: SpentDocument | UnsetType = UNSET
 
 
-class ReceiptDocument(Document, frozen=True, kw_only=True):
+class ReceiptDocument(Document):
     """Who redacted which events, and why."""
 
     event_ids: tuple[int, ...]
@@ -176,7 +176,7 @@ class ReceiptDocument(Document, frozen=True, kw_only=True):
     reason: str
 
 
-class ErasedAgentDocument(OfConversation, frozen=True, kw_only=True):
+class ErasedAgentDocument(OfConversation):
     """A sub-agent that was erased. ``call_event`` is the event of the call that began it, in the
     conversation ``parent``.
     """
@@ -187,7 +187,7 @@ class ErasedAgentDocument(OfConversation, frozen=True, kw_only=True):
     reason: str
 
 
-class AgentDocument(OfConversation, frozen=True, kw_only=True):
+class AgentDocument(OfConversation, kw_only=True):
     """An agent of a task. ``depth`` is the number of agents above it. ``parent`` and ``call`` name
     the conversation and its call that began the agent; ``call`` is null if no record names it. The
     answer of ``/api/task`` also has ``call_event``, the event of this call in the asked
@@ -214,7 +214,7 @@ class AgentDocument(OfConversation, frozen=True, kw_only=True):
     spent: SpentDocument | None
 
 
-class TaskDocument(Document, frozen=True, kw_only=True):
+class TaskDocument(Document):
     """A conversation with the conversations of its sub-agents. The figures are sums over all of
     them, and a reply that several recorded counts once. ``sub_agents`` is their number. From
     ``first_event_at`` to ``last_event_at`` is the time that passed, and ``seconds`` is the sum of
@@ -237,7 +237,7 @@ class TaskDocument(Document, frozen=True, kw_only=True):
     erased: tuple[ErasedAgentDocument, ...] | UnsetType = UNSET
 
 
-class GroupedDocument(Document, frozen=True, kw_only=True):
+class GroupedDocument(Document):
     """The output of ``foldlog stats --by``: the calls of models by ``day`` or by ``model``, the
     calls of tools, or the agents of a task. ``StatsDocument`` describes all other fields.
     """

@@ -9,21 +9,21 @@ from msgspec import UNSET, UnsetType
 from foldlog._answers.document import Document, OfConversation, OfVersion
 
 
-class ReportDocument(OfVersion, frozen=True, kw_only=True):
+class ReportDocument(OfVersion):
     """The output of ``foldlog report``: the file that was written."""
 
     file: str
     bytes: int
 
 
-class DamagedDocument(OfConversation, frozen=True, kw_only=True):
+class DamagedDocument(OfConversation):
     """An event that cannot be read."""
 
     event: int
     problem: str
 
 
-class AddedDocument(Document, frozen=True, kw_only=True):
+class AddedDocument(Document):
     """The output of ``foldlog export --to``: the number of rows that were added to each table.
     ``rebuilt`` is true if the file was emptied first, because the store had been restored.
     """
@@ -35,7 +35,7 @@ class AddedDocument(Document, frozen=True, kw_only=True):
     rebuilt: bool = False
 
 
-class ExportedDocument(OfConversation, frozen=True, kw_only=True):
+class ExportedDocument(OfConversation):
     """The output of ``foldlog export --output``. ``notes`` describe events that the format cannot
     represent. ``sub_agents`` are the files of sub-agents.
     """
@@ -47,7 +47,7 @@ class ExportedDocument(OfConversation, frozen=True, kw_only=True):
     sub_agents: tuple[ExportedDocument, ...] | UnsetType = UNSET
 
 
-class ImportedDocument(Document, frozen=True, kw_only=True):
+class ImportedDocument(Document):
     """The outcome of importing a source. ``records`` is the number of records in the source, and
     ``added`` is the number of records that were new. If the import made a fork, ``forked_at`` is
     the first record of the source that differs from the stored records. ``older`` is true if the
@@ -69,7 +69,7 @@ class ImportedDocument(Document, frozen=True, kw_only=True):
     note: str
 
 
-class ImportDocument(Document, frozen=True, kw_only=True):
+class ImportDocument(Document):
     """The output of ``foldlog import``. ``findings`` are problems outside of any history, such as a
     file that cannot be read.
     """
@@ -79,7 +79,7 @@ class ImportDocument(Document, frozen=True, kw_only=True):
     findings: tuple[str, ...]
 
 
-class RecordsDocument(OfConversation, frozen=True, kw_only=True):
+class RecordsDocument(OfConversation):
     """The output of ``foldlog export``: the records in the format of their source."""
 
     format: str

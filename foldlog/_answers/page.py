@@ -12,7 +12,7 @@ from foldlog._answers.figures import ModelDocument, SavingsDocument
 from foldlog._base.json_types import JsonObject
 
 
-class RefusedDocument(Document, frozen=True, kw_only=True):
+class RefusedDocument(Document):
     """The reason why a request to the server failed. In ``/api/follow``, the document says why the
     stream ends.
     """
@@ -21,7 +21,7 @@ class RefusedDocument(Document, frozen=True, kw_only=True):
     status: int | UnsetType = UNSET
 
 
-class FollowedDocument(Document, frozen=True, kw_only=True):
+class FollowedDocument(Document):
     """The answer of ``/api/follow``: a value that changes whenever the page of a conversation must
     be loaded again. For a whole store, only ``version`` is set.
     """
@@ -31,7 +31,7 @@ class FollowedDocument(Document, frozen=True, kw_only=True):
     borders: int | UnsetType = UNSET
 
 
-class ProgressDocument(OfConversation, frozen=True, kw_only=True):
+class ProgressDocument(OfConversation):
     """The answer of ``/api/progress``: ``done`` of the ``total`` events are ready. In the step
     "made", events are made from the records of the source. In the step "read", events are read for
     the page.
@@ -42,7 +42,7 @@ class ProgressDocument(OfConversation, frozen=True, kw_only=True):
     total: int
 
 
-class ColumnsDocument(Document, frozen=True, kw_only=True):
+class ColumnsDocument(Document):
     """The events of a page as columns, with one value for each event in every column. An event
     enters the View at the version ``id + 1``; ``spans`` describes the events that need more than
     the columns, for example an event that a retraction brought back.
@@ -67,7 +67,7 @@ class ColumnsDocument(Document, frozen=True, kw_only=True):
     answers: list[int]
 
 
-class ToldDocument(Document, frozen=True, kw_only=True):
+class ToldDocument(Document):
     """The metadata of a condensation, which the page shows in a table. Each field may have a value
     of any type.
     """
@@ -88,7 +88,7 @@ class ToldDocument(Document, frozen=True, kw_only=True):
     usage: Any = UNSET
 
 
-class ChangeDocument(ToldDocument, frozen=True, kw_only=True):
+class ChangeDocument(ToldDocument, kw_only=True):
     """A condensation, a request or a retraction: its ``id``, its ``kind`` and its fields."""
 
     id: int
@@ -100,7 +100,7 @@ class ChangeDocument(ToldDocument, frozen=True, kw_only=True):
     tokens_saved: int | UnsetType | None = UNSET
 
 
-class MaskDocument(Document, frozen=True, kw_only=True):
+class MaskDocument(Document):
     """A rule by which a condenser masks events. ``at`` is the id of the event that recorded the
     rule.
     """
@@ -110,7 +110,7 @@ class MaskDocument(Document, frozen=True, kw_only=True):
     rule: JsonObject
 
 
-class LivedDocument(Document, frozen=True, kw_only=True):
+class LivedDocument(Document):
     """The versions at which a View shows a summary."""
 
     id: int
@@ -118,7 +118,7 @@ class LivedDocument(Document, frozen=True, kw_only=True):
     spans: list[Any]
 
 
-class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
+class HistoryDocument(SavingsDocument, kw_only=True):
     """The answer of ``/api/history``, and the content of the page that ``foldlog report`` writes.
     ``events_counted`` has the meaning of ``events`` in ``ConversationDocument``. ``limit`` is the
     limit of ``--agent-model``, or the limit that the last condensation recorded. ``window`` is the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from foldlog._answers.document import Document, OfConversation
 
 
-class ProgramDocument(Document, frozen=True, kw_only=True):
+class ProgramDocument(Document):
     """A coding agent that ``foldlog doctor`` finds. ``not_here`` are the transcripts that are new
     or have changed since their last import. ``soon`` is the number of transcripts that the program
     deletes within a week. ``days_kept`` is the number of days after which the program deletes a
@@ -26,20 +26,20 @@ class ProgramDocument(Document, frozen=True, kw_only=True):
     soon: int
 
 
-class DoctorDocument(Document, frozen=True, kw_only=True):
+class DoctorDocument(Document):
     """The output of ``foldlog doctor``: the coding agents with settings on this machine."""
 
     programs: tuple[ProgramDocument, ...]
 
 
-class SecretDocument(OfConversation, frozen=True, kw_only=True):
+class SecretDocument(OfConversation):
     """An event that contains secrets, and the kinds of these secrets."""
 
     event: int
     kinds: tuple[str, ...]
 
 
-class SecretsDocument(Document, frozen=True, kw_only=True):
+class SecretsDocument(Document):
     """The output of ``foldlog secrets``. ``unread`` are the problems of conversations that could
     not be read.
     """

@@ -5,14 +5,14 @@ from __future__ import annotations
 from foldlog._answers.document import Document, OfConversation, ProblemDocument
 
 
-class QuoteDocument(OfConversation, frozen=True, kw_only=True):
+class QuoteDocument(OfConversation):
     """A condensation whose summary may quote a redacted event."""
 
     event: int
     redacted: bool
 
 
-class MatchDocument(OfConversation, frozen=True, kw_only=True):
+class MatchDocument(OfConversation):
     """The events of a conversation that ``foldlog store redact`` found. With ``--with-summaries``,
     the events include the condensations that are redacted too.
     """
@@ -20,7 +20,7 @@ class MatchDocument(OfConversation, frozen=True, kw_only=True):
     event_ids: tuple[int, ...]
 
 
-class RedactionsDocument(Document, frozen=True, kw_only=True):
+class RedactionsDocument(Document):
     """The output of ``foldlog store redact``: the events that were found, and the receipts.
     ``beside`` are the conversations whose sources contain the text outside of their records.
     ``stay`` are the places that still contain the text, with the reasons.
@@ -38,7 +38,7 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
     not_searched: str
 
 
-class RedactedDocument(OfConversation, frozen=True, kw_only=True):
+class RedactedDocument(OfConversation):
     """The receipt of a redaction. ``documents_lost`` are the documents whose newest values were
     redacted, including ``attributes``.
     """

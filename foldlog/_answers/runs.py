@@ -9,7 +9,7 @@ from foldlog._answers.figures import SpentDocument, TaskDocument
 from foldlog._base.json_types import JsonObject
 
 
-class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
+class DivergenceDocument(OfVersion):
     """The output of ``foldlog diff ID OTHER``: where two conversations with shared events diverge.
     ``runs`` include the shared events.
     """
@@ -23,7 +23,7 @@ class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
     runs: tuple[RunDocument, RunDocument]
 
 
-class LineDocument(Document, frozen=True, kw_only=True):
+class LineDocument(Document):
     """An event as a single line."""
 
     event: int
@@ -31,7 +31,7 @@ class LineDocument(Document, frozen=True, kw_only=True):
     gist: str
 
 
-class RunDocument(OfVersion, frozen=True, kw_only=True):
+class RunDocument(OfVersion):
     """A run in a comparison of two runs. The numbers of a fork do not count the events that it
     shares with its parent. ``replies`` is the number of the model's replies.
     ``calls`` is the number of tool calls, and ``tools`` maps each tool to its number of calls.
@@ -49,7 +49,7 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
     task: TaskDocument | UnsetType = UNSET
 
 
-class KnewDocument(Document, frozen=True, kw_only=True):
+class KnewDocument(Document):
     """What the model of one run was shown at ``version``. ``events`` and ``summaries`` are numbers,
     and ``tokens`` is an estimate. ``alone`` lists the events that the model of this run saw, and
     the model of the other run did not.
@@ -62,7 +62,7 @@ class KnewDocument(Document, frozen=True, kw_only=True):
     alone: tuple[LineDocument, ...]
 
 
-class StepDocument(Document, frozen=True, kw_only=True):
+class StepDocument(Document):
     """A request or a call, and its events in two conversations. An event is null if the
     conversation does not have the request or call.
     """
@@ -73,7 +73,7 @@ class StepDocument(Document, frozen=True, kw_only=True):
     gist: str
 
 
-class PassageDocument(Document, frozen=True, kw_only=True):
+class PassageDocument(Document):
     """A passage in which two texts differ: the differing words of each text, and the equal words
     before and after them.
     """
@@ -84,7 +84,7 @@ class PassageDocument(Document, frozen=True, kw_only=True):
     after: str
 
 
-class DifferingDocument(Document, frozen=True, kw_only=True):
+class DifferingDocument(Document):
     """A pair of events, one from each run, with different texts. An event is null if its run has no
     such event. ``passages`` are the first differences, and ``more`` is the number of further
     differences. ``lines`` is the number of lines of each text, and ``lines_apart`` is the number of
@@ -98,7 +98,7 @@ class DifferingDocument(Document, frozen=True, kw_only=True):
     lines_apart: tuple[int, int] = (0, 0)
 
 
-class RunsDocument(Document, frozen=True, kw_only=True):
+class RunsDocument(Document):
     """The output of ``foldlog diff ID OTHER`` and the answer of ``/api/compare``: two conversations
     without a common past. ``system_prompts`` is null if the first system prompts are equal. A step
     is a request or a call. If a run has no calls, the messages of the agents are steps too.
@@ -118,7 +118,7 @@ class RunsDocument(Document, frozen=True, kw_only=True):
     steps: tuple[StepDocument, ...]
 
 
-class CheckedRequestDocument(Document, frozen=True, kw_only=True):
+class CheckedRequestDocument(Document):
     """A request to the agent's model that was made again from the log. ``event`` is the first event
     of the reply. ``same`` says whether the request has the same bytes as then, and is null if that
     was not recorded. ``changes`` say what has changed since.
@@ -130,7 +130,7 @@ class CheckedRequestDocument(Document, frozen=True, kw_only=True):
     changes: tuple[str, ...]
 
 
-class ReplayedDocument(OfConversation, frozen=True, kw_only=True):
+class ReplayedDocument(OfConversation):
     """The output of ``foldlog replay``. ``requests`` are set if no new run was made. Otherwise
     ``fork`` is the new run, ``version`` its number of events, and ``ended`` the reason of its end.
     """

@@ -7,7 +7,7 @@ from foldlog._answers.document import Document, OfConversation, ProblemDocument
 from foldlog.eventstore.maintenance.info import StoreInfo
 
 
-class BackedUpDocument(Document, frozen=True, kw_only=True):
+class BackedUpDocument(Document):
     """The output of ``foldlog store backup``. ``records`` is the number of source records whose
     events are not made yet.
     """
@@ -20,7 +20,7 @@ class BackedUpDocument(Document, frozen=True, kw_only=True):
     findings: tuple[ProblemDocument, ...]
 
 
-class CopiedDocument(Document, frozen=True, kw_only=True):
+class CopiedDocument(Document):
     """The output of ``foldlog store copy``. ``grown_since`` lists the conversations to which events
     were appended while the copy was made. ``records`` is the number of records whose events are not
     made yet.
@@ -35,7 +35,7 @@ class CopiedDocument(Document, frozen=True, kw_only=True):
     findings: tuple[ProblemDocument, ...]
 
 
-class VacuumDocument(Document, frozen=True, kw_only=True):
+class VacuumDocument(Document):
     """The output of ``foldlog store vacuum``."""
 
     imports_discarded: int
@@ -45,13 +45,13 @@ class VacuumDocument(Document, frozen=True, kw_only=True):
     space_returned: bool
 
 
-class StoreInfoDocument(StoreInfo, Document, frozen=True, kw_only=True):
+class StoreInfoDocument(StoreInfo, Document, kw_only=True):
     __doc__ = StoreInfo.__doc__  # The JSON Schema describes the same fields.
 
     db: str
 
 
-class RestoredDocument(Document, frozen=True, kw_only=True):
+class RestoredDocument(Document):
     """The output of ``foldlog store restore``. ``kept`` is the new path of the file that the
     restore replaced, or null if there was no file. Events that were erased or redacted after the
     backup exist again. The fields ``erased_since`` and ``redacted_since`` name the conversations of
@@ -67,7 +67,7 @@ class RestoredDocument(Document, frozen=True, kw_only=True):
     redacted_since: tuple[str, ...]
 
 
-class HolderDocument(Document, frozen=True, kw_only=True):
+class HolderDocument(Document):
     """The open transaction that delays the followers of a store on a PostgreSQL server."""
 
     pid: int | None
@@ -76,7 +76,7 @@ class HolderDocument(Document, frozen=True, kw_only=True):
     age_s: float
 
 
-class FollowerDocument(Document, frozen=True, kw_only=True):
+class FollowerDocument(Document):
     """How far a follower is behind."""
 
     follower: str
@@ -85,7 +85,7 @@ class FollowerDocument(Document, frozen=True, kw_only=True):
     seconds: float
 
 
-class FollowersDocument(Document, frozen=True, kw_only=True):
+class FollowersDocument(Document):
     """The output of ``foldlog list --followers``. Positions are texts, because they may be too
     large for a JSON number.
     """
@@ -100,14 +100,14 @@ class FollowersDocument(Document, frozen=True, kw_only=True):
     followers: tuple[FollowerDocument, ...]
 
 
-class UnfinishedDocument(Document, frozen=True, kw_only=True):
+class UnfinishedDocument(Document):
     """An operation that a command began and did not finish. Run the command again."""
 
     outcome: str
     problem: str
 
 
-class CheckpointDocument(Document, frozen=True, kw_only=True):
+class CheckpointDocument(Document):
     """The output of ``foldlog store checkpoint``. ``note`` is the text to keep, with signatures."""
 
     origin: str
@@ -116,7 +116,7 @@ class CheckpointDocument(Document, frozen=True, kw_only=True):
     note: str
 
 
-class ErasedDocument(Document, frozen=True, kw_only=True):
+class ErasedDocument(Document):
     """The output of ``foldlog store erase``: the tombstones of the erased conversations, and the
     conversations that were not erased, with the reasons. With ``--dry-run``, the document lists the
     conversations that would be erased. ``holders`` are the files and read models that may still
@@ -129,7 +129,7 @@ class ErasedDocument(Document, frozen=True, kw_only=True):
     holders: tuple[str, ...]
 
 
-class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
+class ArchivedConversationDocument(OfConversation):
     """A conversation that was archived as one object. ``events`` is the number of events in the
     object, and ``bytes`` is its size.
     """
@@ -138,7 +138,7 @@ class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
     bytes: int
 
 
-class ArchivedDocument(Document, frozen=True, kw_only=True):
+class ArchivedDocument(Document):
     """The output of ``foldlog store archive``: the archived conversations, and the conversations
     that were not archived, with the reasons.
     """
@@ -147,7 +147,7 @@ class ArchivedDocument(Document, frozen=True, kw_only=True):
     stay: tuple[ProblemDocument, ...]
 
 
-class RekeyedDocument(OfConversation, frozen=True, kw_only=True):
+class RekeyedDocument(OfConversation):
     """A conversation that was rekeyed. ``key`` is true if the data key of the conversation changed.
     ``rows`` is the number of changed rows. ``damaged`` are the rows that could not be changed,
     because they are damaged.
@@ -159,7 +159,7 @@ class RekeyedDocument(OfConversation, frozen=True, kw_only=True):
     problem: str | None
 
 
-class RekeyDocument(Document, frozen=True, kw_only=True):
+class RekeyDocument(Document):
     """The output of ``foldlog store rekey``."""
 
     db: str

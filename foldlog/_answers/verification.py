@@ -7,14 +7,14 @@ from msgspec import UNSET, UnsetType
 from foldlog._answers.document import Document
 
 
-class RevisionDocument(Document, frozen=True, kw_only=True):
+class RevisionDocument(Document):
     """A stored revision that differs from the log."""
 
     version: int
     problem: str
 
 
-class ViewsDocument(Document, frozen=True, kw_only=True):
+class ViewsDocument(Document):
     """The stored revisions of a conversation's Views, compared with its log."""
 
     revisions: int
@@ -22,7 +22,7 @@ class ViewsDocument(Document, frozen=True, kw_only=True):
     findings: tuple[RevisionDocument, ...]
 
 
-class LossDocument(Document, frozen=True, kw_only=True):
+class LossDocument(Document):
     """Events that are lost or wrong, from the event ``first`` to ``last``."""
 
     first: int
@@ -30,7 +30,7 @@ class LossDocument(Document, frozen=True, kw_only=True):
     problem: str
 
 
-class VerdictDocument(Document, frozen=True, kw_only=True):
+class VerdictDocument(Document):
     """A conversation that was verified. ``status`` is "sound", "damaged", "unchecked" (the key is
     missing) or "erased". ``views`` is set with ``--views``. ``redacted`` has the events that were
     redacted since the checkpoint of ``--against``.
@@ -48,7 +48,7 @@ class VerdictDocument(Document, frozen=True, kw_only=True):
     views: ViewsDocument | UnsetType = UNSET
 
 
-class CheckedDocument(Document, frozen=True, kw_only=True):
+class CheckedDocument(Document):
     """How much was verified."""
 
     conversations: int
@@ -56,7 +56,7 @@ class CheckedDocument(Document, frozen=True, kw_only=True):
     erased: int
 
 
-class VerifiedDocument(Document, frozen=True, kw_only=True):
+class VerifiedDocument(Document):
     """The output of ``foldlog store verify``. ``database`` are the findings about the database and
     not about a conversation. ``stamped_at`` is the time at which an authority signed the
     checkpoint, if ``--ca`` has its certificates.

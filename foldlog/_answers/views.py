@@ -11,7 +11,7 @@ from foldlog._answers.events import UnreadEventDocument
 from foldlog._base.json_types import JsonObject
 
 
-class SummaryDocument(Document, frozen=True, kw_only=True):
+class SummaryDocument(Document, kw_only=True):
     """A summary in a View. ``position`` is the index of the summary in the View."""
 
     event: int
@@ -19,21 +19,21 @@ class SummaryDocument(Document, frozen=True, kw_only=True):
     text: str
 
 
-class RequestDocument(Document, frozen=True, kw_only=True):
+class RequestDocument(Document):
     """A request for a condensation."""
 
     event: int
     reason: str
 
 
-class SummaryLineDocument(Document, frozen=True):
+class SummaryLineDocument(Document):
     """A line of a digest, and the event that it describes."""
 
     event: int
     line: str
 
 
-class DroppedTermDocument(Document, frozen=True):
+class DroppedTermDocument(Document):
     """A term that a condensation dropped. ``event`` is the last dropped event with the term, and
     ``needed_in`` is the event in which the agent wrote the term again.
     """
@@ -43,7 +43,7 @@ class DroppedTermDocument(Document, frozen=True):
     needed_in: int | None
 
 
-class DroppedDocument(Document, frozen=True, kw_only=True):
+class DroppedDocument(Document):
     """What a condensation took out of the View. ``events`` are ids, and ``tokens`` is an estimate.
     ``terms`` are the terms that no event in the View contains afterwards.
     """
@@ -54,7 +54,7 @@ class DroppedDocument(Document, frozen=True, kw_only=True):
     terms: tuple[DroppedTermDocument, ...]
 
 
-class NeededDocument(Document, frozen=True, kw_only=True):
+class NeededDocument(Document):
     """The dropped content that the agent needed again after a condensation. ``events`` and
     ``tokens`` count everything that left the View, and ``dropped`` is the number of dropped terms.
     ``terms`` are the dropped terms that the agent wrote again, in the order of writing.
@@ -67,7 +67,7 @@ class NeededDocument(Document, frozen=True, kw_only=True):
     terms: tuple[DroppedTermDocument, ...]
 
 
-class NeededListDocument(OfConversation, frozen=True, kw_only=True):
+class NeededListDocument(OfConversation):
     """The answer of ``/api/dropped``: the terms that were needed again, for each of the newest 50
     condensations. The oldest condensation comes first.
     """
@@ -75,7 +75,7 @@ class NeededListDocument(OfConversation, frozen=True, kw_only=True):
     condensations: tuple[NeededDocument, ...]
 
 
-class FactDocument(Document, frozen=True, kw_only=True):
+class FactDocument(Document):
     """Whether an agent knows some words, and from which events. See ``foldlog.Fact``."""
 
     words: str
@@ -88,7 +88,7 @@ class FactDocument(Document, frozen=True, kw_only=True):
     reason: str
 
 
-class WhyDocument(OfConversation, frozen=True, kw_only=True):
+class WhyDocument(OfConversation):
     """The output of ``foldlog why``: the ``fate`` of an event in a View, and the event that hid it
     (``by``). The fate is "shown", "forgotten", "taken back" or "never shown". ``dropped`` are the
     terms that were lost with the event. If the user asked about words and not about an event,
@@ -116,7 +116,7 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
     compacting: str | None = None
 
 
-class HandOverDocument(OfConversation, frozen=True, kw_only=True):
+class HandOverDocument(OfConversation):
     """An agent of a task: what the call that began the agent gave, and what came back.
 
     ``parent``        the conversation whose call began the agent; null for the asked conversation
@@ -156,7 +156,7 @@ class HandOverDocument(OfConversation, frozen=True, kw_only=True):
     not_returned: tuple[DroppedTermDocument, ...] = ()
 
 
-class HandOversDocument(OfConversation, frozen=True, kw_only=True):
+class HandOversDocument(OfConversation):
     """The output of ``foldlog why ID ABOUT --with-children`` and the answer of
     ``/api/hand-overs``: the agents of a task, asked ``about`` words or about a call.
     """
@@ -165,7 +165,7 @@ class HandOversDocument(OfConversation, frozen=True, kw_only=True):
     agents: tuple[HandOverDocument, ...]
 
 
-class SummarizedDocument(Document, frozen=True, kw_only=True):
+class SummarizedDocument(Document):
     """Events that left a View, and the summary that a condensation put in their place."""
 
     condensation: int
@@ -173,7 +173,7 @@ class SummarizedDocument(Document, frozen=True, kw_only=True):
     events: tuple[int, ...]
 
 
-class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
+class DifferenceDocument(OfConversation):
     """The output of ``foldlog diff ID A B``: the events that entered a View and the events that
     left it. ``dropped`` has an entry for each of the newest 50 condensations between the two
     versions.
@@ -187,7 +187,7 @@ class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
     dropped: tuple[DroppedDocument, ...]
 
 
-class SpendingDocument(Document, frozen=True, kw_only=True):
+class SpendingDocument(Document):
     """The calls of a condenser's model. ``cost`` is in US dollars, or null if no price is known."""
 
     models: tuple[str, ...]
@@ -198,7 +198,7 @@ class SpendingDocument(Document, frozen=True, kw_only=True):
     latency_s: float
 
 
-class SizesDocument(Document, frozen=True, kw_only=True):
+class SizesDocument(Document):
     """The size of a View before and after a condensation."""
 
     before: int
@@ -206,7 +206,7 @@ class SizesDocument(Document, frozen=True, kw_only=True):
     counted_as: str | UnsetType | None = UNSET
 
 
-class CondensedDocument(OfConversation, frozen=True, kw_only=True):
+class CondensedDocument(OfConversation):
     """The output of ``foldlog condense``. If ``outcome`` is ``declined``, only ``problem`` and
     ``model`` are set.
     """
@@ -226,7 +226,7 @@ class CondensedDocument(OfConversation, frozen=True, kw_only=True):
     metadata: JsonObject | UnsetType = UNSET
 
 
-class ViewDocument(OfVersion, frozen=True, kw_only=True):
+class ViewDocument(OfVersion, kw_only=True):
     """The output of ``foldlog view``: the ids of the View, and its events. Each event has the
     ``role`` of its message and a ``state``: "sent" (to the model in full), "masked", "shortened",
     "hidden", "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` count the
