@@ -6,9 +6,8 @@ import importlib.util
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import click
-
 from foldlog._cli import terminal
+from foldlog._cli.command_line import option
 from foldlog._cli.outcome import Refused
 from foldlog.eventstore import Store
 from foldlog.projections import View, Views
@@ -23,18 +22,15 @@ if TYPE_CHECKING:
 _TOKENIZER = "gpt-4o"
 _SHORT_PROMPT = [{"role": "user", "content": "how many?"}]
 
-agent_model_option = click.option(
-    "--agent-model",
-    "agent",
-    metavar="NAME",
-    help=(
-        "The model that the agent uses, such as openai/gpt-4o. The tokenizer of this"
-        " model counts tokens. Condensed Views stay within the token limit of this model, and"
-        " pages show the limit as a line. Use the model names of litellm."
-    ),
+agent_model_option = option(
+    "--agent-model agent",
+    "NAME",
+    "The model that the agent uses, such as openai/gpt-4o. The tokenizer of this"
+    " model counts tokens. Condensed Views stay within the token limit of this model, and"
+    " pages show the limit as a line. Use the model names of litellm.",
     show_default=(
-        "none: limits and tokens are estimated; if litellm is installed, condense and compare "
-        "count tokens with the tokenizer of gpt-4o"
+        "none: limits and tokens are estimated; if litellm is installed, condense and compare count"
+        " tokens with the tokenizer of gpt-4o"
     ),
 )
 

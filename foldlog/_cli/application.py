@@ -25,7 +25,7 @@ from foldlog._cli.catalog import (
     module_of,
     package_of,
 )
-from foldlog._cli.command_line import SETTINGS, Command
+from foldlog._cli.command_line import SETTINGS, Command, flag
 from foldlog._cli.hints import use_store
 from foldlog._cli.outcome import (
     DONE,
@@ -129,64 +129,32 @@ def _load_installed(entry: EntryPoint) -> click.Command:
     return command
 
 
-def _show_version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
-    if asked:
-        terminal.say(f"foldlog {__version__}")
-        ctx.exit()
-
-
-def _show_completion(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
-    if asked:
-        from foldlog._cli.completion import show_completion
-
-        show_completion(ctx.command)
-        ctx.exit()
-
-
-def _install_completion(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
-    if asked:
-        from foldlog._cli.completion import install_completion
-
-        install_completion(ctx.command)
-        ctx.exit()
-
-
 @click.group(
     cls=_AllCommands,
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
     context_settings=SETTINGS,
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_version,
-    help="Show the version and exit.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Without a command: print one JSON document.")
-@click.option(
-    "--install-completion",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_install_completion,
-    help="Install completion for the current shell.",
-)
-@click.option(
+@click.version_option(__version__, message="foldlog %(version)s")
+@flag("--json as_json", "Without a command: print one JSON document.")
+@flag("--install-completion", "Install completion for the current shell.")
+@flag(
     "--show-completion",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_completion,
-    help="Show completion for the current shell, to copy it or customize the installation.",
+    "Show completion for the current shell, to copy it or customize the installation.",
 )
 @click.pass_context
-def application(ctx: click.Context, as_json: bool) -> None:
+def application(
+    ctx: click.Context, as_json: bool, install_completion: bool, show_completion: bool
+) -> None:
     """Show and manage the histories of agents: all their events, and what the model saw at any
     moment.
     """
+    if install_completion or show_completion:
+        from foldlog._cli import completion
+
+        act = completion.install if install_completion else completion.show
+        act(application)
+        ctx.exit()
     if ctx.invoked_subcommand is None:
         from foldlog._cli.overview import show_overview
 

@@ -8,9 +8,8 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-import click
-
 from foldlog._cli import terminal
+from foldlog._cli.command_line import option
 from foldlog._cli.outcome import Refused
 from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint, read_key, read_note, sign
@@ -19,25 +18,19 @@ from foldlog.eventstore.maintenance.time_stamp import request_time_stamp, stampe
 _TIMEOUT_S = 30
 _STAMP_BYTES_MAX = 1_000_000
 
-against_option = click.option(
-    "--against",
-    metavar="FILE",
-    type=Path,
-    help="A checkpoint to compare, as 'foldlog store checkpoint' printed it.",
+against_option = option(
+    "--against", "FILE", "A checkpoint to compare, as 'foldlog store checkpoint' printed it."
 )
-key_option = click.option(
-    "--key",
-    "keys",
-    metavar="FILE",
-    type=Path,
+key_option = option(
+    "--key keys",
+    "FILE",
+    "With --against: a public key (PEM or NAME+ID+KEY) that must have signed the checkpoint.",
     multiple=True,
-    help="With --against: a public key (PEM or NAME+ID+KEY) that must have signed the checkpoint.",
 )
-ca_option = click.option(
+ca_option = option(
     "--ca",
-    metavar="FILE",
-    type=Path,
-    help="With --against: certificates (PEM) of the authority that signed the time stamp.",
+    "FILE",
+    "With --against: certificates (PEM) of the authority that signed the time stamp.",
 )
 
 

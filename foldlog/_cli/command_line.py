@@ -1,11 +1,12 @@
-"""Decorators for the function of a command. They are the decorators of Click, but an argument has a
-help text, and a number that is not valid gets a message of our own.
+"""Decorators for the function of a command. They make the parameters of Click: an argument has a
+help text, and the word for a value in the help says what kind of value it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,6 +14,8 @@ from foldlog._base.json_types import JsonMap
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 SETTINGS: JsonMap = {
     "help_option_names": ["--help", "-h"],
@@ -25,16 +28,12 @@ EVENT_SETTINGS: JsonMap = {"ignore_unknown_options": True}
 
 class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections = {"Arguments": list[tuple[str, str]](), "Options": list[tuple[str, str]]()}
-        for parameter in self.get_params(ctx):
-            if isinstance(parameter, Argument):
-                sections["Arguments"].append(parameter.help_row())
-            elif row := parameter.get_help_record(ctx):
-                sections["Options"].append(row)
-        for heading, rows in sections.items():
-            if rows:
-                with formatter.section(heading):
-                    formatter.write_dl(rows)
+        parameters = self.get_params(ctx)
+        rows = [each.help_row() for each in parameters if isinstance(each, Argument)]
+        if rows:
+            with formatter.section("Arguments"):
+                formatter.write_dl(rows)
+        super().format_options(ctx, formatter)
 
 
 class Argument(click.Argument):
@@ -61,8 +60,6 @@ class Argument(click.Argument):
         marks = []
         if self._default_words:
             marks.append(f"default: ({self._default_words})")
-        if isinstance(self.type, WholeNumber) and (limits := self.type.limits()):
-            marks.append(limits)
         if self.required:
             marks.append("required")
         about = f"{self._about}  [{'; '.join(marks)}]" if marks else self._about
@@ -70,35 +67,53 @@ class Argument(click.Argument):
 
 
 class WholeNumber(click.IntRange):
-    def limits(self) -> str:
-        return "" if self.min is None else f"x>={self.min:g}"
+    name = "whole number"  # in the message about another text
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            number = int(value)
-        except ValueError:
-            self.fail("use a whole number", param, ctx)
-        if self.min is not None and number < self.min:
-            self.fail(f"give at least {self.min:g}", param, ctx)
-        if self.max is not None and number > self.max:
-            self.fail(f"give at most {self.max:g}", param, ctx)
-        return number
+
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("FILE", "DIR", "PATH", "BACKUP"), Path),
+    **dict.fromkeys(("N", "V"), WholeNumber(min=0)),
+}
+"""The types of values whose word in the help says what they are. Other values are texts."""
 
 
 def argument(
     name: str,
-    *,
     metavar: str,
     help: str,
+    *,
+    type: Any = None,
     show_default: str = "",
     **settings: Any,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Decorated], Decorated]:
     """Return a decorator that adds an argument. ``show_default`` is the text that the help shows
     as the default value.
     """
     return click.argument(
-        name, cls=Argument, metavar=metavar, about=help, default_words=show_default, **settings
+        name,
+        cls=Argument,
+        metavar=metavar,
+        type=type or _TYPES.get(metavar),
+        about=help,
+        default_words=show_default,
+        **settings,
     )
+
+
+def option(
+    names: str, metavar: str, help: str, *, type: Any = None, **settings: Any
+) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that adds an option with a value. ``names`` has spaces between the option,
+    its short form and the name of the function's parameter, if it has these.
+    """
+    return click.option(
+        *names.split(), metavar=metavar, type=type or _TYPES.get(metavar), help=help, **settings
+    )
+
+
+def flag(names: str, help: str, **settings: Any) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that adds an option without a value."""
+    return click.option(*names.split(), is_flag=True, help=help, **settings)
 
 
 def complete_from(

@@ -16,12 +16,12 @@ _RC_FILES = {"bash": ".bashrc", "zsh": ".zshrc"}
 _FISH_FILE = ".config/fish/completions/foldlog.fish"
 
 
-def show_completion(command: click.Command) -> None:
+def show(command: click.Command) -> None:
     for line in _script(command, _shell()).splitlines():
         terminal.say(line)
 
 
-def install_completion(command: click.Command) -> None:
+def install(command: click.Command) -> None:
     """Write the completion script into the home folder of the user. For bash and zsh, add a line
     that loads the script to the settings of the shell, unless the line is there.
     """

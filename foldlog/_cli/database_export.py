@@ -74,14 +74,13 @@ def check_options(
     file: Path | None,
     *,
     follow: bool,
-    as_json: bool,
     others: Sequence[str],
     conversations: Sequence[str],
 ) -> None:
     """Raise ``Refused`` if the options exclude one another. ``others`` are options that ``--to``
     does not allow.
     """
-    if follow and (file is None or conversations or as_json):
+    if follow and (file is None or conversations or terminal.prints_json()):
         raise Refused(
             "--follow needs --to FILE and exports the whole store; leave out conversations and "
             "--json"

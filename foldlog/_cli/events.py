@@ -107,11 +107,8 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
     cut.
     """
     (number, _), kind = event_spans(event)
-    terminal.say(
-        (number, "bold"),
-        kind,
-        (event_moment(event, recorded_at) or "no time of its own", "dim"),
-        wraps=True,
+    terminal.say_wrapped(
+        (number, "bold"), kind, (event_moment(event, recorded_at) or "no time of its own", "dim")
     )
     why = (
         "figures leave out this event, because it is a copy, or because its source dropped or "
@@ -119,7 +116,7 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
     )
     back = (("not counted", why),) if is_uncounted else ()
     for name, value in (*_short_fields(event, recorded_at), *back):
-        terminal.say((f"{name:>15}  ", "dim"), value, wraps=True)
+        terminal.say_wrapped((f"{name:>15}  ", "dim"), value)
     for name, text in _long_fields(event):
         if name:
             terminal.say((f"{name:>15}:", "dim"))

@@ -41,7 +41,6 @@ class ImportOptions(NamedTuple):
     again: bool
     use: bool
     strict: bool
-    as_json: bool
     redact_secrets: bool
 
 
@@ -107,7 +106,7 @@ class Importing:
         if not self._imported:
             raise Refused(self._without_stdin(self._import.nothing()))
         findings_elsewhere = [self._without_stdin(finding) for finding in self._import.findings]
-        if self._options.as_json:
+        if terminal.prints_json():
             document = ImportDocument(
                 db=db, imported=tuple(self._imported), findings=tuple(findings_elsewhere)
             )
@@ -126,7 +125,7 @@ class Importing:
         )
         records = count(sum(document.added for document in with_records), "record")
         end = f"; {remarks_text}, named above." if remarks_text else "."
-        terminal.say(f"{records} of {conversations} added to {store_name(db)}{end}", wraps=True)
+        terminal.say_wrapped(f"{records} of {conversations} added to {store_name(db)}{end}")
 
     def states(self) -> dict[str, bytes]:
         """Return the states of the files at and below the imported paths."""
@@ -179,7 +178,7 @@ class Importing:
         else:
             tell = terminal.note
         self._warn_once(document.findings, document.path, document.findings_count, tell)
-        if self._options.as_json or (again and not document.added):
+        if terminal.prints_json() or (again and not document.added):
             return
         if document.refused:
             so_far = f"{count(document.added, 'record')} so far: import it again to continue"

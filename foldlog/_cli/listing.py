@@ -68,7 +68,6 @@ class ListOptions(NamedTuple):
     reverse: bool
     limit: int | None
     long: bool | None
-    as_json: bool
 
     @property
     def is_sorted(self) -> bool:
@@ -76,7 +75,7 @@ class ListOptions(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        return self.limit is None and not self.as_json
+        return self.limit is None and not terminal.prints_json()
 
     @property
     def most(self) -> int | None:
@@ -261,10 +260,10 @@ def _choose_rows(
     """Return the rows, and whether the list shows more figures (``--long``)."""
     if options.is_sorted:
         rows = _sorted_by_figure(store, aside, figures, filters, options)
-        is_long = not options.as_json if options.long is None else options.long
+        is_long = not terminal.prints_json() if options.long is None else options.long
         return rows, is_long
     rows = select_rows(store, filters, aside)
-    if options.long is not None or options.as_json:
+    if options.long is not None or terminal.prints_json():
         return rows, bool(options.long)
     return _is_short(rows, options.limit)
 

@@ -6,23 +6,24 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
-from foldlog._cli.command_line import argument
-from foldlog._cli.hints import (
-    DEFAULT_DB as DEFAULT_DB,
-    PROGRAM_DB as PROGRAM_DB,
-    default_db,
-    program_db,
-    use_store,
+from foldlog._cli.command_line import (
+    EVENT_SETTINGS as EVENT_SETTINGS,
+    Decorated,
+    WholeNumber as WholeNumber,
+    argument as argument,
+    complete_from as complete_from,
+    flag as flag,
+    option as option,
 )
+from foldlog._cli.hints import DEFAULT_DB, PROGRAM_DB, default_db, program_db, use_store
 from foldlog._cli.outcome import Refused
 from foldlog._files.whole_file import check_target
 from foldlog.eventstore import EventStoreError
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Named = TypeVar("Named", Path, str)
 
 LISTED_MAX = 100
@@ -49,25 +50,19 @@ def _store_option(shown: str, default: Callable[[], str]) -> Callable[[Decorated
     """
 
     def choose(ctx: click.Context, param: click.Parameter, db: str) -> str:
-        return choose_store(ctx, db, default)
+        source = ctx.get_parameter_source("db")
+        is_default = source is not None and source.name == "DEFAULT"
+        return name_store(ctx, param, default() if is_default else db)
 
-    return click.option(
+    return option(
         "--db",
+        "STORE",
+        "The store: a file, such as history.db, or a URL.",
         envvar="FOLDLOG_DB",
         show_envvar=True,
-        metavar="STORE",
         default=shown,
         callback=choose,
-        help="The store: a file, such as history.db, or a URL.",
     )
-
-
-def choose_store(ctx: click.Context, db: str, default: Callable[[], str]) -> str:
-    source = ctx.get_parameter_source("db")
-    is_default = source is not None and source.name == "DEFAULT"
-    chosen = default() if is_default else db
-    use_store(chosen)
-    return chosen
 
 
 def name_store(ctx: click.Context, param: click.Parameter, db: str) -> str:
@@ -79,109 +74,71 @@ db_option = _store_option(DEFAULT_DB, default_db)
 db_to_replace_option = _store_option(DEFAULT_DB, lambda: DEFAULT_DB)
 """Without ``--db``, the command must not replace the store of the user's coding agents."""
 program_db_option = _store_option(PROGRAM_DB, program_db)
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document, for programs."
-)
+json_option = flag("--json", "Print one JSON document, for programs.", expose_value=False)
+
+
+def store_options(run: Decorated) -> Decorated:
+    """Add the options ``--db`` and ``--json``."""
+    return db_option(json_option(run))
+
+
 conversation_argument = argument(
-    "conversation", metavar="ID", shell_complete=complete_id, help="The conversation."
+    "conversation", "ID", "The conversation.", shell_complete=complete_id
 )
 conversations_argument = argument(
     "conversations",
-    metavar="ID",
+    "ID",
+    "The conversations.",
     nargs=-1,
     shell_complete=complete_id,
     show_default="all of them",
-    help="The conversations.",
 )
-no_vacuum_option = click.option(
-    "--no-vacuum",
-    is_flag=True,
-    help="Leave the erased bytes in the store until 'foldlog store vacuum' removes them.",
+no_vacuum_option = flag(
+    "--no-vacuum", "Leave the erased bytes in the store until 'foldlog store vacuum' removes them."
 )
-prices_option = click.option(
+prices_option = option(
     "--prices",
-    metavar="FILE",
-    type=Path,
+    "FILE",
+    "A JSON file with prices of models, in the form of litellm's table. Prices in "
+    "this file replace prices of an installed table.",
     show_default="the table of litellm, or of genai-prices",
-    help=(
-        "A JSON file with prices of models, in the form of litellm's table. Prices in "
-        "this file replace prices of an installed table."
-    ),
 )
-detach_option = click.option(
-    "--detach",
-    is_flag=True,
-    help="Keep the forks: first copy the shared events into each fork.",
+detach_option = flag("--detach", "Keep the forks: first copy the shared events into each fork.")
+with_children_option = flag(
+    "--with-children", "Also the sub-agents of the conversations, and their sub-agents."
 )
-with_children_option = click.option(
-    "--with-children",
-    is_flag=True,
-    help="Also the sub-agents of the conversations, and their sub-agents.",
-)
-redact_secrets_option = click.option(
+redact_secrets_option = flag(
     "--redact-secrets",
-    is_flag=True,
-    help="Redact records that contain keys and tokens: import them without their texts.",
+    "Redact records that contain keys and tokens: import them without their texts.",
 )
-yes_option = click.option("--yes", is_flag=True, help="Do not ask. For scripts.")
-from_option = click.option(
-    "--from",
-    "start",
-    metavar="ID",
+yes_option = flag("--yes", "Do not ask. For scripts.")
+from_option = option(
+    "--from start",
+    "ID",
+    "The conversation at which to continue an interrupted run. That run has printed it.",
     default="",
     show_default=False,
-    help="The conversation at which to continue an interrupted run. That run has printed it.",
 )
 
 
-def reason_option(default: str | None = None) -> Callable[[Decorated], Decorated]:
-    """Return the option for the reason of an erasure or a redaction. Without a default, the option
-    is required.
-    """
-    reason = partial(
-        click.option,
-        "--reason",
-        metavar="TEXT",
-        help="The reason, which is stored in the receipt or the tombstone.",
-    )
-    return reason(required=True) if default is None else reason(default=default)
-
-
-def older_than_option(*, required: bool = False) -> Callable[[Decorated], Decorated]:
-    return click.option(
-        "--older-than",
-        metavar="TIME",
-        required=required,
-        help=(
-            "Only what was recorded before this time, such as 2026-03-01 or 90d. Units are s, m "
-            "(minutes), h, d and w. An "
-            "imported conversation is as old as the last import that added records to it."
-        ),
-    )
+reason_option = partial(
+    option,
+    "--reason",
+    "TEXT",
+    "The reason, which is stored in the receipt or the tombstone.",
+)
+older_than_option = partial(
+    option,
+    "--older-than",
+    "TIME",
+    "Only what was recorded before this time, such as 2026-03-01 or 90d. Units are s, m (minutes),"
+    " h, d and w. An imported conversation is as old as the last import that added records to it.",
+)
 
 
 # -- files to write: --force replaces a file but not a store, and "-" is not a file name ---------
 
-force_option = click.option(  # is_eager: read before the option for the file
-    "--force", is_flag=True, is_eager=True, help="Replace the file if it exists."
-)
-
-
-def output_option(
-    *names: str, help: str, show_default: str = "", required: bool = False
-) -> Callable[[Decorated], Decorated]:
-    """Return an option that names a file to write. A command with this option must also have the
-    option ``--force``.
-    """
-    return click.option(
-        *names,
-        metavar="FILE",
-        type=Path,
-        required=required,
-        callback=_checked_output,
-        show_default=show_default or True,
-        help=help,
-    )
+force_option = flag("--force", "Replace the file if it exists.", is_eager=True)
 
 
 def _checked_output(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
@@ -191,14 +148,19 @@ def _checked_output(ctx: click.Context, param: click.Parameter, path: Path | Non
     return path
 
 
+output_option = partial(option, metavar="FILE", callback=_checked_output)
+"""An option that names a file to write. A command with this option must also have the option
+``--force``.
+"""
+
+
 def new_file(ctx: click.Context, param: click.Parameter, path: Named | None) -> Named | None:
     """Return ``path``, but refuse ``-``, because the command cannot write to stdout here."""
     if str(path).startswith("-"):
-        option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar
+        name = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar
         raise Refused(
-            f"{path} is not the name of a file, and this command cannot write to stdout; name a "
-            f"file:"
-            f" {option}"
+            f"{path} is not the name of a file, and this command cannot write to stdout; name a"
+            f" file: {name}"
         )
     return path
 

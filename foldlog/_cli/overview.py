@@ -132,10 +132,9 @@ def _show_commands(commands: Mapping[str, str]) -> None:
         terminal.say(f"  foldlog {name:<8}{re.split('[,:.]', described)[0]}")
     terminal.say("  foldlog --help  All commands")
     terminal.say()
-    terminal.say(
+    terminal.say_wrapped(
         f"There is no store yet: '{command('demo')}' creates an example, 'foldlog import PATH' "
-        f"imports your histories.",
-        wraps=True,
+        f"imports your histories."
     )
 
 
@@ -157,8 +156,7 @@ def _show(document: HomeDocument, short: ShortIds) -> None:
         remedy = f": {attention.command}" if attention.command else ""
         terminal.say(f"  {attention.problem}{remedy}")
     terminal.say()
-    terminal.say(
+    terminal.say_wrapped(
         f"{command('list')}, view ID, why ID EVENT, search WORDS, serve; all commands: foldlog"
-        " --help",
-        wraps=True,
+        " --help"
     )

@@ -7,47 +7,37 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-import click
-
 from foldlog._base.json_types import JsonObject
-from foldlog._cli.command_line import complete_from
+from foldlog._cli.command_line import complete_from, flag, option
 from foldlog._cli.outcome import Refused
 from foldlog._conversations.labels import KINDS, WIDER, kind_words, label
 from foldlog._words.times import happened_at, moment_of
 from foldlog.eventstore import Event
 
-kinds_option = click.option(
-    "--kind",
-    "kinds",
-    metavar="KIND",
+kinds_option = option(
+    "--kind kinds",
+    "KIND",
+    f"Only events of this kind. Use the option again for another kind. One of: {', '.join(KINDS)}.",
     multiple=True,
     shell_complete=complete_from(lambda: KINDS),
     show_default="all kinds",
-    help=f"Only events of this kind. Use the option again for another kind. One of: "
-    f"{', '.join(KINDS)}.",
 )
-since_option = click.option(
+since_option = option(
     "--since",
-    metavar="TIME",
-    help=(
-        "Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. Events without a "
-        "time are left out."
-    ),
+    "TIME",
+    "Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. Events without a "
+    "time are left out.",
 )
-tool_option = click.option("--tool", metavar="NAME", help="Only calls and results of this tool.")
-program_option = click.option(
-    "--program",
-    metavar="FORMAT",
-    help="Only conversations in this format, such as claude-code or codex.",
+tool_option = option("--tool", "NAME", "Only calls and results of this tool.")
+program_option = option(
+    "--program", "FORMAT", "Only conversations in this format, such as claude-code or codex."
 )
-where_option = click.option(
-    "--where", metavar="NAME=VALUE", multiple=True, help="The conversations with these attributes."
+where_option = option(
+    "--where", "NAME=VALUE", "The conversations with these attributes.", multiple=True
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-until_option = click.option(
-    "--until",
-    metavar="TIME",
-    help="Only events before this time. A date means 0:00 on this day.",
+dry_run_option = flag("--dry-run", "Only say what would be done.")
+until_option = option(
+    "--until", "TIME", "Only events before this time. A date means 0:00 on this day."
 )
 
 

@@ -9,7 +9,14 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, escape_cells, print_cells, say
+from foldlog._cli.terminal import (
+    UNLIMITED,
+    PrintedLines,
+    cut,
+    escape_cells,
+    print_cells,
+    say_wrapped,
+)
 
 _GAP = "  "
 _PAGE = 1_000
@@ -88,7 +95,7 @@ def print_rows(
     if left_out:
         notes[f"a wider terminal, or --json, also shows: {', '.join(left_out)}"] = None
     if notes:
-        say((f"{_GAP}{'; '.join(notes)}", "dim"), wraps=True)
+        say_wrapped((f"{_GAP}{'; '.join(notes)}", "dim"))
 
 
 def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:

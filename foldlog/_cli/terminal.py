@@ -13,11 +13,12 @@ import io
 import logging
 import os
 import re
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +127,7 @@ def _is_plain() -> bool:
 
 
 def columns() -> int:
-    return int(os.environ.get("COLUMNS", 120)) if _is_plain() else _console().width
+    return shutil.get_terminal_size((120, 1)).columns
 
 
 def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
@@ -139,6 +140,11 @@ def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
     return text
 
 
+def prints_json() -> bool:
+    """Return whether the command prints one JSON document on stdout."""
+    return _as_json
+
+
 def has_edge() -> bool:
     """Return whether lines are cut or wrapped at the width of stdout. Stdout has a width if it is a
     terminal, or if ``COLUMNS`` sets a width.
@@ -146,17 +152,19 @@ def has_edge() -> bool:
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
-def say(*spans: Span, wraps: bool = False) -> None:
+def say(*spans: Span) -> None:
     """Print one line for a person. Foldlog does not wrap the line, so ids and commands can be
-    copied. With ``wraps``, the line is wrapped between words on a terminal.
+    copied.
     """
-    wraps = wraps and has_edge()
-    if wraps or (not _is_plain() and not all(isinstance(span, str) for span in spans)):
-        _console().print(_text(spans), soft_wrap=not wraps)
-    else:  # the import of rich takes as long as a short command
-        texts = [span if isinstance(span, str) else span[0] for span in spans]
-        line = "".join([printable(text, one_line=True) for text in texts])
-        sys.stdout.write(f"{line}\n")
+    PrintedLines().write(*spans, is_cut=False)
+
+
+def say_wrapped(*spans: Span) -> None:
+    """Print one line for a person. On a terminal, the line is wrapped between words."""
+    if has_edge():
+        _console().print(_text(spans))
+    else:
+        say(*spans)
 
 
 def answer(document: Document, text: str | Sequence[str] | Callable[[], object]) -> None:
@@ -191,20 +199,9 @@ def print_indented(columns: int, *spans: Span) -> None:
         _console().print(" " * columns, line, sep="", soft_wrap=True)
 
 
-def print_grid(rows: Iterable[tuple[Sequence[Span], Sequence[Span]]]) -> None:
-    """Print rows of two cells in columns, and wrap the cells at the width of the terminal."""
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column()
-    for name, value in rows:
-        table.add_row(_text(name), _text(value))
-    _console().print(table)
-
-
 def print_heading(text: str) -> None:
     say()
-    say((text, "bold"), wraps=True)
+    say_wrapped((text, "bold"))
 
 
 def print_cells(rows: Sequence[Sequence[str]]) -> None:
@@ -222,14 +219,7 @@ class PrintedLines:
 
     def __init__(self) -> None:
         self.width = columns() if has_edge() else UNLIMITED
-        self._colours = None
-        if _is_plain():  # rich is imported for colours only
-            return
-        from rich.console import COLOR_SYSTEMS
-
-        self._console = _console()
-        if self._console.color_system is not None:
-            self._colours = COLOR_SYSTEMS[self._console.color_system]
+        self._is_plain = _is_plain()
 
     def write(self, *spans: Span, is_cut: bool = True) -> None:
         parts = [(span, "") if isinstance(span, str) else span for span in spans]
@@ -238,17 +228,28 @@ class PrintedLines:
         room = self.width if is_cut else UNLIMITED
         if len(text) > room or (room != UNLIMITED and not text.isascii()):
             text = cut(text, room)
-        if self._colours is not None:
-            from rich.style import Style
-
-            shown = text
-            text = ""
-            for span, style in parts:
-                its = Style.parse(style)
-                its = its.without_color if self._console.no_color else its
-                text += its.render(shown[: len(span)], color_system=self._colours)
-                shown = shown[len(span) :]
+        if not self._is_plain and any(style for _, style in parts):
+            text = self._coloured(text, parts)
         sys.stdout.write(f"{text}\n")
+
+    @cached_property
+    def _console(self) -> Console:  # the import of rich takes as long as a short command
+        return _console()
+
+    def _coloured(self, text: str, parts: Sequence[tuple[str, str]]) -> str:
+        from rich.console import COLOR_SYSTEMS
+        from rich.style import Style
+
+        name = self._console.color_system
+        if name is None:
+            return text
+        shown = ""
+        for part, style in parts:
+            its = Style.parse(style)
+            its = its.without_color if self._console.no_color else its
+            shown += its.render(text[: len(part)], color_system=COLOR_SYSTEMS[name])
+            text = text[len(part) :]
+        return shown
 
 
 def print_values(values: Mapping[str, str]) -> None:

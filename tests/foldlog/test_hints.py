@@ -109,9 +109,10 @@ def texts(path):
         and isinstance(node.body[0], ast.Expr)
     }
     documented |= {
-        id(node.value)
+        id(each)
         for node in ast.walk(tree)
-        if isinstance(node, ast.keyword) and node.arg == "help"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("argument", "flag", "option")
+        for each in node.args
     }
     joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
     parts = {id(part) for node in joined for part in node.values}

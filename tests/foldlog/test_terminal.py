@@ -232,14 +232,14 @@ HOSTILE = "name\x1b]0;pwned\x07\x1b[2J\u202e\u2028\r\x9b"
 ONE_LINE = f"{HOSTILE}\nfoldlog: error: a line of its own"
 CLI = Path(terminal.__file__).parent
 PRINTS = {
-    "say": lambda: (terminal.say(ONE_LINE), terminal.say(ONE_LINE, (ONE_LINE, "bold"), wraps=True)),
+    "say": lambda: terminal.say(ONE_LINE, (ONE_LINE, "bold")),
+    "say_wrapped": lambda: terminal.say_wrapped(ONE_LINE, (ONE_LINE, "bold")),
     "answer": lambda: (
         terminal.answer(Listed(head=1, items=[]), ONE_LINE),
         terminal.answer(Listed(head=1, items=[]), [ONE_LINE, ONE_LINE]),
     ),
     "print_summary": lambda: terminal.print_summary(HOSTILE, 4),
     "print_indented": lambda: terminal.print_indented(4, HOSTILE, (HOSTILE, "bold")),
-    "print_grid": lambda: terminal.print_grid([([ONE_LINE, (ONE_LINE, "bold")], [ONE_LINE])]),
     "print_heading": lambda: terminal.print_heading(ONE_LINE),
     "print_cells": lambda: terminal.print_cells([[ONE_LINE, ONE_LINE]]),
     "print_values": lambda: terminal.print_values({ONE_LINE: ONE_LINE}),

@@ -10,8 +10,7 @@ import click
 from foldlog._answers.events import AppendedDocument
 from foldlog._base.json_types import JsonObject
 from foldlog._cli import terminal
-from foldlog._cli.command_line import WholeNumber, argument
-from foldlog._cli.options import conversation_argument, db_option, json_option
+from foldlog._cli.options import argument, conversation_argument, flag, option, store_options
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, open_or_create, require_id
 from foldlog._history.histories import Histories
@@ -29,11 +28,7 @@ _NO_STORE = "add --new to create it, or name the store with --db STORE"
 
 @conversation_argument
 @argument(
-    "text",
-    metavar="TEXT",
-    required=False,
-    show_default="JSON lines on stdin",
-    help="The text of a message.",
+    "text", "TEXT", "The text of a message.", required=False, show_default="JSON lines on stdin"
 )
 @click.option(
     "--role",
@@ -41,24 +36,10 @@ _NO_STORE = "add --new to create it, or name the store with --db STORE"
     default="user",
     help="The author of TEXT.",
 )
-@click.option(
-    "--new",
-    is_flag=True,
-    help="Begin a new conversation with this id. Create the store if it does not exist.",
-)
-@click.option(
-    "--expected",
-    metavar="V",
-    type=WholeNumber(min=0),
-    help="Append only if the conversation has this version.",
-)
-@click.option(
-    "--key",
-    metavar="KEY",
-    help="If messages were already appended with this key, append nothing.",
-)
-@db_option
-@json_option
+@flag("--new", "Begin a new conversation with this id. Create the store if it does not exist.")
+@option("--expected", "V", "Append only if the conversation has this version.")
+@option("--key", "KEY", "If messages were already appended with this key, append nothing.")
+@store_options
 def run(
     conversation: str,
     text: str | None,
@@ -67,7 +48,6 @@ def run(
     expected: int | None,
     key: str | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Append messages to a conversation. Without TEXT, read chat messages from stdin, one JSON
     object in every line. If one message cannot be appended, no message is appended.

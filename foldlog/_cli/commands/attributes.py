@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-import click
-
 from foldlog._answers.events import AttributesDocument
 from foldlog._cli import terminal
-from foldlog._cli.options import conversation_argument, db_option, json_option
+from foldlog._cli.options import conversation_argument, option, store_options
 from foldlog._cli.selection import pairs
 from foldlog._cli.stores import open_existing, require_id, resolve
 from foldlog._history.histories import Histories
@@ -16,20 +14,12 @@ from foldlog._words.gist import compact
 
 
 @conversation_argument
-@click.option(
-    "--set",
-    "changed",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set an attribute; NAME= removes it.",
-)
-@db_option
-@json_option
+@option("--set changed", "NAME=VALUE", "Set an attribute; NAME= removes it.", multiple=True)
+@store_options
 def run(
     conversation: str,
     changed: tuple[str, ...],
     db: str,
-    as_json: bool,
 ) -> None:
     """Show or change the attributes of a conversation, such as app, user, project, title, parent
     and tags.

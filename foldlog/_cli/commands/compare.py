@@ -6,7 +6,6 @@ import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
-import click
 from msgspec import UNSET, UnsetType
 
 from foldlog._answers.comparison import ComparisonDocument, CurvePointDocument
@@ -22,11 +21,11 @@ from foldlog._cli.agent_model import (
 )
 from foldlog._cli.options import (
     conversation_argument,
-    db_option,
     force_option,
-    json_option,
+    option,
     output_option,
     prices_option,
+    store_options,
 )
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.comparison import show_comparison, show_curve
@@ -38,15 +37,13 @@ from foldlog.projections import Views
 
 
 @conversation_argument
-@click.option(
-    "--config",
-    "configs",
-    metavar="FILE",
-    type=Path,
+@option(
+    "--config configs",
+    "FILE",
+    "A TOML file with [condenser]. Use the option once for each file. The default "
+    "condenser and noop, which forgets nothing, are always compared.",
     multiple=True,
     show_default="a digest limited to 32,000 tokens; if that is the default, to 80 events",
-    help="A TOML file with [condenser]. Use the option once for each file. The default "
-    "condenser and noop, which forgets nothing, are always compared.",
 )
 @output_option(
     "--curve",
@@ -56,8 +53,7 @@ from foldlog.projections import Views
 @force_option
 @agent_model_option
 @prices_option
-@db_option
-@json_option
+@store_options
 def run(
     conversation: str,
     configs: tuple[Path, ...],
@@ -66,7 +62,6 @@ def run(
     agent: str | None,
     prices: Path | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Replay a conversation with several condensers. Show the condenser that costs least, and what
     every condenser drops.
@@ -139,7 +134,7 @@ def run(
         task=task,
     )
     terminal.answer(document, lambda: show_comparison(document, model, counter))
-    if curve is not None and not as_json:
+    if curve is not None and not terminal.prints_json():
         show_curve(curve, points)
     if task:
         terminal.note(f"the replays leave out the sub-agents; recorded {task_words(task)}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
 from msgspec.structs import replace
 
 from foldlog._answers.views import CondensedDocument
@@ -17,7 +16,7 @@ from foldlog._cli.agent_model import (
     load_condenser_for,
     named_model,
 )
-from foldlog._cli.options import conversation_argument, db_option, json_option
+from foldlog._cli.options import conversation_argument, flag, option, store_options
 from foldlog._cli.printing.condensation import (
     Made,
     condensed_document,
@@ -35,28 +34,21 @@ _REASON = "foldlog condense"
 
 
 @conversation_argument
-@click.option(
+@option(
     "--config",
-    metavar="FILE",
-    type=Path,
+    "FILE",
+    "A TOML file with [condenser].",
     show_default="the default condenser, which needs no model",
-    help="A TOML file with [condenser].",
 )
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Append nothing. A condenser with a model still calls the model.",
-)
+@flag("--dry-run", "Append nothing. A condenser with a model still calls the model.")
 @agent_model_option
-@db_option
-@json_option
+@store_options
 def run(
     conversation: str,
     config: Path | None,
     dry_run: bool,
     agent: str | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Request a condensation of a conversation, run a condenser, and show what was forgotten and
     why.
@@ -86,10 +78,10 @@ def run(
             ):
                 outcome = (_preview if dry_run else _condense)(histories, conversation)
         except NoCondensationAvailable as error:
-            return _answer_declined(conversation, dry_run, str(error), error.reports, as_json)
+            return _answer_declined(conversation, dry_run, str(error), error.reports)
         if outcome is None:
             problem = f"the condenser {histories.condenser.type!r} did not condense"
-            return _answer_declined(conversation, dry_run, problem, (), as_json)
+            return _answer_declined(conversation, dry_run, problem, ())
         with terminal.working("counting tokens"):
             tokens = (
                 tokens_of(outcome.before, counter or ESTIMATE),
@@ -137,16 +129,14 @@ def _preview(histories: Histories, conversation: str) -> Made | None:
 
 
 def _answer_declined(
-    conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool
+    conversation: str, dry_run: bool, problem: str, reports: Sequence[Report]
 ) -> None:
-    if as_json:
-        terminal.emit(
-            CondensedDocument(
-                conversation=conversation,
-                dry_run=dry_run,
-                outcome="declined",
-                problem=problem,
-                model=spending_of(reports),
-            )
-        )
+    document = CondensedDocument(
+        conversation=conversation,
+        dry_run=dry_run,
+        outcome="declined",
+        problem=problem,
+        model=spending_of(reports),
+    )
+    terminal.answer(document, ())
     terminal.warn(f"the View of conversation {conversation!r} stays as it is: {problem}")

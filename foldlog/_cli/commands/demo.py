@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 from msgspec.structs import replace
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import DEMO_DB
-from foldlog._cli.options import name_store
+from foldlog._cli.options import name_store, option
 from foldlog._cli.printing.demo import IMPORTED, LIVE, show_demo
 from foldlog._cli.stores import open_or_create
 from foldlog._history.histories import Histories
@@ -23,12 +22,12 @@ SAMPLE = Path(__file__).parents[2] / "sample" / "tidewatch.jsonl"
 _CONDENSER = {"type": "digest", "max_size": 80}
 
 
-@click.option(
+@option(
     "--db",
-    metavar="STORE",
+    "STORE",
+    "The store to create. The store stays, so you can try commands on it.",
     default=DEMO_DB,
     callback=name_store,
-    help="The store to create. The store stays, so you can try commands on it.",
 )
 def run(db: str) -> None:
     """Show what foldlog does: replay 286 events of an agent, and condense the growing View.

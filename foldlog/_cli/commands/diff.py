@@ -9,9 +9,14 @@ from pathlib import Path
 
 from foldlog._answers.runs import DivergenceDocument, RunsDocument
 from foldlog._cli import terminal
-from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.hints import prices_hint
-from foldlog._cli.options import conversation_argument, db_option, json_option, prices_option
+from foldlog._cli.options import (
+    WholeNumber,
+    argument,
+    conversation_argument,
+    prices_option,
+    store_options,
+)
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.difference import difference_document, show_difference
 from foldlog._cli.printing.runs import show_divergence, show_runs
@@ -25,28 +30,20 @@ from foldlog.projections import Views
 @conversation_argument
 @argument(
     "before",
-    metavar="A",
+    "A",
+    "With B: an earlier version. Without B: another conversation.",
     required=False,
     show_default="the newest condensation",
-    help="With B: an earlier version. Without B: another conversation.",
 )
-@argument(
-    "after",
-    metavar="B",
-    type=WholeNumber(min=0),
-    required=False,
-    help="A later version.",
-)
+@argument("after", "B", "A later version.", type=WholeNumber(min=0), required=False)
 @prices_option
-@db_option
-@json_option
+@store_options
 def run(
     conversation: str,
     before: str | None,
     after: int | None,
     prices: Path | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Show which events entered or left the View of a conversation between two versions, and which
     summaries replaced events.
@@ -64,7 +61,7 @@ def run(
         _show_newest_condensation(conversation, db)
     elif after is None:
         other_conversation = before
-        _show_conversations(conversation, other_conversation, prices, db, as_json=as_json)
+        _show_conversations(conversation, other_conversation, prices, db)
     else:
         _show_versions(conversation, _version(before), after, db)
 
@@ -78,9 +75,7 @@ def _version(text: str) -> int:
     return int(text)
 
 
-def _show_conversations(
-    conversation: str, other: str, prices: Path | None, db: str, *, as_json: bool
-) -> None:
+def _show_conversations(conversation: str, other: str, prices: Path | None, db: str) -> None:
     from foldlog._figures.prices import Prices
     from foldlog._reports.runs import compared_runs
 
@@ -111,7 +106,7 @@ def _show_conversations(
             run.spent and run.spent.cost is None and run.spent.prompt_tokens
             for run in document.runs
         )
-        if has_unknown_cost and not as_json:
+        if has_unknown_cost:
             terminal.note(f"a cost is not known, because a model has no price; {prices_hint()}")
 
 

@@ -23,7 +23,6 @@ _NAMED = 5
 @json_option
 def run(
     db: str,
-    as_json: bool,
 ) -> None:
     """Show which transcripts of coding agents are not in the store. Also show which transcripts an
     agent will delete and when, and whether the agent's hooks fire.
@@ -58,20 +57,17 @@ def _show(document: DoctorDocument) -> None:
                 f"not set up; run 'foldlog setup {program.program}' once, then start"
                 f" {program.program} again"
             )
-        terminal.say(f"  hooks: {fired}", wraps=True)
+        terminal.say_wrapped(f"  hooks: {fired}")
         if program.problem is not None:
-            terminal.say(f"  its settings cannot be read: {program.problem}", wraps=True)
+            terminal.say_wrapped(f"  its settings cannot be read: {program.problem}")
         missing = f"{len(program.not_here)} of {count(program.transcripts, 'transcript')}"
-        terminal.say(f"  missing or outdated in the store: {missing}", wraps=True)
+        terminal.say_wrapped(f"  missing or outdated in the store: {missing}")
         for path in program.not_here[:_NAMED]:
             terminal.say(f"    {os.path.basename(path)}")
         if program.days_kept is not None:
             lost = f"{count(program.soon, 'transcript')} within the next week"
-            terminal.say(
-                f"  {program.program} deletes transcripts after {program.days_kept:g} days: {lost}",
-                wraps=True,
+            terminal.say_wrapped(
+                f"  {program.program} deletes transcripts after {program.days_kept:g} days: {lost}"
             )
         if program.not_here:
-            terminal.say(
-                f"  to keep them: {command('import', '--from', program.format)}", wraps=True
-            )
+            terminal.say_wrapped(f"  to keep them: {command('import', '--from', program.format)}")

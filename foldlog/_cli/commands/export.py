@@ -7,21 +7,21 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import click
 from msgspec import UNSET
 
 from foldlog._answers.document import stream
 from foldlog._answers.files import RecordsDocument
 from foldlog._cli import terminal
-from foldlog._cli.command_line import complete_from
 from foldlog._cli.database_export import check_options, follow_with_database, write_database
 from foldlog._cli.options import (
+    complete_from,
     conversations_argument,
-    db_option,
+    flag,
     force_option,
-    json_option,
     new_file,
+    option,
     output_option,
+    store_options,
     with_children_option,
 )
 from foldlog._cli.outcome import Refused
@@ -35,49 +35,37 @@ from foldlog.eventstore import Store
 
 
 @conversations_argument
-@click.option(
+@option(
     "--format",
-    metavar="FORMAT",
+    "FORMAT",
+    "The format to write. An imported conversation can be written in the format of its "
+    "source or as openai-chat.",
     shell_complete=complete_from(lambda: [*formats()]),
     show_default="the format of its source",
-    help="The format to write. An imported conversation can be written in the format of its "
-    "source or as openai-chat.",
 )
-@click.option(
-    "--view",
-    is_flag=True,
-    help="Write the messages that would be sent to a model now, by default as openai-chat.",
-)
+@flag("--view", "Write the messages that would be sent to a model now, by default as openai-chat.")
 @output_option(
-    "--output",
-    "-o",
+    "--output -o",
     show_default="stdout",
     help="The file to write.",
 )
 @force_option
 @with_children_option
-@click.option(
+@option(
     "--to",
-    metavar="FILE",
-    type=Path,
-    callback=new_file,
-    help="Create or update a database of the named conversations, or of all"
+    "FILE",
+    "Create or update a database of the named conversations, or of all"
     " conversations, for SQL and Datasette.",
+    callback=new_file,
 )
-@click.option(
-    "--follow",
-    is_flag=True,
-    help="With --to: keep the database up to date until Ctrl-C.",
-)
-@click.option(
+@flag("--follow", "With --to: keep the database up to date until Ctrl-C.")
+@option(
     "--as-test",
-    metavar="DIR",
-    type=Path,
-    help="Write the conversation into this folder as a recorded run for tests with pytest. Secrets"
+    "DIR",
+    "Write the conversation into this folder as a recorded run for tests with pytest. Secrets"
     " are replaced. Needs the extra 'secrets'.",
 )
-@db_option
-@json_option
+@store_options
 def run(
     conversations: tuple[str, ...],
     format: str | None,
@@ -89,7 +77,6 @@ def run(
     follow: bool,
     as_test: Path | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Write a conversation in the format of its source. The output contains forgotten events, but
     no retracted events.
@@ -112,7 +99,7 @@ def run(
         is_alone = to is None and not follow and not others
         export_test(conversations, db, as_test, is_alone=is_alone)
         return
-    check_options(to, follow=follow, as_json=as_json, others=others, conversations=conversations)
+    check_options(to, follow=follow, others=others, conversations=conversations)
     if to is None:
         if with_children and output is None:
             raise Refused("--with-children writes several files; name the first with --output FILE")
@@ -126,7 +113,7 @@ def run(
                     f"{left} not exported; --with-children --output FILE exports them too"
                 )
             if output is None:
-                _print(store, conversation, format, view=view, as_json=as_json)
+                _print(store, conversation, format, view=view)
             else:
                 children = below if with_children else []
                 write_files(store, conversation, children, output, format, view=view, force=force)
@@ -136,10 +123,9 @@ def run(
         write_database(db, conversations, to)
 
 
-def _print(
-    store: Store, conversation: str, format: str | None, *, view: bool, as_json: bool
-) -> None:
+def _print(store: Store, conversation: str, format: str | None, *, view: bool) -> None:
     findings = list[str]()
+    as_json = terminal.prints_json()
     export = choose_export(store, conversation, format, view=view, as_records=as_json)
     if as_json:
         read = stream(readable(export.records, findings))

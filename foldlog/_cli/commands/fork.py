@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import click
-
 from foldlog._answers.conversations import ConversationDocument
 from foldlog._cli import terminal
-from foldlog._cli.command_line import argument
-from foldlog._cli.options import conversation_argument, db_option, json_option
+from foldlog._cli.options import argument, conversation_argument, option, store_options
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, require_id
 from foldlog._history.histories import Histories
@@ -16,34 +13,27 @@ from foldlog.eventstore import ConversationErased, InvalidArgument, VersionConfl
 
 
 @conversation_argument
-@argument(
-    "new",
-    metavar="NEW",
-    help="The id of the fork.",
-)
-@click.option(
+@argument("new", "NEW", "The id of the fork.")
+@option(
     "--at",
-    metavar="V",
-    type=int,
+    "V",
+    "The version up to which the fork shares events.",
     show_default="the present",
-    help="The version up to which the fork shares events.",
 )
-@click.option(
+@option(
     "--at-source",
-    metavar="SOURCE_ID",
-    show_default=False,
-    help="Begin after the record with this id in the imported source, such as the last "
+    "SOURCE_ID",
+    "Begin after the record with this id in the imported source, such as the last "
     "record of a branch.",
+    show_default=False,
 )
-@db_option
-@json_option
+@store_options
 def run(
     conversation: str,
     new: str,
     at: int | None,
     at_source: str | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Fork a conversation: begin a new conversation that shares its events up to a version.
 

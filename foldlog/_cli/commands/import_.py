@@ -5,84 +5,63 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import click
-
 from foldlog._cli import terminal
-from foldlog._cli.command_line import argument, complete_from
 from foldlog._cli.import_paths import formats_with_places, places_of, with_stdin
 from foldlog._cli.importing import Importing, ImportOptions
-from foldlog._cli.options import db_option, json_option, redact_secrets_option
+from foldlog._cli.options import (
+    argument,
+    complete_from,
+    flag,
+    option,
+    redact_secrets_option,
+    store_options,
+)
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
 from foldlog._formats.registry import AUTO, formats
 from foldlog.projections import Views
 
 
-@argument(
-    "paths",
-    metavar="PATH",
-    type=Path,
-    nargs=-1,
-    help="Files, or folders with any number of histories; - is stdin.",
-)
-@click.option(
-    "--from",
-    "agents",
-    metavar="FORMAT",
+@argument("paths", "PATH", "Files, or folders with any number of histories; - is stdin.", nargs=-1)
+@option(
+    "--from agents",
+    "FORMAT",
+    "Import from the folder in which the program of this format stores histories,"
+    " for example claude-code.",
     multiple=True,
     shell_complete=complete_from(lambda: formats_with_places()),
     show_default=False,
-    help="Import from the folder in which the program of this format stores histories,"
-    " for example claude-code.",
 )
-@click.option(
+@option(
     "--format",
-    metavar="FORMAT",
+    "FORMAT",
+    "The format of the files.",
     default="auto",
     shell_complete=complete_from(lambda: [AUTO, *formats()]),
-    help="The format of the files.",
 )
-@click.option(
+@option(
     "--conversation",
-    metavar="ID",
+    "ID",
+    "The id of the conversation, for a single history.",
     show_default="the source's own",
-    help="The id of the conversation, for a single history.",
 )
-@click.option(
+@option(
     "--prefix",
-    metavar="TEXT",
+    "TEXT",
+    "A text to put before the id of each conversation.",
     default="",
     show_default=False,
-    help="A text to put before the id of each conversation.",
 )
-@click.option(
-    "--check",
-    is_flag=True,
-    help="Also read unchanged files, and compare them with the stored records.",
-)
-@click.option(
-    "--watch",
-    is_flag=True,
-    help="Import new and growing files until Ctrl-C.",
-)
-@click.option(
+@flag("--check", "Also read unchanged files, and compare them with the stored records.")
+@flag("--watch", "Import new and growing files until Ctrl-C.")
+@flag(
     "--use",
-    is_flag=True,
-    help="Make the events now, not at the first use. Programs that follow the store need events.",
+    "Make the events now, not at the first use. Programs that follow the store need events.",
 )
-@click.option(
-    "--again",
-    is_flag=True,
-    help="Also import sources that were erased from the store.",
-)
+@flag("--again", "Also import sources that were erased from the store.")
 @redact_secrets_option
-@click.option(
-    "--strict",
-    is_flag=True,
-    help="End with exit status 1 if a record cannot be read.",
-)
-@db_option
-@json_option
+@flag("--strict", "End with exit status 1 if a record cannot be read.")
+@store_options
 def run(
     paths: tuple[Path, ...],
     agents: tuple[str, ...],
@@ -96,7 +75,6 @@ def run(
     redact_secrets: bool,
     strict: bool,
     db: str,
-    as_json: bool,
 ) -> None:
     """Import histories from files and folders. A second import of a source adds only new records.
 
@@ -114,14 +92,14 @@ def run(
         raise Refused(
             f"name a PATH, or use --from FORMAT with one of {', '.join(formats_with_places())}"
         )
-    if watch and (as_json or Path("-") in sources):
+    if watch and (terminal.prints_json() or Path("-") in sources):
         raise Refused("--watch follows files until Ctrl-C; leave out --json and -")
     if conversation is not None and prefix:
         raise Refused("--conversation sets the whole name; leave out --prefix")
     with TemporaryDirectory(prefix="foldlog-stdin-") as folder, open_or_create(db) as store:
         store.register(Views(store))  # Then the store makes Views while it writes events.
         options = ImportOptions(
-            format, prefix, conversation, check, again, use, strict, as_json, redact_secrets
+            format, prefix, conversation, check, again, use, strict, redact_secrets
         )
         importing = Importing(store, with_stdin(sources, Path(folder)), options, f"{folder}/")
         try:

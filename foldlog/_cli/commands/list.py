@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from foldlog._answers.conversations import ListDocument
 from foldlog._answers.document import stream
 from foldlog._cli import terminal
-from foldlog._cli.command_line import WholeNumber, argument
-from foldlog._cli.options import LISTED_MAX, db_option, json_option, prices_option
+from foldlog._cli.options import LISTED_MAX, argument, flag, option, prices_option, store_options
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.conversations import print_conversations, show_none
 from foldlog._cli.printing.followers import list_followers
@@ -21,79 +18,42 @@ from foldlog._figures.orders import SORTS
 
 @argument(
     "attributes",
-    metavar="FILTER",
-    nargs=-1,
-    show_default="any",
-    help="Only conversations that match every FILTER. A FILTER is an attribute NAME=VALUE "
+    "FILTER",
+    "Only conversations that match every FILTER. A FILTER is an attribute NAME=VALUE "
     "(see 'foldlog attributes'), or one of these: has:error, has:note, tool:NAME, "
     "program:NAME, model:NAME, state:STATE, until:TIME. tool:NAME has:error selects "
     "conversations in which this tool failed.",
+    nargs=-1,
+    show_default="any",
 )
-@click.option(
-    "--match",
-    metavar="TEXT",
-    help="Only conversations with this text in id, title or format, in any case.",
+@option("--match", "TEXT", "Only conversations with this text in id, title or format, in any case.")
+@flag("--here", "Only conversations written in this folder, or below it.")
+@option(
+    "--since", "TIME", "Only conversations with an event since this time, such as 2026-03-01 or 2h."
 )
-@click.option(
-    "--here",
-    is_flag=True,
-    help="Only conversations written in this folder, or below it.",
-)
-@click.option(
-    "--since",
-    metavar="TIME",
-    help="Only conversations with an event since this time, such as 2026-03-01 or 2h.",
-)
-@click.option(
-    "--sort",
-    metavar="COLUMN",
-    default="id",
-    show_default="id",
-    help=f"{', '.join(SORTS)}.",
-)
-@click.option(
-    "--reverse",
-    "-r",
-    is_flag=True,
-    help="The largest or newest first.",
-)
-@click.option(
-    "--limit",
-    "-n",
-    metavar="N",
-    type=WholeNumber(min=0),
+@option("--sort", "COLUMN", f"{', '.join(SORTS)}.", default="id", show_default="id")
+@flag("--reverse -r", "The largest or newest first.")
+@option(
+    "--limit -n",
+    "N",
+    "Only the first N conversations.",
     show_default=f"{LISTED_MAX}; with --json all",
-    help="Only the first N conversations.",
 )
-@click.option(
-    "--long/--short",
-    "-l/-s",
+@flag(
+    "--long/--short -l/-s",
+    "Show errors, tokens, condensations and cost. This counts all new events.",
     default=None,
     show_default="--long for few conversations with few events",
-    help="Show errors, tokens, condensations and cost. This counts all new events.",
 )
-@click.option(
-    "--to-resume",
-    "to_be_resumed",
-    is_flag=True,
-    help="Only conversations that a worker left unfinished: with open calls and no lease, "
+@flag(
+    "--to-resume to_be_resumed",
+    "Only conversations that a worker left unfinished: with open calls and no lease, "
     "or with an expired lease.",
 )
-@click.option(
-    "--all",
-    "-a",
-    "every",
-    is_flag=True,
-    help="Also conversations that runtimes use internally, such as shared states.",
-)
-@click.option(
-    "--followers",
-    is_flag=True,
-    help="For a PostgreSQL store: how far its followers are behind, and why.",
-)
+@flag("--all -a every", "Also conversations that runtimes use internally, such as shared states.")
+@flag("--followers", "For a PostgreSQL store: how far its followers are behind, and why.")
 @prices_option
-@db_option
-@json_option
+@store_options
 def run(
     attributes: tuple[str, ...],
     match: str | None,
@@ -108,7 +68,6 @@ def run(
     followers: bool,
     prices: Path | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """List the conversations of a store: id, number of events, time of the last event, format and
     title. For an imported conversation that was never used, the list shows the number of records.
@@ -140,11 +99,11 @@ def run(
     )
     if long is None and prices is not None:
         long = True
-    options = ListOptions(sort, reverse, limit, long, as_json)
+    options = ListOptions(sort, reverse, limit, long)
     aside = Aside()
     with open_existing(db) as store:
         listing = read_list(store, filters, options, Prices(prices), aside)
-        if as_json:
+        if terminal.prints_json():
             documents = stream(listing.documents)
             terminal.emit_list(ListDocument(db=db, conversations=documents))
             return

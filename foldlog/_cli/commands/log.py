@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
 
-import click
 from msgspec import UNSET
 
 from foldlog._answers.document import stream
 from foldlog._answers.events import BorderDocument, LogDocument
 from foldlog._base.json_types import JsonObject
 from foldlog._cli import terminal
-from foldlog._cli.command_line import WholeNumber
 from foldlog._cli.log_reading import KINDS_BY_DEFAULT, LogReading
-from foldlog._cli.options import conversation_argument, db_option, json_option
+from foldlog._cli.options import conversation_argument, flag, option, store_options
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import page_output
 from foldlog._cli.printing.log import show_log
@@ -29,55 +27,20 @@ _SLOW = 10
 
 
 @conversation_argument
-@click.option(
-    "--start",
-    metavar="N",
-    type=WholeNumber(min=0),
-    default=0,
-    help="First event to show.",
-)
-@click.option(
-    "--stop",
-    metavar="N",
-    type=WholeNumber(min=0),
-    show_default="the end",
-    help="Event to stop before.",
-)
-@click.option(
-    "--tail",
-    "-n",
-    metavar="N",
-    type=WholeNumber(min=0),
-    help="Only the last N events.",
-)
-@click.option(
-    "--slow",
-    is_flag=True,
-    help=f"The {_SLOW} events with the longest waits for a model or a tool.",
-)
-@click.option(
-    "--follow",
-    "-f",
-    is_flag=True,
-    help="Show new events when they are appended, until Ctrl-C.",
-)
+@option("--start", "N", "First event to show.", default=0)
+@option("--stop", "N", "Event to stop before.", show_default="the end")
+@option("--tail -n", "N", "Only the last N events.")
+@flag("--slow", f"The {_SLOW} events with the longest waits for a model or a tool.")
+@flag("--follow -f", "Show new events when they are appended, until Ctrl-C.")
 @kinds_option
 @since_option
 @until_option
-@click.option(
-    "--full",
-    is_flag=True,
-    help="Show each event in full, like 'foldlog show'.",
+@flag("--full", "Show each event in full, like 'foldlog show'.")
+@flag(
+    "--all -a every",
+    "Also show changes of documents and attributes. --kind and --json always show them.",
 )
-@click.option(
-    "--all",
-    "-a",
-    "every",
-    is_flag=True,
-    help="Also show changes of documents and attributes. --kind and --json always show them.",
-)
-@db_option
-@json_option
+@store_options
 def run(
     conversation: str,
     start: int,
@@ -91,7 +54,6 @@ def run(
     full: bool,
     every: bool,
     db: str,
-    as_json: bool,
 ) -> None:
     """Show all events of a conversation in order, including forgotten events.
 
@@ -105,7 +67,7 @@ def run(
             " event to show"
         )
     filters = selection(kinds, since=since, until=until)
-    if not (kinds or every or as_json):
+    if not (kinds or every or terminal.prints_json()):
         filters = filters._replace(kinds=KINDS_BY_DEFAULT)
     with open_existing(db) as store:
         conversation = resolve(store, conversation)
@@ -127,7 +89,7 @@ def run(
             events = iter(last)
         if follow:
             events = chain(events, reading.coming(stop))
-        if as_json:
+        if terminal.prints_json():
             borders = tuple(
                 BorderDocument(parent=border.parent, parent_version=border.version)
                 for border in lineage

@@ -7,14 +7,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import click
 import msgspec
 
 from foldlog._answers.runs import CheckedRequestDocument, ReplayedDocument
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import load_condenser_for
-from foldlog._cli.command_line import WholeNumber
-from foldlog._cli.options import conversation_argument, db_option, json_option
+from foldlog._cli.options import conversation_argument, option, store_options
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, require_id
 from foldlog._history.histories import Histories
@@ -27,35 +25,31 @@ from foldlog.projections import ModelRequest
 
 
 @conversation_argument
-@click.option(
+@option(
     "--until",
-    metavar="N",
-    type=WholeNumber(min=0),
+    "N",
+    "Keep the first N calls of the model.",
     show_default="0 with --then or --condenser, or else all calls",
-    help="Keep the first N calls of the model.",
 )
-@click.option(
+@option(
     "--then",
-    metavar="MODEL",
-    help="Who answers the calls after N: a model of litellm, or a command that reads a request from"
+    "MODEL",
+    "Who answers the calls after N: a model of litellm, or a command that reads a request from"
     " stdin and prints the reply, both as JSON of OpenAI's chat completions.",
 )
-@click.option(
+@option(
     "--condenser",
-    metavar="FILE",
-    type=Path,
-    help="A TOML file with [condenser], which condenses after N. Without --then, the recorded"
+    "FILE",
+    "A TOML file with [condenser], which condenses after N. Without --then, the recorded"
     " replies are used.",
 )
-@db_option
-@json_option
+@store_options
 def run(
     conversation: str,
     until: int | None,
     then: str | None,
     condenser: Path | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Make each request of a run again, and say whether it has the same bytes.
 

@@ -11,11 +11,10 @@ from foldlog._cli.agent_model import agent_model_option, named_model
 from foldlog._cli.options import (
     check_output,
     conversation_argument,
-    db_option,
     force_option,
-    json_option,
     output_option,
     prices_option,
+    store_options,
 )
 from foldlog._cli.stores import open_existing, resolve
 from foldlog._figures.prices import Prices
@@ -25,16 +24,14 @@ from foldlog._page.report import write_report
 
 @conversation_argument
 @output_option(
-    "--output",
-    "-o",
+    "--output -o",
     show_default="ID.html in this folder",
     help="The file.",
 )
 @force_option
 @agent_model_option
 @prices_option
-@db_option
-@json_option
+@store_options
 def run(
     conversation: str,
     output: Path | None,
@@ -42,7 +39,6 @@ def run(
     agent: str | None,
     prices: Path | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Write a conversation as a page: what the model was shown at every version, what was
     forgotten, and why.

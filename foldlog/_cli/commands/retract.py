@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import click
-
 from foldlog._answers.events import RetractedDocument
 from foldlog._cli import terminal
 from foldlog._cli.hints import command
-from foldlog._cli.options import conversation_argument, db_option, json_option
+from foldlog._cli.options import conversation_argument, option, store_options
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, require_id
 from foldlog._figures.overview import changes_of_documents
@@ -16,28 +14,16 @@ from foldlog._words.gist import count
 
 
 @conversation_argument
-@click.option(
-    "--to",
-    metavar="V",
-    type=int,
-    required=True,
-    help="The version to which the View returns.",
+@option("--to", "V", "The version to which the View returns.", required=True)
+@option(
+    "--reason", "TEXT", "The reason, which is stored in the log.", default="", show_default=False
 )
-@click.option(
-    "--reason",
-    metavar="TEXT",
-    default="",
-    show_default=False,
-    help="The reason, which is stored in the log.",
-)
-@db_option
-@json_option
+@store_options
 def run(
     conversation: str,
     to: int,
     reason: str,
     db: str,
-    as_json: bool,
 ) -> None:
     """Take back the events of a conversation after a version. After the retraction, the View is as
     it was at that version.
@@ -49,7 +35,7 @@ def run(
     """
     with open_existing(db) as store:
         version = store.conversation(require_id(store, conversation)).version
-        if not 0 <= to < version:
+        if to >= version:
             raise Refused(
                 f"conversation {conversation!r} has {count(version, 'event')}; --to {to} takes"
                 f" nothing back (use 0 to {version - 1})"

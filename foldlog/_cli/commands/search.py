@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import click
-
 from foldlog._cli import terminal
-from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.events import STYLES
-from foldlog._cli.options import complete_id, db_option, json_option
+from foldlog._cli.options import WholeNumber, argument, complete_id, flag, option, store_options
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import (
     kinds_option,
@@ -30,38 +27,19 @@ _SECONDS = 5.0
 
 @argument(
     "words",
-    metavar="WORDS",
+    "WORDS",
+    'Words that must all be in an event; words "in quotes" must follow each other.',
     nargs=-1,
-    help='Words that must all be in an event; words "in quotes" must follow each other.',
 )
-@click.option(
-    "--in",
-    "within",
-    metavar="ID",
-    shell_complete=complete_id,
-    help="Only in this conversation.",
-)
+@option("--in within", "ID", "Only in this conversation.", shell_complete=complete_id)
 @kinds_option
 @tool_option
 @program_option
 @since_option
 @until_option
-@click.option(
-    "--limit",
-    "-n",
-    metavar="N",
-    type=WholeNumber(min=1),
-    default=20,
-    help="Show at most N events.",
-)
-@click.option(
-    "--all",
-    "every",
-    is_flag=True,
-    help="Read the whole store, without a time limit.",
-)
-@db_option
-@json_option
+@option("--limit -n", "N", "Show at most N events.", type=WholeNumber(min=1), default=20)
+@flag("--all every", "Read the whole store, without a time limit.")
+@store_options
 def run(
     words: tuple[str, ...],
     within: str | None,
@@ -73,7 +51,6 @@ def run(
     limit: int,
     every: bool,
     db: str,
-    as_json: bool,
 ) -> None:
     """Search the texts of all conversations. The conversation with the newest event comes first.
     Within a conversation, the newest event comes first. An import whose source has no times comes
@@ -121,7 +98,7 @@ def run(
     terminal.answer(document, lambda: _show(results.hits[:limit], names, tasks, filtered=filtered))
     if not results.hits:
         terminal.matched_nothing()
-    if not as_json:
+    if not terminal.prints_json():
         _note_omissions(results, line, words, limit)
     for problem in results.unread:
         terminal.warn(problem)
@@ -154,7 +131,7 @@ def _show(
             which = "No event that the options select"
         else:
             which = "No event"
-        terminal.say(f"{which} has all these words.", wraps=True)
+        terminal.say_wrapped(f"{which} has all these words.")
     for hit in hits:
         name = terminal.typed_id(names[hit.conversation])
         at = "" if hit.timestamp is None else f"  {time_words(hit.timestamp)}"

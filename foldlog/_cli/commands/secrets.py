@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from foldlog._answers.programs import SecretDocument, SecretsDocument
 from foldlog._cli import terminal
-from foldlog._cli.options import conversations_argument, db_option, json_option
+from foldlog._cli.options import conversations_argument, store_options
 from foldlog._cli.stores import chosen, open_existing
 from foldlog._privacy.secrets import kinds_in, secrets_in
 from foldlog._words.gist import count
 
 
 @conversations_argument
-@db_option
-@json_option
+@store_options
 def run(
     conversations: tuple[str, ...],
     db: str,
-    as_json: bool,
 ) -> None:
     """Find events with keys and tokens of known shapes, such as keys of AWS and tokens of GitHub or
     Slack. The command prints the ids of the events and the kinds of secrets, never their values.

@@ -6,12 +6,9 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-import click
-
 from foldlog._cli.agent_model import agent_model_option, named_model
-from foldlog._cli.command_line import WholeNumber
 from foldlog._cli.hints import complete_commands
-from foldlog._cli.options import db_option, prices_option
+from foldlog._cli.options import WholeNumber, db_option, flag, option, prices_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.serving import (
     check_tokens,
@@ -26,57 +23,36 @@ from foldlog.eventstore.errors import install_command
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-@click.option(
+@option(
     "--port",
-    metavar="PORT",
+    "PORT",
+    "The port; 0 chooses a free port.",
     type=WholeNumber(min=0, max=65535),
     default=8765,
-    help="The port; 0 chooses a free port.",
 )
-@click.option(
-    "--host",
-    metavar="ADDRESS",
-    default="127.0.0.1",
-    help="The address that the server listens at.",
-)
-@click.option(
+@option("--host", "ADDRESS", "The address that the server listens at.", default="127.0.0.1")
+@option(
     "--token",
-    metavar="TOKEN",
+    "TOKEN",
+    "The token that requests need.",
     envvar="FOLDLOG_TOKEN",
     show_envvar=True,
     show_default="a new one",
-    help="The token that requests need.",
 )
-@click.option(
+@flag(
     "--no-token",
-    is_flag=True,
-    help="Require no token. Then every user of the machine can read all conversations, so "
+    "Require no token. Then every user of the machine can read all conversations, so "
     "this is allowed only at localhost.",
 )
-@click.option(
-    "--allow-host",
-    metavar="NAME",
-    multiple=True,
-    help="A host name of this server, besides localhost.",
-)
-@click.option(
-    "--write",
-    is_flag=True,
-    help="Serve the operations below /v1 too: append, lease, View, follow (docs/HTTP.md).",
-)
-@click.option(
+@option("--allow-host", "NAME", "A host name of this server, besides localhost.", multiple=True)
+@flag("--write", "Serve the operations below /v1 too: append, lease, View, follow (docs/HTTP.md).")
+@option(
     "--tokens",
-    metavar="FILE",
-    type=Path,
+    "FILE",
+    "A TOML file with the tokens of /v1, with scopes and filters.",
     show_default="the token of the page, which may do everything",
-    help="A TOML file with the tokens of /v1, with scopes and filters.",
 )
-@click.option(
-    "--config",
-    metavar="FILE",
-    type=Path,
-    help="A TOML file with the [condenser] of /v1.",
-)
+@option("--config", "FILE", "A TOML file with the [condenser] of /v1.")
 @agent_model_option
 @prices_option
 @db_option

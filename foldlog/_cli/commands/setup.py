@@ -9,13 +9,16 @@ import sys
 import sysconfig
 from pathlib import Path
 
-import click
-
 from foldlog._cli import terminal
-from foldlog._cli.command_line import argument, complete_from
 from foldlog._cli.commands.mcp import check_installed
 from foldlog._cli.hints import command as command_of, home_db, home_folder
-from foldlog._cli.options import program_db_option, redact_secrets_option
+from foldlog._cli.options import (
+    argument,
+    complete_from,
+    flag,
+    program_db_option,
+    redact_secrets_option,
+)
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
 from foldlog._privacy.secrets import secret_finder
@@ -27,21 +30,12 @@ from foldlog.eventstore.recorders.urls import without_password
 
 @argument(
     "program",
-    metavar="PROGRAM",
+    "PROGRAM",
+    f"One of {', '.join(PROGRAMS)}.",
     shell_complete=complete_from(lambda: [*PROGRAMS]),
-    help=f"One of {', '.join(PROGRAMS)}.",
 )
-@click.option(
-    "--print",
-    "show",
-    is_flag=True,
-    help="Only print the settings.",
-)
-@click.option(
-    "--remove",
-    is_flag=True,
-    help="Remove the hooks and the server from the settings.",
-)
+@flag("--print show", "Only print the settings.")
+@flag("--remove", "Remove the hooks and the server from the settings.")
 @redact_secrets_option
 @program_db_option
 def run(

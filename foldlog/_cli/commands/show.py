@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from functools import partial
 
-import click
-
 from foldlog._answers.events import DocumentsDocument, ShownDocument
 from foldlog._cli import terminal
-from foldlog._cli.command_line import EVENT_SETTINGS, WholeNumber, argument
 from foldlog._cli.events import event_id_in, show_event, summary_at
 from foldlog._cli.hints import command
-from foldlog._cli.options import conversation_argument, db_option, json_option
+from foldlog._cli.options import (
+    EVENT_SETTINGS,
+    argument,
+    conversation_argument,
+    flag,
+    option,
+    store_options,
+)
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolve
 from foldlog._reports.own_ids import in_own_ids
@@ -35,30 +39,19 @@ SETTINGS = EVENT_SETTINGS
 @conversation_argument
 @argument(
     "event",
-    metavar="EVENT",
+    "EVENT",
+    "The id of an event, such as 17, or S260 for the summary of condensation 260.",
     required=False,
-    help="The id of an event, such as 17, or S260 for the summary of condensation 260.",
 )
-@click.option(
-    "--documents",
-    is_flag=True,
-    help="Show the documents: named values that an agent stores beside its events.",
-)
-@click.option(
-    "--at",
-    metavar="V",
-    type=WholeNumber(min=0),
-    help="With --documents: at this version.",
-)
-@db_option
-@json_option
+@flag("--documents", "Show the documents: named values that an agent stores beside its events.")
+@option("--at", "V", "With --documents: at this version.")
+@store_options
 def run(
     conversation: str,
     event: str | None,
     documents: bool,
     at: int | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Show one event in full: all fields, formatted arguments, and the text with its line breaks.
 

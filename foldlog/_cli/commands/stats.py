@@ -14,9 +14,9 @@ from foldlog._answers.figures import AgentDocument, GroupedDocument
 from foldlog._cli import terminal
 from foldlog._cli.options import (
     conversations_argument,
-    db_option,
-    json_option,
+    option,
     prices_option,
+    store_options,
     with_children_option,
 )
 from foldlog._cli.outcome import Refused
@@ -38,14 +38,13 @@ from foldlog.projections import Views
     help="Tokens and cost by day, model or agent, or calls and errors by tool.",
 )
 @with_children_option
-@click.option(
+@option(
     "--since",
-    metavar="TIME",
-    help="With --by day or model: only calls since this day, such as 2026-03-01 or 7d.",
+    "TIME",
+    "With --by day or model: only calls since this day, such as 2026-03-01 or 7d.",
 )
 @prices_option
-@db_option
-@json_option
+@store_options
 def run(
     conversations: tuple[str, ...],
     by: str | None,
@@ -53,7 +52,6 @@ def run(
     since: str | None,
     prices: Path | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Count errors, events by kind and tool, tokens and cost by model and day, and condensations by
     strategy.

@@ -7,14 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import click
-
 from foldlog._answers.document import stream
 from foldlog._answers.events import UnreadEventDocument
 from foldlog._answers.views import SummaryDocument, ViewDocument
 from foldlog._cli import terminal
-from foldlog._cli.command_line import WholeNumber
-from foldlog._cli.options import conversation_argument, db_option, json_option
+from foldlog._cli.options import conversation_argument, option, store_options
 from foldlog._cli.printing.view import show_view
 from foldlog._cli.stores import open_existing, resolve
 from foldlog._conversations.unreadable import sound_view
@@ -28,28 +25,14 @@ if TYPE_CHECKING:
 
 
 @conversation_argument
-@click.option(
-    "--at",
-    metavar="V",
-    type=WholeNumber(min=0),
-    show_default="now",
-    help="Show the View of this version.",
-)
-@click.option(
-    "--tail",
-    "-n",
-    metavar="N",
-    type=WholeNumber(min=0),
-    help="Only the last N events and summaries.",
-)
-@db_option
-@json_option
+@option("--at", "V", "Show the View of this version.", show_default="now")
+@option("--tail -n", "N", "Only the last N events and summaries.")
+@store_options
 def run(
     conversation: str,
     at: int | None,
     tail: int | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Show the View of a conversation, now or at any version: the events and summaries that the
     model is shown.
@@ -77,7 +60,7 @@ def run(
             view = sound_view(store, conversation, at, problems)
             sent_view = Sent(view, view)
         start = 0 if tail is None else max(0, len(view) - tail)
-        if as_json:
+        if terminal.prints_json():
             terminal.emit_list(_document(conversation, sent_view, start, problems))
         else:
             show_view(terminal.typed_id(conversation), sent_view, start, problems)

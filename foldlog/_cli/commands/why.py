@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
 from msgspec.structs import replace
 
 from foldlog._answers.views import DroppedTermDocument
 from foldlog._archive.compacting import compacting
 from foldlog._archive.refreshing import import_again
 from foldlog._cli import terminal
-from foldlog._cli.command_line import EVENT_SETTINGS, WholeNumber, argument
 from foldlog._cli.events import event_id_in
 from foldlog._cli.hints import command
 from foldlog._cli.options import (
+    EVENT_SETTINGS,
+    argument,
     conversation_argument,
-    db_option,
-    json_option,
+    option,
+    store_options,
     with_children_option,
 )
 from foldlog._cli.outcome import Refused
@@ -40,28 +40,20 @@ SETTINGS = EVENT_SETTINGS
 @conversation_argument
 @argument(
     "event",
-    metavar="EVENT",
-    help="The id of an event, such as 17, or S260 for the summary of condensation 260; or "
+    "EVENT",
+    "The id of an event, such as 17, or S260 for the summary of condensation 260; or "
     "some words of the event. Put a number that is not an id in double quotes: "
     "'\"4711\"'.",
 )
-@click.option(
-    "--at",
-    metavar="V",
-    type=WholeNumber(min=0),
-    show_default="the newest",
-    help="Explain the View of this version.",
-)
+@option("--at", "V", "Explain the View of this version.", show_default="the newest")
 @with_children_option
-@db_option
-@json_option
+@store_options
 def run(
     conversation: str,
     event: str,
     at: int | None,
     with_children: bool,
     db: str,
-    as_json: bool,
 ) -> None:
     """Explain why an event is shown to the model or not: what forgot the event, when, and which
     summary replaces the event.

@@ -98,12 +98,11 @@ def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LL
     name = terminal.typed_id(document.conversation)
     rows = document.strategies
     calls = count(rows[0].turns, "call")
-    terminal.say(
-        (f"{name}: {count(document.version, 'event')}, {calls} of the agent's model", "bold"),
-        wraps=True,
+    terminal.say_wrapped(
+        (f"{name}: {count(document.version, 'event')}, {calls} of the agent's model", "bold")
     )
     for line in document.verdict:
-        terminal.say(line, wraps=True)
+        terminal.say_wrapped(line)
     terminal.say()
     names = (row.strategy for row in rows)
     columns = (
@@ -112,26 +111,22 @@ def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LL
     print_rows((Column(""), *columns), figure_rows(rows, counter)[1:])
     for row in rows:
         if row.missing:
-            terminal.say(f"{row.strategy} did not show {_missing(row)}", wraps=True)
+            terminal.say_wrapped(f"{row.strategy} did not show {_missing(row)}")
     for drop in document.dropped:
-        terminal.say(f"{RECORDED}, {dropped_words(drop)}", wraps=True)
+        terminal.say_wrapped(f"{RECORDED}, {dropped_words(drop)}")
     if counter is None:
-        terminal.say(
-            f"Tokens are estimated: ≈. To count them: {install_command('llm')}", wraps=True
-        )
+        terminal.say_wrapped(f"Tokens are estimated: ≈. To count them: {install_command('llm')}")
         return
-    terminal.say(f"Tokens {counted_words(counter)}. No history was changed.", wraps=True)
+    terminal.say_wrapped(f"Tokens {counted_words(counter)}. No history was changed.")
     if model is None:
-        terminal.say(
+        terminal.say_wrapped(
             "Condensers compare estimated tokens with their limits, as in an agent without "
-            "agent_llm.",
-            wraps=True,
+            "agent_llm."
         )
     else:
-        terminal.say(
+        terminal.say_wrapped(
             f"To make your agent count tokens as this comparison does, open its store with "
-            f"agent_llm=LLM(LLMConfig(model={model.model!r})).",
-            wraps=True,
+            f"agent_llm=LLM(LLMConfig(model={model.model!r}))."
         )
 
 

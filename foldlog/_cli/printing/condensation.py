@@ -101,8 +101,9 @@ def show_condensation(
     head = f"{name}: " + (
         "a condensation that was not appended" if dry_run else f"condensation {action.id}"
     )
-    terminal.say((f"{head}, by the condenser {condenser}", "bold"), wraps=True)
-    terminal.print_grid(([(f"  {heading}", "dim")], [text]) for heading, text in rows)
+    terminal.say_wrapped((f"{head}, by the condenser {condenser}", "bold"))
+    for heading, text in rows:
+        terminal.say_wrapped((f"  {heading:<9}", "dim"), text)
     if summary is not None:
         terminal.print_summary(summary[1].content, 11)
 

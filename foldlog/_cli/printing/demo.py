@@ -46,13 +46,12 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
     what = "imported into" if added else "already in"
     where = without_password(db)
     terminal.print_heading("A history")
-    terminal.say(
+    terminal.say_wrapped(
         f"{len(imported):,} events {what} {where}: an agent fixes a flaky test of an invented"
         " project, then adds one feature after another. Below, foldlog records the same work again"
         f" as {LIVE} and condenses every View of more than 80 events. This log has {len(events):,}"
         f" events: {len(condensations)} condensations of foldlog take the place of {replaced}"
-        " imported condensations and requests.",
-        wraps=True,
+        " imported condensations and requests."
     )
     lifetimes = history.lifetimes()
     logged = sum(one.tokens for one in lifetimes.events)
@@ -78,23 +77,21 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
     terminal.print_heading("What was forgotten, and why")
     for action, why in condensations:
         forgotten = sum(last - first + 1 for first, last in action.forgotten.intervals)
-        terminal.say(f"  {action.id:>4}  forgot {forgotten} events: {why}", wraps=True)
+        terminal.say_wrapped(f"  {action.id:>4}  forgot {forgotten} events: {why}")
     first, last = condensations[0][0].forgotten.intervals[-1]
     answer = history.why(
         next(event.id for event in events[first : last + 1] if isinstance(event, Observation))
     )
     terminal.say()
-    terminal.say(
-        (f"event {answer.event.id} ({label(answer.event)}: {gist(answer.event, 60)})", "cyan"),
-        wraps=True,
+    terminal.say_wrapped(
+        (f"event {answer.event.id} ({label(answer.event)}: {gist(answer.event, 60)})", "cyan")
     )
-    terminal.say(
-        f"is {answer.fate} at version {answer.version:,}: {answer.reason}, {condensations[0][1]}",
-        wraps=True,
+    terminal.say_wrapped(
+        f"is {answer.fate} at version {answer.version:,}: {answer.reason}, {condensations[0][1]}"
     )
     if answer.summary is not None:
         summary_text = " ".join(answer.summary.content.split())
-        terminal.say((f"In its place: {summary_text[:160]}…", "magenta"), wraps=True)
+        terminal.say_wrapped((f"In its place: {summary_text[:160]}…", "magenta"))
     terminal.print_heading("Try next")
     commands = (
         (("list",), "all conversations"),

@@ -29,12 +29,11 @@ def show_difference(
     entered = count_shown(_ids(difference.entered))
     leaving_count = count_shown(_ids(difference.left))
     versions = f"from version {difference.before:,} to {difference.after:,}"
-    terminal.say(
-        (f"{name} {versions}: {entered} entered the View, {leaving_count} left it", "bold"),
-        wraps=True,
+    terminal.say_wrapped(
+        (f"{name} {versions}: {entered} entered the View, {leaving_count} left it", "bold")
     )
     for drop in dropped:
-        terminal.say(dropped_words(drop), wraps=True)
+        terminal.say_wrapped(dropped_words(drop))
     lines = terminal.PrintedLines()
     for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
         for event in events:
@@ -52,7 +51,7 @@ def show_difference(
             f"the summary of condensation {replacement.condensation.id}{f', {why},' if why else ''}"
             f" replaced {event_count}:"
         )
-        terminal.say((sentence, "dim"), wraps=True)
+        terminal.say_wrapped((sentence, "dim"))
         terminal.print_summary(replacement.summary.content, 8)
 
 

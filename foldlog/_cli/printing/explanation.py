@@ -74,18 +74,15 @@ def show_why(
     before = "" if document.compacting is None else "before this compaction: "
     if before:
         when = f"a compaction began at {document.compacting}"
-        terminal.say(
+        terminal.say_wrapped(
             f"{when}, but the agent's program has not written its result to the transcript yet;"
-            " this answer describes the state before the compaction",
-            wraps=True,
+            " this answer describes the state before the compaction"
         )
     if fact is not None:
-        terminal.say((f"{before}{terminal.printable(fact.reason)}", "bold"), wraps=True)
+        terminal.say_wrapped((f"{before}{terminal.printable(fact.reason)}", "bold"))
     colour = {"shown": "bold green", "never shown": "dim"}.get(answer.fate, "bold yellow")
     reason = complete_commands(_reason(answer, requests))
-    terminal.say(
-        before, (answer.fate, colour), f" at version {answer.version:,}: {reason}", wraps=True
-    )
+    terminal.say_wrapped(before, (answer.fate, colour), f" at version {answer.version:,}: {reason}")
     lines = terminal.PrintedLines()
     shown = gist(answer.event, min(lines.width, _EVENT_LENGTH))
     lines.write(*event_spans(answer.event), (shown, ""))
@@ -113,13 +110,11 @@ def show_why(
         _show_summary("now summary {} replaces it:", answer.stands_in, conversation)
     has_own_lines = answer.stands_in is not None and answer.event.id >= 0
     for line in summary_lines(answer) if has_own_lines else ():
-        terminal.say(
-            "its line about the event: ", (terminal.printable(line.line), "dim"), wraps=True
-        )
+        terminal.say_wrapped("its line about the event: ", (terminal.printable(line.line), "dim"))
     if document.dropped:
         loss = f"{count(len(document.dropped), 'term')} of the event left the View with it"
         needed = needed_words(document.dropped)
-        terminal.say((f"{loss}; the agent needed {needed}" if needed else loss, "dim"), wraps=True)
+        terminal.say_wrapped((f"{loss}; the agent needed {needed}" if needed else loss, "dim"))
 
 
 def answer_about_task(store: Store, views: Views, conversation: str, about: str | int) -> None:
@@ -138,7 +133,7 @@ def _show_hand_overs(answers: Sequence[HandOverDocument]) -> None:
         else:
             name = terminal.typed_id(answer.conversation)
             reason = terminal.printable(answer.reason)
-            terminal.say("  " * depth, (name, "bold"), f": {reason}", wraps=True)
+            terminal.say_wrapped("  " * depth, (name, "bold"), f": {reason}")
     if silent:
         terminal.note(f"no event of {count(silent, 'other agent')} has the words")
 
@@ -146,7 +141,7 @@ def _show_hand_overs(answers: Sequence[HandOverDocument]) -> None:
 def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:
     if summary is not None:
         shown_id = id_words(summary.id)
-        terminal.say((words.format(shown_id), "dim"), wraps=True)
+        terminal.say_wrapped((words.format(shown_id), "dim"))
         lines = terminal.printable(summary.content).splitlines()
         rest_count = len(lines) - _SUMMARY_LINES
         terminal.print_summary("\n".join(lines if rest_count <= 1 else lines[:_SUMMARY_LINES]), 8)

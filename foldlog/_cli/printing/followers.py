@@ -38,23 +38,20 @@ def list_followers(db: str) -> None:
 def _show_followers(status: FollowersDocument) -> None:
     holder = status.held_by
     standbys = status.synchronous_standby_names or "no standby"
-    terminal.say(
-        f"a commit waits for: {standbys} (synchronous_commit {status.synchronous_commit})",
-        wraps=True,
+    terminal.say_wrapped(
+        f"a commit waits for: {standbys} (synchronous_commit {status.synchronous_commit})"
     )
     held = (
         f"{count(status.held_back, 'event')} held back by a transaction that began"
         f" {count(status.horizon_age, 'transaction')} ago"
     )
-    terminal.say(held if status.horizon_age else "nothing is held back", wraps=True)
+    terminal.say_wrapped(held if status.horizon_age else "nothing is held back")
     if holder is not None:
-        terminal.say(
+        terminal.say_wrapped(
             f"  the transaction belongs to {holder.application or '?'}, pid {holder.pid or '-'},"
-            f" {holder.state}, and began {holder.age_s:,.1f} s ago",
-            wraps=True,
+            f" {holder.state}, and began {holder.age_s:,.1f} s ago"
         )
     for lag in status.followers:
-        terminal.say(
-            f"follower {lag.follower}: {count(lag.events, 'event')} behind, {lag.seconds:,.1f} s",
-            wraps=True,
+        terminal.say_wrapped(
+            f"follower {lag.follower}: {count(lag.events, 'event')} behind, {lag.seconds:,.1f} s"
         )

@@ -60,11 +60,10 @@ def show_chosen(chosen: Chosen) -> None:
         ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
     for name in chosen.beside:
-        terminal.say(f"{terminal.typed_id(name)}: {_IN_SOURCE}", wraps=True)
+        terminal.say_wrapped(f"{terminal.typed_id(name)}: {_IN_SOURCE}")
     total = sum(map(len, chosen.unredacted.values()))
-    terminal.say(
-        f"{count(total, 'event')} of {count(len(chosen.unredacted), 'conversation')} to redact",
-        wraps=True,
+    terminal.say_wrapped(
+        f"{count(total, 'event')} of {count(len(chosen.unredacted), 'conversation')} to redact"
     )
 
 

@@ -69,7 +69,7 @@ def show_stats(stats: Stats, title: str) -> None:
         when = f", {time_words(stats.first_at)} to {time_words(stats.last_at)}"
     errors = _errors(stats)
     events = count(sum(stats.events.values()), "event")
-    terminal.say((f"{title}: {events}{errors and f', {errors}'}{when}", "bold"), wraps=True)
+    terminal.say_wrapped((f"{title}: {events}{errors and f', {errors}'}{when}", "bold"))
     _show_bars("events by kind", sorted(stats.events.items(), key=lambda item: -item[1]))
     tools = sorted(stats.tools.items(), key=lambda item: -item[1].calls)
     _show_bars(
@@ -83,14 +83,13 @@ def show_stats(stats: Stats, title: str) -> None:
     _show_models(stats)
     if stats.task is not None:
         task = stats.task
-        terminal.say(task_words(task), wraps=True)
+        terminal.say_wrapped(task_words(task))
         if task.first_error_in is not None:
-            terminal.say(f"first error in {task.first_error_in}: {task.first_error}", wraps=True)
+            terminal.say_wrapped(f"first error in {task.first_error_in}: {task.first_error}")
     elif stats.sub_agents and stats.spent_alone is not None:
         alone = f"{number_words(stats.spent_alone.tokens)} tokens, {spent_words(stats.spent_alone)}"
-        terminal.say(
-            f"{count(stats.sub_agents, 'conversation')} of sub-agents; the others alone: {alone}",
-            wraps=True,
+        terminal.say_wrapped(
+            f"{count(stats.sub_agents, 'conversation')} of sub-agents; the others alone: {alone}"
         )
     _show_condensations(stats)
     _show_view(stats)
@@ -215,10 +214,9 @@ def _show_calls(
         models = ", ".join(sorted({one.model for one in cached}))
         without = sum(one.cost_without_cache or 0.0 for one in cached)
         cost = sum(one.cost or 0.0 for one in cached)
-        terminal.say(
+        terminal.say_wrapped(
             f"without the provider's cache, the calls of {models} would have cost ≈"
-            f" {cost_words(without)} instead of {cost_words(cost)}",
-            wraps=True,
+            f" {cost_words(without)} instead of {cost_words(cost)}"
         )
 
 

@@ -30,7 +30,7 @@ def show_outcome(checks: Checks, stamped_at: datetime | None, *, with_views: boo
     words += (
         f", {checks.unchecked:,} not checked because a key is missing" if checks.unchecked else ""
     )
-    terminal.say(f"{words}: {outcome}.", wraps=True)
+    terminal.say_wrapped(f"{words}: {outcome}.")
 
 
 def show_erased(verdict: Verdict) -> None:
@@ -39,8 +39,8 @@ def show_erased(verdict: Verdict) -> None:
         reason = verdict.erasure.reason
         when = from_microseconds(verdict.erasure.erased_at)
         events = count(verdict.erasure.events, "event")
-        terminal.say(
-            f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})", wraps=True
+        terminal.say_wrapped(
+            f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})"
         )
 
 
@@ -48,8 +48,7 @@ def show_redacted(verdict: Verdict) -> None:
     name = terminal.typed_id(verdict.conversation or "")
     for receipt in verdict.redactions:
         events = ", ".join(map(str, receipt.event_ids))
-        terminal.say(
+        terminal.say_wrapped(
             f"{name}: event {events} redacted since the checkpoint by {receipt.by}"
-            f" ({receipt.reason}); event {receipt.id} is the receipt",
-            wraps=True,
+            f" ({receipt.reason}); event {receipt.id} is the receipt"
         )

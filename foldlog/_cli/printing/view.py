@@ -38,7 +38,7 @@ def show_view(name: str, prompt: Sent, start: int, problems: Mapping[int, str]) 
     if view.unhandled_condensation_request:
         title += "; a condensation is requested"
     with page_output():
-        terminal.say((title, "bold"), wraps=True)
+        terminal.say_wrapped((title, "bold"))
         lines = terminal.PrintedLines()
         damaged = sorted(problems)
         for event, state in zip(view[start:], states[start:], strict=True):

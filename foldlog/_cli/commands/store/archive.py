@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import click
-
 from foldlog._answers.document import ProblemDocument
 from foldlog._answers.store import ArchivedConversationDocument, ArchivedDocument
 from foldlog._cli import terminal
-from foldlog._cli.options import db_option, json_option, older_than_option
+from foldlog._cli.options import older_than_option, option, store_options
 from foldlog._cli.selection import moment_of_option, pairs, where_option
 from foldlog._cli.stores import open_existing
 from foldlog._words.gist import count
@@ -15,21 +13,14 @@ from foldlog.maintenance import Maintenance
 
 
 @older_than_option(required=True)
-@click.option(
-    "--to",
-    metavar="URL",
-    required=True,
-    help="s3://bucket/prefix, gs://…, az://… or file:///mnt/archive.",
-)
+@option("--to", "URL", "s3://bucket/prefix, gs://…, az://… or file:///mnt/archive.", required=True)
 @where_option
-@db_option
-@json_option
+@store_options
 def run(
     older_than: str,
     to: str,
     where: tuple[str, ...],
     db: str,
-    as_json: bool,
 ) -> None:
     """Move the events of old conversations to an object store, one object for every conversation. A
     conversation is old if no event was appended since the time of --older-than.

@@ -7,26 +7,17 @@ from pathlib import Path
 from foldlog._answers.document import ProblemDocument
 from foldlog._answers.store import BackedUpDocument
 from foldlog._cli import terminal
-from foldlog._cli.command_line import argument
-from foldlog._cli.options import db_option, json_option, new_file
+from foldlog._cli.options import argument, new_file, store_options
 from foldlog._cli.stores import open_existing
 from foldlog._words.gist import content, count
 from foldlog.maintenance import Maintenance
 
 
-@argument(
-    "file",
-    metavar="FILE",
-    type=Path,
-    callback=new_file,
-    help="The copy; the file must not exist yet.",
-)
-@db_option
-@json_option
+@argument("file", "FILE", "The copy; the file must not exist yet.", callback=new_file)
+@store_options
 def run(
     file: Path,
     db: str,
-    as_json: bool,
 ) -> None:
     """Copy a store to a new file while the store is in use, and verify every event of the copy.
 

@@ -4,55 +4,44 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from foldlog._answers.store import CheckpointDocument
 from foldlog._cli import terminal
 from foldlog._cli.checkpoints import read_checkpoint, signed, stamp_file
-from foldlog._cli.options import db_option, json_option
+from foldlog._cli.options import option, store_options
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing
 from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
 
 
-@click.option(
+@option(
     "--key",
-    metavar="FILE",
-    type=Path,
-    help="Sign with this Ed25519 key (PEM). With --sign-command, FILE has the public key.",
+    "FILE",
+    "Sign with this Ed25519 key (PEM). With --sign-command, FILE has the public key.",
 )
-@click.option(
+@option(
     "--sign-command",
-    metavar="COMMAND",
-    help="A command that reads the text of the checkpoint, and writes the 64 bytes of a signature.",
+    "COMMAND",
+    "A command that reads the text of the checkpoint, and writes the 64 bytes of a signature.",
 )
-@click.option(
+@option(
     "--prove",
-    metavar="ID EVENT",
+    "ID EVENT",
+    "Print a JSON proof that the checkpoint covers an event.",
     type=(str, int),
-    help="Print a JSON proof that the checkpoint covers an event.",
 )
-@click.option(
+@option(
     "--since",
-    metavar="FILE",
-    type=Path,
-    help="Print a JSON proof that the checkpoint continues the earlier checkpoint in FILE.",
+    "FILE",
+    "Print a JSON proof that the checkpoint continues the earlier checkpoint in FILE.",
 )
-@click.option(
+@option(
     "--time-stamp",
-    metavar="URL",
-    help="With --in: ask this RFC 3161 authority to sign FILE, and write the answer to FILE.tsr.",
+    "URL",
+    "With --in: ask this RFC 3161 authority to sign FILE, and write the answer to FILE.tsr.",
 )
-@click.option(
-    "--in",
-    "stored",
-    metavar="FILE",
-    type=Path,
-    help="Use the checkpoint in FILE, instead of a new one.",
-)
-@db_option
-@json_option
+@option("--in stored", "FILE", "Use the checkpoint in FILE, instead of a new one.")
+@store_options
 def run(
     key: Path | None,
     sign_command: str | None,
@@ -61,7 +50,6 @@ def run(
     time_stamp: str | None,
     stored: Path | None,
     db: str,
-    as_json: bool,
 ) -> None:
     """Make a checkpoint: one hash over the heads of all conversations and the receipts of erasures.
 

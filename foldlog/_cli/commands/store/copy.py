@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from foldlog._answers.document import ProblemDocument
 from foldlog._answers.store import CopiedDocument
 from foldlog._cli import terminal
-from foldlog._cli.command_line import WholeNumber, argument
 from foldlog._cli.hints import use_store
-from foldlog._cli.options import force_option, json_option, name_store, new_file, output_option
+from foldlog._cli.options import (
+    WholeNumber,
+    argument,
+    flag,
+    force_option,
+    json_option,
+    name_store,
+    new_file,
+    option,
+    output_option,
+)
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, iter_rows, open_existing, open_or_create, resolve
 from foldlog._words.gist import count
@@ -19,42 +26,20 @@ from foldlog.eventstore.recorders.urls import without_password
 from foldlog.maintenance import Maintenance, Moved, UnequalConversation
 
 
+@argument("source", "FROM", "The store to copy: sqlite:///… or postgresql://…", callback=name_store)
 @argument(
-    "source",
-    metavar="FROM",
-    callback=name_store,
-    help="The store to copy: sqlite:///… or postgresql://…",
+    "target", "TO", "The target store, which is created if it does not exist.", callback=new_file
 )
-@argument(
-    "target",
-    metavar="TO",
-    callback=new_file,
-    help="The target store, which is created if it does not exist.",
-)
-@argument(
-    "conversations",
-    metavar="ID",
-    nargs=-1,
-    show_default="all of them",
-    help="The conversations to copy.",
-)
-@click.option(
-    "--jobs",
-    metavar="N",
-    type=WholeNumber(min=1, max=64),
-    default=4,
-    help="Conversations to copy in parallel.",
+@argument("conversations", "ID", "The conversations to copy.", nargs=-1, show_default="all of them")
+@option(
+    "--jobs", "N", "Conversations to copy in parallel.", type=WholeNumber(min=1, max=64), default=4
 )
 @output_option(
     "--damaged",
     help="Copy damaged conversations up to their first damaged event, and write their "
     "later events to FILE.",
 )
-@click.option(
-    "--again",
-    is_flag=True,
-    help="Also copy records that TO redacted or erased in other conversations.",
-)
+@flag("--again", "Also copy records that TO redacted or erased in other conversations.")
 @force_option
 @json_option
 def run(
@@ -65,7 +50,6 @@ def run(
     damaged: Path | None,
     again: bool,
     force: bool,
-    as_json: bool,
 ) -> None:
     """Copy conversations from one store to another store, for example from SQLite to PostgreSQL.
 

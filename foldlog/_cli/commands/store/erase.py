@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
 from foldlog._cli import terminal
 from foldlog._cli.erasing import ask, erase_rows, report
 from foldlog._cli.options import (
     conversations_argument,
-    db_option,
     detach_option,
-    json_option,
+    flag,
     no_vacuum_option,
     reason_option,
+    store_options,
     with_children_option,
     yes_option,
 )
@@ -27,21 +25,16 @@ from foldlog.eventstore import ConversationRow, Store
 from foldlog.eventstore.arguments import check_reason
 
 
-@reason_option()
+@reason_option(required=True)
 @conversations_argument
 @where_option
-@click.option(
-    "--with-forks",
-    is_flag=True,
-    help="Also erase the forks of the conversations, and the forks of these forks.",
-)
+@flag("--with-forks", "Also erase the forks of the conversations, and the forks of these forks.")
 @with_children_option
 @detach_option
 @dry_run_option
 @no_vacuum_option
 @yes_option
-@db_option
-@json_option
+@store_options
 def run(
     reason: str,
     conversations: tuple[str, ...],
@@ -53,7 +46,6 @@ def run(
     no_vacuum: bool,
     yes: bool,
     db: str,
-    as_json: bool,
 ) -> None:
     """Erase conversations for good: their events and all derived data, from tables, free pages and
     logs.

@@ -7,12 +7,11 @@ from functools import partial
 from foldlog._cli import terminal
 from foldlog._cli.erasing import ask, erase_rows, report
 from foldlog._cli.options import (
-    db_option,
     detach_option,
-    json_option,
     no_vacuum_option,
     older_than_option,
     reason_option,
+    store_options,
     with_children_option,
     yes_option,
 )
@@ -26,14 +25,13 @@ from foldlog.eventstore.arguments import check_reason
 
 @older_than_option(required=True)
 @where_option
-@reason_option("retention")
+@reason_option(default="retention")
 @with_children_option
 @detach_option
 @dry_run_option
 @no_vacuum_option
 @yes_option
-@db_option
-@json_option
+@store_options
 def run(
     older_than: str,
     where: tuple[str, ...],
@@ -44,7 +42,6 @@ def run(
     no_vacuum: bool,
     yes: bool,
     db: str,
-    as_json: bool,
 ) -> None:
     """Erase conversations that got no event since a time, as 'foldlog store erase' does.
 

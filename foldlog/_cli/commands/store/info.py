@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from foldlog._answers.store import StoreInfoDocument
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name
-from foldlog._cli.options import db_option, json_option
+from foldlog._cli.options import store_options
 from foldlog._cli.stores import open_existing
 from foldlog._cli.tables import Column, print_rows
 from foldlog._words.gist import count
@@ -17,9 +17,8 @@ _DATABASES = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "memory": "in memo
 _COLUMNS = Column("stored"), Column("number", "right"), Column("of these")
 
 
-@db_option
-@json_option
-def run(db: str, as_json: bool) -> None:
+@store_options
+def run(db: str) -> None:
     """Show what a store contains: the number of its schema, the version of foldlog that made it,
     its size on disk, the encryption keys in use, and what is pending.
 
@@ -36,14 +35,13 @@ def run(db: str, as_json: bool) -> None:
 
 def _show(info: StoreInfoDocument) -> None:
     size = "" if info.bytes is None else f", {info.bytes:,} bytes"
-    terminal.say(
+    terminal.say_wrapped(
         f"{store_name(info.db)}: {_DATABASES[info.database]}, schema {info.schema}, made by"
-        f" {info.made_by}{size}",
-        wraps=True,
+        f" {info.made_by}{size}"
     )
     print_rows(_COLUMNS, [(name, f"{number:,}", parts) for name, number, parts in _rows(info)])
     for line in _pending(info):
-        terminal.say(f"pending: {line}", wraps=True)
+        terminal.say_wrapped(f"pending: {line}")
 
 
 def _rows(info: StoreInfoDocument) -> Iterator[tuple[str, int, str]]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import click
-
 from foldlog._cli import terminal
-from foldlog._cli.command_line import EVENT_SETTINGS, WholeNumber, argument
 from foldlog._cli.options import (
+    EVENT_SETTINGS,
+    WholeNumber,
+    argument,
     complete_id,
-    db_option,
-    json_option,
+    flag,
     no_vacuum_option,
     older_than_option,
+    option,
     reason_option,
+    store_options,
     yes_option,
 )
 from foldlog._cli.printing.redaction import (
@@ -40,51 +41,39 @@ from foldlog._words.gist import count
 SETTINGS = EVENT_SETTINGS
 
 
-@reason_option()
-@argument(
-    "conversation",
-    metavar="ID",
-    required=False,
-    shell_complete=complete_id,
-    help="The conversation.",
-)
+@reason_option(required=True)
+@argument("conversation", "ID", "The conversation.", required=False, shell_complete=complete_id)
 @argument(
     "events",
-    metavar="EVENT",
+    "EVENT",
+    "The ids of events. Summaries have ids below -1: S260 has the id -262.",
     type=WholeNumber(),
     nargs=-1,
-    help="The ids of events. Summaries have ids below -1: S260 has the id -262.",
 )
-@click.option(
+@option(
     "--matching",
-    metavar="TEXT",
-    help="The events that contain this text; case and accents do not matter. Without ID, "
+    "TEXT",
+    "The events that contain this text; case and accents do not matter. Without ID, "
     "all conversations are searched.",
 )
-@click.option(
-    "--secrets",
-    is_flag=True,
-    help="The events that contain keys and tokens: see 'foldlog secrets'.",
-)
+@flag("--secrets", "The events that contain keys and tokens: see 'foldlog secrets'.")
 @where_option
 @older_than_option()
-@click.option(
+@flag(
     "--with-summaries",
-    is_flag=True,
-    help="Also redact summaries that may quote the events, and the stored reasons "
+    "Also redact summaries that may quote the events, and the stored reasons "
     "for their condensations.",
 )
-@click.option(
+@option(
     "--by",
-    metavar="NAME",
+    "NAME",
+    "The person who redacts the events.",
     show_default="the user of the operating system",
-    help="The person who redacts the events.",
 )
 @dry_run_option
 @no_vacuum_option
 @yes_option
-@db_option
-@json_option
+@store_options
 def run(
     reason: str,
     conversation: str | None,
@@ -99,7 +88,6 @@ def run(
     no_vacuum: bool,
     yes: bool,
     db: str,
-    as_json: bool,
 ) -> None:
     """Erase the whole content of events for good, from tables, derived data, free pages and logs.
 
@@ -125,7 +113,7 @@ def run(
         chosen, asked = choose_events(
             redacting, conversation, events, with_summaries=with_summaries
         )
-        if (not asked or dry_run) and not as_json:
+        if (not asked or dry_run) and not terminal.prints_json():
             show_chosen(chosen)
         if not (yes or dry_run):
             ask_to_redact(chosen, listed=not asked)
@@ -146,11 +134,11 @@ def run(
         if events and conversation is not None:
             trees = trees_of(store, is_complete=False)
             sub_agents = [name for name, _ in trees.below(resolve(store, conversation))]
-        if not as_json:
+        if not terminal.prints_json():
             show_receipts(store, redacted.receipts, redacted.receipt_by_event)
     if not (chosen.unredacted or redacted.receipts or chosen.beside):
         terminal.matched_nothing()
-    if as_json:
+    if terminal.prints_json():
         terminal.emit(redactions_document(redacting, chosen, redacted, unconfirmed))
     tell_result(redacting, chosen, redacted, unconfirmed)
     if sub_agents:

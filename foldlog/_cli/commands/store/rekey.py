@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import click
-
 from foldlog._answers.store import RekeyDocument, RekeyedDocument
 from foldlog._cli import terminal
-from foldlog._cli.options import conversations_argument, db_option, json_option
+from foldlog._cli.options import conversations_argument, flag, store_options
 from foldlog._cli.stores import open_existing, require_id
 from foldlog._cli.vacuuming import bytes_pending_words
 from foldlog._words.gist import count
@@ -14,19 +12,15 @@ from foldlog.maintenance import Maintenance
 
 
 @conversations_argument
-@db_option
-@click.option(
+@flag(
     "--decrypt",
-    is_flag=True,
-    help="Store encrypted conversations as plain text. Decrypting needs the"
-    " key of the conversations.",
+    "Store encrypted conversations as plain text. Decrypting needs the key of the conversations.",
 )
-@json_option
+@store_options
 def run(
     conversations: tuple[str, ...],
     db: str,
     decrypt: bool,
-    as_json: bool,
 ) -> None:
     """Re-encrypt and re-compress stored events with the current settings. The store stays online.
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from foldlog._answers.store import RestoredDocument
 from foldlog._cli import terminal
-from foldlog._cli.command_line import argument
 from foldlog._cli.hints import command, use_store
-from foldlog._cli.options import db_to_replace_option, json_option, yes_option
+from foldlog._cli.options import argument, db_to_replace_option, json_option, yes_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, path_of
 from foldlog._conversations.unreadable import sound
@@ -28,12 +27,7 @@ from foldlog.eventstore.recorders.urls import as_url
 from foldlog.maintenance import files_to_note, holds_plain_events
 
 
-@argument(
-    "backup",
-    metavar="BACKUP",
-    type=Path,
-    help="The backup, made by 'foldlog store backup'.",
-)
+@argument("backup", "BACKUP", "The backup, made by 'foldlog store backup'.")
 @yes_option
 @db_to_replace_option
 @json_option
@@ -41,7 +35,6 @@ def run(
     backup: Path,
     yes: bool,
     db: str,
-    as_json: bool,
 ) -> None:
     """Verify a backup and replace a store with a copy of the backup. The store may be in use,
     damaged, or missing.

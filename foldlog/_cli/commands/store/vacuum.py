@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import click
-
 from foldlog._answers.store import VacuumDocument
 from foldlog._cli import terminal
-from foldlog._cli.options import db_option, json_option
+from foldlog._cli.options import flag, store_options
 from foldlog._cli.stores import open_existing
 from foldlog._cli.vacuuming import bytes_pending_words, vacuum
 from foldlog._words.gist import count
 
 
-@click.option(
+@flag(
     "--copied-objects",
-    is_flag=True,
-    help="Also delete archived objects of erased events that another copy of this store may need.",
+    "Also delete archived objects of erased events that another copy of this store may need.",
 )
-@db_option
-@json_option
+@store_options
 def run(
     copied_objects: bool,
     db: str,
-    as_json: bool,
 ) -> None:
     """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted
     imports.

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-import click
 from msgspec import UNSET
 
 from foldlog._answers.document import stream
@@ -20,7 +19,7 @@ from foldlog._cli.checkpoints import (
     read_against,
 )
 from foldlog._cli.hints import command
-from foldlog._cli.options import conversations_argument, db_option, from_option, json_option
+from foldlog._cli.options import conversations_argument, flag, from_option, store_options
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.verification import show_erased, show_outcome, show_redacted
 from foldlog._cli.stores import events_total, open_existing, require_id, resolve
@@ -36,19 +35,15 @@ from foldlog.eventstore.maintenance.verify import Verdict, verify
 @against_option
 @key_option
 @ca_option
-@click.option(
-    "--views",
-    is_flag=True,
-    help="Also fold each conversation again, and compare every stored View with the result.",
+@flag(
+    "--views", "Also fold each conversation again, and compare every stored View with the result."
 )
-@click.option(
+@flag(
     "--repair",
-    is_flag=True,
-    help="With --views: first rebuild the stored Views. Other programs can read at the same time.",
+    "With --views: first rebuild the stored Views. Other programs can read at the same time.",
 )
 @from_option
-@db_option
-@json_option
+@store_options
 def run(
     conversations: tuple[str, ...],
     against: Path | None,
@@ -58,7 +53,6 @@ def run(
     repair: bool,
     start: str,
     db: str,
-    as_json: bool,
 ) -> None:
     """Check every event's checksum and its place in the hash chain, and check that no event is
     missing.
@@ -89,7 +83,7 @@ def run(
                 (verdict, checks.check_views(store, verdict, repair=repair) if views else UNSET)
                 for verdict in checks.count(verdicts, update)
             )
-            if as_json:
+            if terminal.prints_json():
                 # The counts are final only after the last verdict. The document needs counts now,
                 # so it has the present counts. After the verdicts are written, ``emit_list`` asks
                 # for the final counts.
@@ -119,7 +113,7 @@ def run(
             "'foldlog store copy --damaged' copies the undamaged events to a new store; a backup "
             "may have all events"
         )
-    if not as_json:  # the document has the outcome already
+    if not terminal.prints_json():  # the document has the outcome already
         show_outcome(checks, stamped_at, with_views=views)
 
 
