@@ -13,7 +13,7 @@ from foldlog._answers.document import ProblemDocument
 from foldlog._answers.store import ErasedDocument
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name
-from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
+from foldlog._cli.vacuuming import vacuum_pending
 from foldlog._conversations.companions import with_companions
 from foldlog._figures.overview import Overview, overview_of
 from foldlog._files.written_files import file_words, is_a_copy, path_in
@@ -38,14 +38,13 @@ _SUB_AGENT = "sub-agent "
 class ErasedRows(NamedTuple):
     """The conversations that were erased or would be erased, and the conversations that stay.
 
-    ``is_pending`` is true if a file still has erased bytes. ``remedy`` says how to remove erased
-    bytes.
+    ``pending`` says where erased bytes are left, and how to remove them; it is empty if no bytes
+    are left.
     """
 
     rows: Sequence[ConversationRow]
     stay: Sequence[ProblemDocument]
-    is_pending: bool
-    remedy: str
+    pending: str
 
 
 def erase_rows(
@@ -69,16 +68,12 @@ def erase_rows(
                 problem = _reason_to_stay(error, for_age=for_age)
                 stay.append(ProblemDocument(conversation=row.id, problem=problem))
             update(advance=1)
-    is_pending = False
+    pending = ""
     if erased_rows and not how.dry_run:
-        if len(erased_rows) == 1:
-            sentence = f"conversation {erased_rows[0].id!r} is erased"
-        else:
-            sentence = f"{len(erased_rows)} conversations are erased"
-        is_pending = bytes_stay_pending(store, sentence, no_vacuum=no_vacuum)
-        erased_rows = [row._replace(bytes_pending=is_pending) for row in erased_rows]
-    remedy = bytes_pending_words(store, "what was erased")
-    return ErasedRows(erased_rows, stay, is_pending, remedy)
+        sentence = f"{', '.join(repr(row.id) for row in erased_rows[:_NAMED_MAX])} erased"
+        pending = vacuum_pending(store, sentence, "what was erased", no_vacuum=no_vacuum)
+        erased_rows = [row._replace(bytes_pending=bool(pending)) for row in erased_rows]
+    return ErasedRows(erased_rows, stay, pending)
 
 
 def report(outcome: ErasedRows, how: Erasure, *, for_age: bool = False, nothing: str = "") -> None:
@@ -93,10 +88,7 @@ def report(outcome: ErasedRows, how: Erasure, *, for_age: bool = False, nothing:
     if nothing:
         lines.append(nothing)
     elif len(rows) != 1:
-        if rows and rows[0].erased_at is not None:
-            verb = "erased"
-        else:
-            verb = "to erase"
+        verb = "to erase" if how.dry_run else "erased"
         lines.append(
             f"{count(len(rows), 'conversation')} {verb}, {count(document.events, 'event')}"
         )
@@ -105,17 +97,16 @@ def report(outcome: ErasedRows, how: Erasure, *, for_age: bool = False, nothing:
         terminal.matched_nothing()
     for problem in dict.fromkeys(row.problem for row in stay):  # agents of a task share a problem
         (terminal.note if for_age else terminal.warn)(problem)
-    if outcome.is_pending:
-        terminal.note(outcome.remedy)
+    if outcome.pending:
+        terminal.note(outcome.pending)
     agents = [name for name in document.holders if name.startswith(_SUB_AGENT)]
     if agents:
         names = [name.removeprefix(_SUB_AGENT) for name in agents[:_NAMED_MAX]]
         remedy = command("store erase", *names, "--with-children", "--reason", how.reason)
-        if len(agents) == 1:
-            them = "the conversation of a sub-agent is not erased"
-        else:
-            them = f"{len(agents)} conversations of sub-agents are not erased"
-        terminal.note(f"{them}, and may contain the content; to erase: '{remedy}'")
+        terminal.note(
+            f"not erased, and may contain the content: {count(len(agents), 'sub-agent')}; to erase:"
+            f" '{remedy}'"
+        )
     if not how.dry_run:
         warn_of_unconfirmed((name for name in document.holders if name not in agents), "erasure")
 
@@ -148,19 +139,11 @@ def _reason_to_stay(error: EventStoreError, *, for_age: bool) -> str:
 
 def _account(row: ConversationRow) -> str:
     name = terminal.typed_id(row.id)
+    events = count(row.version, "event")
     if row.erased_at is None:
-        if row.pending:
-            unused = f", {count(row.pending, 'record')} without events"
-        else:
-            unused = ""
-        return (
-            f"{name}: {count(row.version, 'event')}{unused}, the last at"
-            f" {time_words(row.updated_at)}"
-        )
-    return (
-        f"{name}: erased at {time_words(row.erased_at)}, {count(row.version, 'event')}, head"
-        f" {row.head}"
-    )
+        unused = f", {count(row.pending, 'record')} without events" if row.pending else ""
+        return f"{name}: {events}{unused}, the last at {time_words(row.updated_at)}"
+    return f"{name}: erased at {time_words(row.erased_at)}, {events}, head {row.head}"
 
 
 def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
@@ -178,10 +161,7 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
                 f" this conversation too: {name}"
             )
         elif is_a_copy(name):
-            if name.startswith("imported folder "):
-                file = "a file in this folder"
-            else:
-                file = "a file"
+            file = "a file in this folder" if name.startswith("imported folder ") else "a file"
             terminal.note(
                 f"{file} may still contain the content until you delete it: {file_words(name)}"
             )
@@ -204,17 +184,15 @@ def ask(
     rows = [row for row in rows if row.erased_at is None]
     shown = [line for row in rows[:_NAMED_MAX] for line in _shown(store, row)]
     if len(rows) > _NAMED_MAX:
-        more = [f"… and {len(rows) - _NAMED_MAX:,} more"]
-    else:
-        more = []
-    if len(rows) == 1:
-        of = f"conversation {rows[0].id!r}"
-    else:
-        of = f"each of {len(rows):,} conversations"
+        shown.append(f"… and {len(rows) - _NAMED_MAX:,} more")
     if rows:
-        it = "it" if len(rows) == 1 else "them"
+        of = f"conversation {rows[0].id!r}"
+        it = "it"
+        if len(rows) > 1:
+            of = f"each of {len(rows):,} conversations"
+            it = "them"
         question = f"Erase {it} from {store_name(db)} for good? This cannot be undone."
-        terminal.confirm("erase", "erased", [*shown, *more], question, of)
+        terminal.confirm("erase", "erased", shown, question, of)
 
 
 def _shown(store: Store, row: ConversationRow) -> tuple[str, str]:

@@ -101,8 +101,7 @@ class Importing:
         remarks = dict.fromkeys(
             document.note for document in self._imported if document.note and document.added
         )
-        for note in remarks:
-            terminal.note(note)
+        terminal.note(*remarks)
         if not self._imported:
             raise Refused(self._without_stdin(self._import.nothing()))
         findings_elsewhere = [self._without_stdin(finding) for finding in self._import.findings]

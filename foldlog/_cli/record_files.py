@@ -161,8 +161,7 @@ def write_files(
     ]
     terminal.answer(replace(document, sub_agents=tuple(written) or UNSET), lines)
     for each in (document, *written):
-        for note in each.notes or ():
-            terminal.note(note)
+        terminal.note(*(each.notes or ()))
 
 
 def _files_of(conversation: str, children: Sequence[str], output: Path) -> dict[str, Path]:

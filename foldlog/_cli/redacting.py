@@ -11,7 +11,7 @@ from foldlog._cli import terminal
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import pairs
 from foldlog._cli.stores import require_id
-from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
+from foldlog._cli.vacuuming import vacuum_pending
 from foldlog._conversations.companions import with_companions
 from foldlog._privacy.erasing import conversations_with
 from foldlog._privacy.matching import Holds, holding
@@ -89,19 +89,6 @@ def redacting_of(store: Store, conversation: str | None, search: Search) -> Reda
     )
 
 
-def choose_events(
-    redacting: Redacting, conversation: str | None, events: Sequence[int], *, with_summaries: bool
-) -> tuple[Chosen, dict[str, Sequence[int]]]:
-    """Return the events to redact, and a dict from the conversation to the ids of events that the
-    user named.
-    """
-    with terminal.working("searching"):
-        if not events:
-            return redacting.choose(with_summaries=with_summaries), {}
-        name = require_id(redacting.store, conversation or "")
-        return redacting.choose({name: events}, with_summaries=with_summaries), {name: events}
-
-
 class RedactionResult(NamedTuple):
     """The result of a redaction.
 
@@ -150,10 +137,10 @@ def redact_chosen(
     receipt_by_event = _taken_by(receipts, with_summaries=with_summaries)
     sentence = f"{what_words(len(receipt_by_event), len(chosen.beside))} redacted"
     pending = ""
-    if (receipts or chosen.beside) and bytes_stay_pending(
-        redacting.store, sentence, no_vacuum=no_vacuum
-    ):
-        pending = bytes_pending_words(redacting.store, "the redacted content")
+    if receipts or chosen.beside:
+        pending = vacuum_pending(
+            redacting.store, sentence, "the redacted content", no_vacuum=no_vacuum
+        )
     return RedactionResult(receipts, receipt_by_event, stay, sentence, pending)
 
 

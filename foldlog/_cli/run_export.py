@@ -44,5 +44,4 @@ def export_test(conversations: Sequence[str], db: str, folder: Path, *, is_alone
         notes=tuple(replaced) or UNSET,
     )
     terminal.answer(document, f"{count(len(run.bodies), 'event')} of {conversation} in {path}")
-    for note in replaced:
-        terminal.note(note)
+    terminal.note(*replaced)

@@ -359,11 +359,13 @@ def print_traceback(error: Exception) -> None:
     sys.stderr.write(printable("".join(traceback.format_exception(error))))
 
 
-def warn(message: str) -> None:
-    """Print a finding as one line on stderr. The command ends with status 1."""
-    global _found
-    _found = True
-    _say("found", message)
+def warn(*messages: str) -> None:
+    """Print findings, each as one line on stderr. After a finding, the command ends with status
+    1.
+    """
+    for message in messages:
+        matched_nothing()
+        _say("found", message)
 
 
 def matched_nothing() -> None:
@@ -372,9 +374,10 @@ def matched_nothing() -> None:
     _found = True
 
 
-def note(message: str) -> None:
-    """Print a note about the result as one line on stderr."""
-    _say("note", message)
+def note(*messages: str) -> None:
+    """Print notes about the result, each as one line on stderr."""
+    for message in messages:
+        _say("note", message)
 
 
 class _Notes(logging.Handler):
@@ -417,8 +420,7 @@ def unread(problem: str) -> None:
 
 def print_problems() -> bool:
     """Print the remembered problems. Return whether a finding was printed."""
-    for problem in _unread:
-        warn(problem)
+    warn(*_unread)
     return _found
 
 

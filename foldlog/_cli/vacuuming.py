@@ -30,18 +30,18 @@ def vacuum(
         return backup.vacuum(store, patience_s, copied_objects=copied_objects)
 
 
-def bytes_stay_pending(store: Store, sentence: str, *, no_vacuum: bool) -> bool:
-    """Vacuum a store if it still has erased bytes. Return whether erased bytes are left.
-    ``sentence`` says what was erased, for the message of a failed vacuum. The removal is complete
-    before the vacuum: the vacuum waits only briefly for older readers.
+def vacuum_pending(store: Store, sentence: str, of: str, *, no_vacuum: bool) -> str:
+    """Vacuum a store if it still has erased bytes. If erased bytes are left, return where they are,
+    and how to remove them. ``sentence`` says what was erased, for the message of a failed vacuum.
+    The removal is complete before the vacuum: the vacuum waits only briefly for older readers.
     """
-    if no_vacuum or not store.database.bytes_pending:
-        return store.database.bytes_pending
-    try:
-        return vacuum(store, PURGE_PATIENCE_S).bytes_pending
-    except EventStoreError as error:
-        if isinstance(error, StoreUnavailable) and error.kind == "read":
-            terminal.note(f"{sentence}, and its bytes are pending: {error}")
-        else:
-            terminal.warn(f"{sentence}, but the vacuum that removes its bytes failed: {error}")
-        return True
+    is_pending = store.database.bytes_pending
+    if is_pending and not no_vacuum:
+        try:
+            is_pending = vacuum(store, PURGE_PATIENCE_S).bytes_pending
+        except EventStoreError as error:
+            if isinstance(error, StoreUnavailable) and error.kind == "read":
+                terminal.note(f"{sentence}, and its bytes are pending: {error}")
+            else:
+                terminal.warn(f"{sentence}, but the vacuum that removes its bytes failed: {error}")
+    return bytes_pending_words(store, of) if is_pending else ""

@@ -137,7 +137,5 @@ def _print(store: Store, conversation: str, format: str | None, *, view: bool) -
     else:
         sys.stdout.flush()
         export.write(sys.stdout.buffer)  # UTF-8, whatever the terminal's encoding
-    for finding in findings:
-        terminal.warn(finding)
-    for note in export.notes:
-        terminal.note(note)
+    terminal.warn(*findings)
+    terminal.note(*export.notes)

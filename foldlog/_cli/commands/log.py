@@ -119,8 +119,7 @@ def run(
         terminal.note(
             f"{count(reading.documents, 'change')} of documents and attributes: --all shows them"
         )
-    for finding in reading.findings:
-        terminal.warn(finding)
+    terminal.warn(*reading.findings)
 
 
 def _added_fields(event: Event, reading: LogReading, waits: Mapping[int, float]) -> JsonObject:

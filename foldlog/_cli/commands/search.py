@@ -100,8 +100,7 @@ def run(
         terminal.matched_nothing()
     if not terminal.prints_json():
         _note_omissions(results, line, words, limit)
-    for problem in results.unread:
-        terminal.warn(problem)
+    terminal.warn(*results.unread)
 
 
 def _note_omissions(results: Searched, line: str, words: Sequence[str], limit: int) -> None:

@@ -34,8 +34,7 @@ def run(
                 documents.append(SecretDocument(conversation=name, event=event.id, kinds=kinds))
     document = SecretsDocument(secrets=tuple(documents), unread=tuple(unread))
     terminal.answer(document, lambda: _show(document))
-    for problem in unread:
-        terminal.warn(problem)
+    terminal.warn(*unread)
     if documents:
         terminal.matched_nothing()
 

@@ -100,8 +100,7 @@ def run(
             title = count(stats.conversations, "conversation")
         document = stats.document(names[0] if names and len(names) == 1 else UNSET)
         terminal.answer(document, lambda: show_stats(stats, title))
-    for finding in stats.findings:
-        terminal.warn(finding)
+    terminal.warn(*stats.findings)
 
 
 def _first_day(since: str | None, by: str | None) -> str:

@@ -27,13 +27,12 @@ from foldlog._cli.redacting import (
     RedactionResult,
     Search,
     check_asked,
-    choose_events,
     holds_of,
     redact_chosen,
     redacting_of,
 )
 from foldlog._cli.selection import dry_run_option, moment_of_option, where_option
-from foldlog._cli.stores import open_existing, resolve
+from foldlog._cli.stores import open_existing, require_id
 from foldlog._figures.shown import trees_of
 from foldlog._privacy.redacting import unconfirmed_by
 from foldlog._words.gist import count
@@ -110,13 +109,13 @@ def run(
     check_asked(search, conversation, events, reason, by)
     with open_existing(db) as store:
         redacting = redacting_of(store, conversation, search)
-        chosen, asked = choose_events(
-            redacting, conversation, events, with_summaries=with_summaries
-        )
-        if (not asked or dry_run) and not terminal.prints_json():
+        named = {require_id(store, conversation): events} if conversation and events else {}
+        with terminal.working("searching"):
+            chosen = redacting.choose(named or None, with_summaries=with_summaries)
+        if (not named or dry_run) and not terminal.prints_json():
             show_chosen(chosen)
         if not (yes or dry_run):
-            ask_to_redact(chosen, listed=not asked)
+            ask_to_redact(chosen, listed=not named)
         redacted = RedactionResult()
         if not dry_run:
             redacted = redact_chosen(
@@ -124,16 +123,15 @@ def run(
                 chosen,
                 reason,
                 by,
-                asked,
+                named,
                 with_summaries=with_summaries,
                 no_vacuum=no_vacuum,
             )
         files = () if dry_run else redacting.files()
         unconfirmed = unconfirmed_by(chosen, redacted.receipts, files)
-        sub_agents = list[str]()
-        if events and conversation is not None:
-            trees = trees_of(store, is_complete=False)
-            sub_agents = [name for name, _ in trees.below(resolve(store, conversation))]
+        sub_agents = [
+            agent for name in named for agent, _ in trees_of(store, is_complete=False).below(name)
+        ]
         if not terminal.prints_json():
             show_receipts(store, redacted.receipts, redacted.receipt_by_event)
     if not (chosen.unredacted or redacted.receipts or chosen.beside):
