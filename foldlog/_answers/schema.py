@@ -1,35 +1,21 @@
 """The JSON Schema of all answers."""
 
 from importlib import import_module
+from pkgutil import iter_modules
 
 import msgspec
 
+from foldlog import _answers
 from foldlog._answers.document import Document
 from foldlog._base.json_types import JsonObject
-
-_MODULES = (
-    "comparison",
-    "conversations",
-    "document",
-    "events",
-    "figures",
-    "files",
-    "page",
-    "programs",
-    "redaction",
-    "runs",
-    "store",
-    "verification",
-    "views",
-)
 
 
 def documents() -> dict[str, type[Document]]:
     """Return the class of each document by its name."""
     return {
         name: kind
-        for module in _MODULES
-        for name, kind in vars(import_module(f"foldlog._answers.{module}")).items()
+        for module in iter_modules(_answers.__path__, f"{_answers.__name__}.")
+        for name, kind in vars(import_module(module.name)).items()
         if name.endswith("Document") and kind is not Document
     }
 

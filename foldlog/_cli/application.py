@@ -34,7 +34,6 @@ from foldlog._cli.outcome import (
     INTERRUPTED_WORDS,
     REFUSED,
     Refused,
-    is_of_damage,
 )
 from foldlog._cli.quick_completion import COMPLETE, words
 from foldlog._cli.suggestions import suggest
@@ -201,6 +200,8 @@ def run(arguments: Sequence[str]) -> int:
         terminal.complain(f"{_explain(error)}; the output is incomplete")
         return FINDINGS
     except Exception as error:  # noqa: BLE001 - every other error is printed as one line, too
+        from foldlog.eventstore import CorruptEvent, StoreDamaged
+
         problem = _explain(error)
         unfinished = getattr(error, "unfinished", False)
         if as_json and unfinished:
@@ -208,7 +209,9 @@ def run(arguments: Sequence[str]) -> int:
 
             terminal.emit(UnfinishedDocument(outcome="unfinished", problem=problem))
         terminal.complain(problem)
-        return FINDINGS if unfinished or is_of_damage(error) else REFUSED
+        # Other parts of a damaged store may still be readable.
+        is_damaged = isinstance(error, CorruptEvent | StoreDamaged)
+        return FINDINGS if unfinished or is_damaged else REFUSED
     if status == INTERRUPTED:
         terminal.complain(INTERRUPTED_WORDS)
     if terminal.print_problems() and status in (None, DONE):

@@ -141,34 +141,26 @@ class Importing:
         return present
 
     def _document(self, outcome: Imported | Failed) -> ImportedDocument:
+        path = self._without_stdin(outcome.path)
         if isinstance(outcome, Failed):
-            return ImportedDocument(
-                path=self._without_stdin(outcome.path),
-                conversation=outcome.conversation,
-                format=outcome.format,
-                added=outcome.added,
+            return ImportedDocument.of(
+                outcome,
+                path=path,
                 records=0,
                 forked_at=None,
                 older=False,
                 waits=False,
                 refused=True,
-                findings=(self._without_stdin(f"{outcome.path}: {_problem(outcome.error)}"),),
+                findings=(self._without_stdin(f"{path}: {_problem(outcome.error)}"),),
                 findings_count=1,
                 note="",
             )
-        return ImportedDocument(
-            path=self._without_stdin(outcome.path),
-            conversation=outcome.conversation,
-            format=outcome.format,
-            added=outcome.added,
-            records=outcome.records,
-            forked_at=outcome.forked_at,
+        return ImportedDocument.of(
+            outcome,
+            path=path,
             older=outcome.is_older,
-            waits=outcome.waits,
             refused=False,
             findings=tuple(map(self._without_stdin, outcome.findings)),
-            findings_count=outcome.findings_count,
-            note=outcome.note,
         )
 
     def _report(self, document: ImportedDocument, *, again: bool) -> None:

@@ -18,12 +18,3 @@ class Refused(Exception):
     """The command cannot do what the user asked. The message says what is wrong, where, and what to
     do.
     """
-
-
-def is_of_damage(error: Exception) -> bool:
-    """Return whether an error means that stored bytes cannot be read. Other parts of the store may
-    still be readable.
-    """
-    from foldlog.eventstore import CorruptEvent, StoreDamaged
-
-    return isinstance(error, CorruptEvent | StoreDamaged)

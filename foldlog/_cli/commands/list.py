@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
+
 from foldlog._answers.conversations import ListDocument
 from foldlog._answers.document import stream
 from foldlog._cli import terminal
 from foldlog._cli.options import LISTED_MAX, argument, flag, option, prices_option, store_options
-from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.conversations import print_conversations, show_none
 from foldlog._cli.printing.followers import list_followers
 from foldlog._cli.selection import moment_of_option
@@ -31,7 +32,14 @@ from foldlog._figures.orders import SORTS
 @option(
     "--since", "TIME", "Only conversations with an event since this time, such as 2026-03-01 or 2h."
 )
-@option("--sort", "COLUMN", f"{', '.join(SORTS)}.", default="id", show_default="id")
+@option(
+    "--sort",
+    "COLUMN",
+    f"{', '.join(SORTS)}.",
+    default="id",
+    show_default="id",
+    type=click.Choice([*SORTS]),
+)
 @flag("--reverse -r", "The largest or newest first.")
 @option(
     "--limit -n",
@@ -87,8 +95,6 @@ def run(
 
     if followers:
         return list_followers(db)
-    if sort not in SORTS:
-        raise Refused(f"--sort {sort!r} is not a column; use one of {', '.join(SORTS)}")
     filters = Filters(
         attributes,
         match,

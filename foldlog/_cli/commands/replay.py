@@ -88,11 +88,7 @@ def _check(history: History, calls: list[RecordedCall]) -> ReplayedDocument:
     checked = []
     for call in calls:
         made = history.sent_request(call.reply[0].id)
-        checked.append(
-            CheckedRequestDocument(
-                call=call.number, event=made.event_id, same=made.same, changes=made.changes
-            )
-        )
+        checked.append(CheckedRequestDocument.of(made, call=call.number, event=made.event_id))
     return ReplayedDocument(conversation=history.id, requests=tuple(checked))
 
 

@@ -9,12 +9,13 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import click
+
 from foldlog._cli import terminal
 from foldlog._cli.commands.mcp import check_installed
 from foldlog._cli.hints import command as command_of, home_db, home_folder
 from foldlog._cli.options import (
     argument,
-    complete_from,
     flag,
     program_db_option,
     redact_secrets_option,
@@ -28,12 +29,7 @@ from foldlog.eventstore.errors import install_command
 from foldlog.eventstore.recorders.urls import without_password
 
 
-@argument(
-    "program",
-    "PROGRAM",
-    f"One of {', '.join(PROGRAMS)}.",
-    shell_complete=complete_from(lambda: [*PROGRAMS]),
-)
+@argument("program", "PROGRAM", f"One of {', '.join(PROGRAMS)}.", type=click.Choice([*PROGRAMS]))
 @flag("--print show", "Only print the settings.")
 @flag("--remove", "Remove the hooks and the server from the settings.")
 @redact_secrets_option
@@ -53,10 +49,6 @@ def run(
 
     Example: foldlog setup claude-code
     """
-    if program not in PROGRAMS:
-        raise Refused(
-            f"{program!r} is not a program that foldlog knows; use one of {', '.join(PROGRAMS)}"
-        )
     if not (show or remove):
         # Otherwise the program would start a server or a hook that always fails.
         check_installed()

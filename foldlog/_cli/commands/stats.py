@@ -120,11 +120,9 @@ def _group(stats: Stats, by: str, first_day: str) -> GroupedDocument:
     agents: tuple[AgentDocument, ...] = ()
     if stats.task is not None and stats.task.agents:
         agents = stats.task.agents
-    return GroupedDocument(
-        by=str(by),
-        conversations=stats.conversations,
-        without_usage=stats.without_usage,
-        without_cost=stats.without_cost,
+    return GroupedDocument.of(
+        stats,
+        by=by,
         models=stats.calls_by(by, first_day) if by in (By.DAY, By.MODEL) else (),
         tools=stats.tools if by == By.TOOL else {},
         agents=agents if by == By.AGENT else (),

@@ -79,11 +79,10 @@ def _document(
         for place in places
     }
     states, (events, summaries) = states_of(sent_view), sent_of(sent_view)
-    return ViewDocument(
+    return ViewDocument.of(
+        view,
         conversation=conversation,
-        version=view.version,
         ids=tuple(event.id for event in view),
-        unhandled_condensation_request=view.unhandled_condensation_request,
         damaged=tuple(
             UnreadEventDocument(event=event_id, problem=problem)
             for event_id, problem in problems.items()

@@ -31,7 +31,7 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.eventstore.errors import install_command
-from foldlog.projections import View, normalize
+from foldlog.projections import View
 
 Sizes = tuple[int | None, int | None]
 """The tokens of the Views before and after a condensation, counted by a model or estimated. If the
@@ -78,13 +78,12 @@ def show_condensation(
     conversation: str, dry_run: bool, outcome: Made, tokens: Sizes, counter: LLM | None
 ) -> None:
     action, before, after, requests = outcome
+    intervals, summaries = action.forgotten
     condenser = action.metadata.get("condenser", "one without a name")
     name = terminal.typed_id(conversation)
-    still = {event.id for event in after}
-    forgotten_ids = [event.id for event in before if event.id not in still]
-    events = [(event, event) for event in forgotten_ids if event >= 0]
-    forgot = events_and_summaries(len(events), len(forgotten_ids) - len(events)) or "nothing"
-    ids = f" ({interval_words(normalize(events))})" if events else ""
+    forgotten = sum(last - first + 1 for first, last in intervals)
+    forgot = events_and_summaries(forgotten, len(summaries)) or "nothing"
+    ids = f" ({interval_words(intervals)})" if intervals else ""
     rows = [
         ("why", because(action, requests)),
         ("forgot", f"{forgot}{ids}"),

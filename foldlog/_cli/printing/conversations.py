@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain, islice
@@ -13,7 +13,6 @@ from msgspec import UnsetType
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name
 from foldlog._cli.pager import page_output
-from foldlog._cli.selection import pairs
 from foldlog._cli.stores import ShortIds, iter_rows
 from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._formats.record import INCOMPLETE
@@ -230,21 +229,9 @@ def show_none(db: str, store: Store, filters: Filters, limit: int | None) -> Non
         first_end = time_words(lease_ends[0])
         workers = "Still leased, perhaps by workers that were killed"
         text += f" {workers}: {len(lease_ends):,}; the first lease ends at {first_end}."
-    if missing := _attributes_of_none(store, pairs([*filters.attributes])):
+    if filters.attributes:
         command_line = command("attributes", "ID", "--set", "NAME=VALUE")
-        names = ", ".join(sorted(missing))
         text += (
-            f" No conversation has an attribute {names}. Applications and '{command_line}' set"
-            " attributes. --match finds titles and formats."
+            f" Applications and '{command_line}' set attributes. --match finds titles and formats."
         )
     terminal.say(text)
-
-
-def _attributes_of_none(store: Store, attributes: Iterable[str]) -> set[str]:
-    from foldlog._figures.stored import FiguresOfStore
-
-    missing = {*attributes}
-    if missing:
-        for _, figures in FiguresOfStore(store).of(iter_rows(store), whole=False):
-            missing.difference_update(figures.overview.attributes or ())
-    return missing

@@ -114,10 +114,7 @@ def redactions_document(
         ),
         beside=tuple(chosen.beside),
         receipts=tuple(_document(receipt, is_pending=is_pending) for receipt in redacted.receipts),
-        stay=tuple(
-            ProblemDocument(conversation=problem.conversation, problem=problem.problem)
-            for problem in (*redacted.stay, *_places_not_searched(redacting))
-        ),
+        stay=tuple(map(ProblemDocument.of, (*redacted.stay, *_places_not_searched(redacting)))),
         holders=tuple(unconfirmed),
         searched=SEARCHED,
         not_searched=NOT_SEARCHED,
@@ -178,8 +175,8 @@ def tell_result(
     """Print the places that may still contain the content. After a search, also print what was
     searched.
     """
-    for problem in (*redacted.stay, *_places_not_searched(redacting)):
-        terminal.warn(problem.problem)
+    stay = (*redacted.stay, *_places_not_searched(redacting))
+    terminal.warn(*(problem.problem for problem in stay))
     if redacted.pending:
         terminal.note(redacted.pending)
     erasing.warn_of_unconfirmed(unconfirmed, "redaction")
