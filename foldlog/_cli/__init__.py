@@ -25,7 +25,7 @@ The files:
 
     application.py catalog.py suggestions.py   the commands, their errors, and hints for mistyped
                                            commands
-    command_line.py completion.py              arguments and numbers of Click; completion in a shell
+    command_line.py completion.py              arguments and options of Click; completion in a shell
     commands/                                  one file for a command; commands/store/ has the
                                                commands for a whole store
     overview.py                                the overview of ``foldlog`` without a command

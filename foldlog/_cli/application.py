@@ -35,7 +35,7 @@ from foldlog._cli.outcome import (
     REFUSED,
     Refused,
 )
-from foldlog._cli.quick_completion import COMPLETE, words
+from foldlog._cli.quick_completion import COMPLETE, about_commands
 from foldlog._cli.suggestions import suggest
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _load(name: str) -> click.Command:
 
 def _about_commands() -> Mapping[str, str]:
     """Return what each command does. A new command has no words before they are written."""
-    return defaultdict(str, {word.command: word.about for word in words() if not word.names})
+    return defaultdict(str, about_commands())
 
 
 def _load_installed(entry: EntryPoint) -> click.Command:

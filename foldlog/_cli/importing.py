@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from foldlog._answers.files import ImportDocument, ImportedDocument
 from foldlog._archive.importing import Failed, Import, Imported
@@ -18,7 +17,6 @@ from foldlog._cli.outcome import Refused
 from foldlog._formats.files.found_sources import files_below
 from foldlog._words.gist import count
 from foldlog.eventstore import Store
-from foldlog.formats import UnknownFormat
 
 _FINDINGS_SHOWN = 20
 _LEFT_OUT = "of no known format"
@@ -33,45 +31,32 @@ containers.
 """
 
 
-class ImportOptions(NamedTuple):
-    format: str
-    prefix: str
-    conversation: str | None
-    check: bool
-    again: bool
-    use: bool
-    strict: bool
-    redact_secrets: bool
-
-
 class Importing:
+    """The imports of one command, each reported as soon as it is made.
+
+    ``use``     make the events of each import
+    ``strict``  a record that cannot be read is a finding
+    ``stdin``   the temporary folder of a history from stdin, which messages leave out
+    """
+
     def __init__(
-        self, store: Store, paths: Sequence[Path], options: ImportOptions, stdin: str
+        self,
+        store: Store,
+        paths: Sequence[Path],
+        imports: Import,
+        *,
+        use: bool,
+        strict: bool,
+        stdin: str,
     ) -> None:
         self._store = store
         self._paths = paths
-        self._options = options
+        self._import = imports
+        self._use = use
+        self._strict = strict
         self._stdin = stdin
         self._imported: list[ImportedDocument] = []
         self._reported = set[str]()
-        is_secret = None
-        if options.redact_secrets:
-            from foldlog._privacy.secrets import secret_finder
-
-            is_secret = secret_finder()
-        try:
-            self._import = Import(
-                store,
-                paths,
-                options.format,
-                prefix=options.prefix,
-                conversation=options.conversation,
-                read_all=options.check,
-                again=options.again,
-                is_secret=is_secret,
-            )
-        except UnknownFormat as error:
-            raise Refused(str(error)) from error
 
     def run(self, *, again: bool = False) -> None:
         """With ``again``, report only sources that have new records."""
@@ -80,7 +65,7 @@ class Importing:
             for outcome in self._import:
                 document = self._document(outcome)
                 self._imported.append(document)
-                if self._options.use and not document.refused:
+                if self._use and not document.refused:
                     make_events(self._store, document.conversation)
                 self._report(document, again=again)
                 update(advance=1)
@@ -164,7 +149,7 @@ class Importing:
         )
 
     def _report(self, document: ImportedDocument, *, again: bool) -> None:
-        if document.refused or self._options.strict:
+        if document.refused or self._strict:
             tell = terminal.warn
         else:
             tell = terminal.note

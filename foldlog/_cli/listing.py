@@ -146,12 +146,8 @@ def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[Conver
     rows: Iterator[ConversationRow] = iter_rows(store)
     if not filters.every:
         rows = aside.without_own(rows)
-    if filters.attributes:
-        rows = _with_attributes(store, rows, filters.attributes)
-    if filters.line:
-        rows = _chosen(store, rows, filters.line)
-    if filters.here:
-        rows = _here(store, rows)
+    groups = [*_chosen_ids(store, filters)]
+    rows = (row for row in rows if all(row.id in ids for ids in groups))
     if filters.match is not None:
         rows = _matching(store, rows, filters.match.lower(), aside)
     if filters.after is not None:
@@ -165,32 +161,33 @@ def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[Conver
     return rows
 
 
-def _with_attributes(
-    store: Store, rows: Iterator[ConversationRow], attributes: Sequence[str]
-) -> Iterator[ConversationRow]:
-    from foldlog._privacy.erasing import (
-        ids_with,  # slow to import: it loads the code for audit databases
-    )
-
-    with terminal.working("listing"):
-        matching_ids = ids_with(store, pairs([*attributes], _OTHER_FILTERS))
-    return (row for row in rows if row.id in matching_ids)
-
-
-def _chosen(store: Store, rows: Iterator[ConversationRow], line: str) -> Iterator[ConversationRow]:
-    """Yield the conversations that match all filters in ``line``, such as ``has:error``. The line
-    must contain only filters, and no words to search for.
+def _chosen_ids(store: Store, filters: Filters) -> Iterator[set[str]]:
+    """Yield the ids of the conversations that match the attributes, the facts such as
+    ``has:error``, and the folder.
     """
-    from foldlog._web.notes import conversations_with_notes
+    if filters.attributes:
+        from foldlog._privacy.erasing import (
+            ids_with,  # slow to import: it loads the code for audit databases
+        )
 
-    where = chosen_by(
-        line, find_ids=lambda words: (), noted=lambda: conversations_with_notes(store)
-    )
-    figures = FiguresOfStore(store)
-    with terminal.working("reading conversations"):
-        figures.refresh()
-    ids = figures.ids(where._replace(companions=True))
-    return (row for row in rows if row.id in ids)
+        with terminal.working("listing"):
+            yield ids_with(store, pairs(filters.attributes, _OTHER_FILTERS))
+    if filters.line:
+        from foldlog._web.notes import conversations_with_notes
+
+        where = chosen_by(
+            filters.line,
+            find_ids=lambda words: (),
+            noted=lambda: conversations_with_notes(store),
+        )
+        figures = FiguresOfStore(store)
+        with terminal.working("reading conversations"):
+            figures.refresh()
+        yield figures.ids(where._replace(companions=True))
+    if filters.here:
+        from foldlog._figures.places import in_folder, places
+
+        yield {*in_folder(places(store), os.path.realpath("."), below=True)}
 
 
 def _active_since(
@@ -222,13 +219,6 @@ def _matching(
             aside.locked[row.id] = more.problem
         if text in f"{more.title or ''} {row.id} {more.format or ''}".lower():
             yield row
-
-
-def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
-    from foldlog._figures.places import in_folder, places
-
-    matching_ids = {*in_folder(places(store), os.path.realpath("."), below=True)}
-    return (row for row in rows if row.id in matching_ids)
 
 
 class ListResult(NamedTuple):

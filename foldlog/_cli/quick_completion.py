@@ -21,28 +21,19 @@ _FORMS = {
 }
 
 
-class Word:  # without typing.NamedTuple, because the import of typing is a third of an answer
-    """A command, or an option of a command.
-
-    ``command``  the name of the command, or an empty text for an option of ``foldlog`` itself
-    ``names``    the option and its short form; a command has none
+def words() -> list[tuple[str, list[str], bool, str]]:
+    """Return the commands of foldlog in the order of the help, each with its options. A row has
+    the name of the command, which is empty for an option of ``foldlog`` itself; the option and its
+    short form, which a command does not have; whether the option may be repeated; and its help.
     """
-
-    def __init__(self, command: str, names: Sequence[str], is_repeatable: bool, about: str) -> None:
-        self.command = command
-        self.names = names
-        self.is_repeatable = is_repeatable
-        self.about = about
-
-
-def words() -> list[Word]:
-    """Return the commands of foldlog in the order of the help, each with its options."""
     path = os.path.join(os.path.dirname(__file__), "words.tsv")
     with open(path, encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file]
-    return [
-        Word(command, names.split(), mark == "*", about) for command, names, mark, about in rows
-    ]
+    return [(command, names.split(), mark == "*", about) for command, names, mark, about in rows]
+
+
+def about_commands() -> dict[str, str]:
+    return {command: about for command, names, _, about in words() if command and not names}
 
 
 def complete_quickly(shell: str) -> bool:
@@ -79,17 +70,16 @@ def _split(shell: str, arguments: Sequence[str], place: str) -> tuple[Sequence[s
 
 def _options(command: str, arguments: Sequence[str], incomplete: str) -> dict[str, str]:
     return {
-        name: word.about
-        for word in words()
-        if word.command == command
-        and (word.is_repeatable or not set(word.names).intersection(arguments))
-        for name in word.names
+        name: about
+        for of, names, is_repeatable, about in words()
+        if of == command and (is_repeatable or not set(names).intersection(arguments))
+        for name in names
         if name.startswith(incomplete)
     }
 
 
 def _commands(group: str, incomplete: str) -> dict[str, str]:
-    names = {word.command: word.about for word in words() if word.command and not word.names}
+    names = about_commands()
     if not group:
         names.update(about_installed())
     matching = {

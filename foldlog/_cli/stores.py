@@ -144,7 +144,10 @@ def resolve(store: Store, text: str) -> str:
     """
     matching_ids = list(islice(ids_beginning_with(store, text), _FEW + 1))
     if len(matching_ids) == 1:
-        return _note_missing_records(store, matching_ids[0])
+        with suppress(EventStoreError):  # the command itself reports the error
+            if mark := _mark_of(store, matching_ids[0]):
+                terminal.note(f"{terminal.typed_id(matching_ids[0])} is incomplete: {mark}")
+        return matching_ids[0]
     if matching_ids:
         more = ", …" if len(matching_ids) > _FEW else ""
         listed = f"{', '.join(map(repr, matching_ids[:_FEW]))}{more}"
@@ -180,16 +183,6 @@ class ShortIds:
             if all(name == session or name.startswith(f"{session}/") for name in meant):
                 return session[:length]
         return session
-
-
-def _note_missing_records(store: Store, conversation: str) -> str:
-    """Print a note if the conversation lacks records of its source. Return the id of the
-    conversation.
-    """
-    with suppress(EventStoreError):  # the command itself reports the error
-        if mark := _mark_of(store, conversation):
-            terminal.note(f"{terminal.typed_id(conversation)} is incomplete: {mark}")
-    return conversation
 
 
 def _mark_of(store: Store, conversation: str) -> Any:

@@ -15,18 +15,24 @@ from html import escape
 from importlib.resources import files
 
 MODULES = (
-    *(
-        "dom",
-        "titles",
-        "texts",
-        "history",
-        "marks",
-        "markdown",
-        "sources",
-        "strip",
-        "chart",
-    ),
-    *("transcript", "notes", "why", "knew", "runs", "agents", "compare", "opening", "main"),
+    "dom",
+    "titles",
+    "texts",
+    "history",
+    "marks",
+    "markdown",
+    "sources",
+    "strip",
+    "chart",
+    "transcript",
+    "notes",
+    "why",
+    "knew",
+    "runs",
+    "agents",
+    "compare",
+    "opening",
+    "main",
 )
 """The modules of the script. A module comes after the modules that it imports."""
 

@@ -145,10 +145,11 @@ def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatc
                 name = next((name for name in NAMES if f"{typed} ".startswith(f"{name} ")), "")
                 arguments = shlex.split(typed)[len(name.split()) :]
                 if name and "--help" not in arguments:
-                    numbered = [
-                        "1" if word in ("A", "B", "V", "EVENT") else word for word in arguments
-                    ]
-                    command_named(name).make_context(name, numbered)
+                    values = dict.fromkeys(("A", "B", "V", "EVENT"), "1")
+                    if name == "setup":
+                        values |= {"PROGRAM": "codex", "X": "codex"}
+                    filled = [values.get(word, word) for word in arguments]
+                    command_named(name).make_context(name, filled)
                     assert {"my store.db", "NEW.db", "STORE", "X"} & {*arguments}, f"{path}: {text}"
                     checked += 1
     assert checked > 20

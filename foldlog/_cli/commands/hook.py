@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from foldlog._cli.options import program_db_option, redact_secrets_option
-from foldlog._cli.quick_hook import answer
 
 
 @redact_secrets_option
 @program_db_option
-def run(
-    redact_secrets: bool,
-    db: str,
-) -> None:
+def run(redact_secrets: bool, db: str) -> None:  # the help; ``quick_hook`` does the work
     """Import the transcript that a program names in JSON on stdin. After a compaction, tell the
     program's model which questions foldlog can answer.
 
@@ -20,4 +16,3 @@ def run(
 
     Example: foldlog hook --db agents.db
     """
-    answer(["--db", db, *(["--redact-secrets"] if redact_secrets else [])])

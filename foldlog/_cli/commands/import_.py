@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from foldlog._archive.importing import Import
 from foldlog._cli import terminal
 from foldlog._cli.import_paths import formats_with_places, places_of, with_stdin
-from foldlog._cli.importing import Importing, ImportOptions
+from foldlog._cli.importing import Importing
 from foldlog._cli.options import (
     argument,
     complete_from,
@@ -19,6 +20,7 @@ from foldlog._cli.options import (
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
 from foldlog._formats.registry import AUTO, formats
+from foldlog.formats import UnknownFormat
 from foldlog.projections import Views
 
 
@@ -98,10 +100,26 @@ def run(
         raise Refused("--conversation sets the whole name; leave out --prefix")
     with TemporaryDirectory(prefix="foldlog-stdin-") as folder, open_or_create(db) as store:
         store.register(Views(store))  # Then the store makes Views while it writes events.
-        options = ImportOptions(
-            format, prefix, conversation, check, again, use, strict, redact_secrets
-        )
-        importing = Importing(store, with_stdin(sources, Path(folder)), options, f"{folder}/")
+        with_copy = with_stdin(sources, Path(folder))
+        is_secret = None
+        if redact_secrets:
+            from foldlog._privacy.secrets import secret_finder
+
+            is_secret = secret_finder()
+        try:
+            imports = Import(
+                store,
+                with_copy,
+                format,
+                prefix=prefix,
+                conversation=conversation,
+                read_all=check,
+                again=again,
+                is_secret=is_secret,
+            )
+        except UnknownFormat as error:
+            raise Refused(str(error)) from error
+        importing = Importing(store, with_copy, imports, use=use, strict=strict, stdin=f"{folder}/")
         try:
             before = importing.states() if watch else {}
             importing.run()
@@ -115,7 +133,3 @@ def run(
                     "all records that were read are stored; the same command continues after them"
                 )
                 raise
-
-
-# -- where programs keep their histories, and how they change
-# ----------------------------------------------------------

@@ -94,8 +94,7 @@ def run(
         names = {hit.conversation: short(hit.conversation) for hit in results.hits[:limit]}
         document = hits_document(store, line, results, limit)
         tasks = {hit.conversation: short(hit.task) for hit in document.hits if hit.task}
-    filtered = any((within, kinds, tool, program, since, until))
-    terminal.answer(document, lambda: _show(results.hits[:limit], names, tasks, filtered=filtered))
+    terminal.answer(document, lambda: _show(results.hits[:limit], names, tasks))
     if not results.hits:
         terminal.matched_nothing()
     if not terminal.prints_json():
@@ -122,15 +121,9 @@ def _as_query(words: Sequence[str]) -> str:
     )
 
 
-def _show(
-    hits: Sequence[Hit], names: Mapping[str, str], tasks: Mapping[str, str], *, filtered: bool
-) -> None:
+def _show(hits: Sequence[Hit], names: Mapping[str, str], tasks: Mapping[str, str]) -> None:
     if not hits:
-        if filtered:
-            which = "No event that the options select"
-        else:
-            which = "No event"
-        terminal.say_wrapped(f"{which} has all these words.")
+        terminal.say("No event matches.")
     for hit in hits:
         name = terminal.typed_id(names[hit.conversation])
         at = "" if hit.timestamp is None else f"  {time_words(hit.timestamp)}"

@@ -112,6 +112,14 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
         program = "foldlog"
     else:
         program = shlex.quote(os.path.relpath(sys.argv[0]))
-    for words, what in commands:
-        terminal.say(f"  {program}{command(*words).removeprefix('foldlog')}")
-        terminal.say(f"      {what}")
+    typed = [f"{program}{command(*words).removeprefix('foldlog')}" for words, _ in commands]
+    room = max(map(len, typed))
+    narrow = terminal.has_edge() and terminal.columns() < 2 + room + 2 + max(
+        len(what) for _, what in commands
+    )
+    for shown, (_, what) in zip(typed, commands, strict=True):
+        if narrow:
+            terminal.say(f"  {shown}")
+            terminal.say(f"      {what}")
+        else:
+            terminal.say(f"  {shown:<{room}}  {what}")

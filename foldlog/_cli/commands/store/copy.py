@@ -124,10 +124,6 @@ def run(
         lines.append(f"{grown} got events during the copy: run the command again")
     terminal.answer(document, lines)
     if forks:
-        if forks == 1:
-            became = "is copied as a separate conversation"
-        else:
-            became = "are copied as separate conversations"
-        terminal.note(f"{count(forks, 'fork')} {became}, with all events")
+        terminal.note(f"copied as separate conversations, with all events: {count(forks, 'fork')}")
     for outcome in problems:
         terminal.warn(terminal.about(outcome.conversation, outcome.problem or ""))
