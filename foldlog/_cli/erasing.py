@@ -70,7 +70,10 @@ def erase_rows(
             update(advance=1)
     pending = ""
     if erased_rows and not how.dry_run:
-        sentence = f"{', '.join(repr(row.id) for row in erased_rows[:_NAMED_MAX])} erased"
+        if len(erased_rows) == 1:
+            sentence = f"conversation {erased_rows[0].id!r} is erased"
+        else:
+            sentence = f"{len(erased_rows)} conversations are erased"
         pending = vacuum_pending(store, sentence, "what was erased", no_vacuum=no_vacuum)
         erased_rows = [row._replace(bytes_pending=bool(pending)) for row in erased_rows]
     return ErasedRows(erased_rows, stay, pending)
