@@ -57,7 +57,7 @@ def test_verifying_finds_no_damage(filled, monkeypatch):
     class ErasesFirst(Check):
         def run(self):
             erased(filled, "c", complete=False)
-            super().run()
+            return super().run()
 
     monkeypatch.setattr(verification, "Check", ErasesFirst)
     (verdict,) = [each for each in verify(filled, "c") if each.conversation == "c"]

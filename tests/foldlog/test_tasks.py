@@ -277,7 +277,7 @@ def test_an_erasure_says_how_many_sub_agents_it_leaves_or_erases_them(foldlog):
     with api.open("foldlog.db") as histories:
         ids = make_task(histories)
     left = foldlog("store erase task --reason x --yes --dry-run")
-    assert "6 conversations of sub-agents are not erased" in left.err
+    assert "not erased, and may contain the content: 6 sub-agents" in left.err
     erased = foldlog("store erase task --with-children --reason x --yes --json")
     assert {row["conversation"] for row in erased.document["conversations"]} == {*ids}
     assert erased.document["conversations"][-1]["conversation"] == "task"
