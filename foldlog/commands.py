@@ -2,7 +2,9 @@
 example.
 """
 
-from foldlog._cli.options import db_option, json_option
+from foldlog._cli.options import db_option, flag
 from foldlog._cli.stores import open_existing
+
+json_option = flag("--json as_json", "Print one JSON document, for programs.")
 
 __all__ = ["db_option", "json_option", "open_existing"]

@@ -67,7 +67,16 @@ class Argument(click.Argument):
 
 
 class WholeNumber(click.IntRange):
-    name = "whole number"  # in the message about another text
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail("use a whole number", param, ctx)
+        if self.min is not None and number < self.min:
+            self.fail(f"give at least {self.min:g}", param, ctx)
+        if self.max is not None and number > self.max:
+            self.fail(f"give at most {self.max:g}", param, ctx)
+        return number
 
 
 _TYPES: dict[str, Any] = {

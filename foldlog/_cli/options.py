@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import click
 
+from foldlog._cli import terminal
 from foldlog._cli.command_line import (
     EVENT_SETTINGS as EVENT_SETTINGS,
     Decorated,
@@ -74,7 +75,12 @@ db_option = _store_option(DEFAULT_DB, default_db)
 db_to_replace_option = _store_option(DEFAULT_DB, lambda: DEFAULT_DB)
 """Without ``--db``, the command must not replace the store of the user's coding agents."""
 program_db_option = _store_option(PROGRAM_DB, program_db)
-json_option = flag("--json", "Print one JSON document, for programs.", expose_value=False)
+json_option = flag(
+    "--json",
+    "Print one JSON document, for programs.",
+    expose_value=False,
+    callback=lambda ctx, param, as_json: terminal.print_json(as_json=as_json),
+)
 
 
 def store_options(run: Decorated) -> Decorated:

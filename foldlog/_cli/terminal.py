@@ -108,9 +108,7 @@ def prepare(*, as_json: bool) -> None:
 
 
 def _console() -> Console:
-    """Return the console on stdout. The console is as wide as the terminal. In a pipe, the
-    console's width is ``COLUMNS``, or 120 by default.
-    """
+    """Return the console on stdout, as wide as ``columns`` says."""
     from rich.console import Console
 
     class Quiet(Console):
@@ -118,7 +116,7 @@ def _console() -> Console:
             # rich itself would end the program here.
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
-    return Quiet(highlight=False, markup=False, emoji=False, width=None if has_edge() else 120)
+    return Quiet(highlight=False, markup=False, emoji=False, width=columns())
 
 
 def _is_plain() -> bool:
@@ -127,7 +125,10 @@ def _is_plain() -> bool:
 
 
 def columns() -> int:
-    return shutil.get_terminal_size((120, 1)).columns
+    """Return the width of the terminal, or 80 if it does not say its width. In a pipe, return the
+    value of ``COLUMNS``, or 120 by default.
+    """
+    return shutil.get_terminal_size((80 if has_edge() else 120, 1)).columns
 
 
 def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
@@ -138,6 +139,14 @@ def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
         shown, style = (span, "") if isinstance(span, str) else span
         text.append(printable(shown, one_line=one_line), style)
     return text
+
+
+def print_json(*, as_json: bool) -> None:
+    """Decide the form of the output as the option ``--json`` of the command says. Before the
+    command is known, the words of the command line decide.
+    """
+    global _as_json
+    _as_json = as_json
 
 
 def prints_json() -> bool:

@@ -1,5 +1,6 @@
 """What the commands do and print. See also ``tests/golden/sessions``."""
 
+import io
 import json
 import os
 import re
@@ -272,3 +273,13 @@ def test_a_command_is_interrupted_in_one_line_from_its_first_import_to_its_end(t
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_json_is_an_option_of_the_command_wherever_the_word_stands(foldlog):
+    assert foldlog("append c hello --new --key --json").out == "c: 1 event appended, 0\n"
+    assert foldlog("-- list --json").rows() == ["c"]
+
+
+def test_a_hook_that_is_named_after_two_dashes_works_too(foldlog, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"no JSON")))
+    assert "the hook did nothing" in foldlog("-- hook").err

@@ -17,6 +17,10 @@ import click
 @click.option("--who", type=str.upper, default="you")
 def run(at, who): print(at, who)
 def plain(): print("plain")
+from foldlog.commands import json_option
+@click.command()
+@json_option
+def asked(as_json): print(as_json)
 """
 
 
@@ -34,7 +38,7 @@ def installed(foldlog, tmp_path, monkeypatch):
         f"[foldlog.commands]\n{entry.replace(chr(34), '')}list = hello:hello\nbroken ="
         " nothing:there\n"
     )
-    entries += "shout = shout:run\nplain = shout:plain\n"
+    entries += "shout = shout:run\nplain = shout:plain\nasked = shout:asked\n"
     (tmp_path / "site/shout.py").write_text(SHOUT)
     (tmp_path / "site/hello-1.dist-info/entry_points.txt").write_text(entries)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
@@ -52,6 +56,10 @@ def test_the_command_of_a_package_runs_and_is_listed(installed):
     assert "Installed:" in (shown := installed("--help").out)
     assert "A command of hello." in shown
     assert "A command of hello" not in installed("list --help").out, "foldlog's own stay"
+
+
+def test_a_command_of_a_package_is_told_whether_json_is_asked_for(installed):
+    assert (installed("asked").out, installed("asked --json").out) == ("False\n", "True\n")
 
 
 def test_a_command_of_a_package_is_completed_beside_the_others(installed, monkeypatch):

@@ -106,7 +106,7 @@ def _show_conversations(conversation: str, other: str, prices: Path | None, db: 
             run.spent and run.spent.cost is None and run.spent.prompt_tokens
             for run in document.runs
         )
-        if has_unknown_cost:
+        if has_unknown_cost and not terminal.prints_json():
             terminal.note(f"a cost is not known, because a model has no price; {prices_hint()}")
 
 

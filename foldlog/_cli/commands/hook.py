@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from foldlog._cli.options import program_db_option, redact_secrets_option
+from foldlog._cli.quick_hook import answer
 
 
 @redact_secrets_option
 @program_db_option
-def run(redact_secrets: bool, db: str) -> None:  # the help; ``quick_hook`` does the work
+def run(redact_secrets: bool, db: str) -> None:
     """Import the transcript that a program names in JSON on stdin. After a compaction, tell the
     program's model which questions foldlog can answer.
 
@@ -16,3 +17,4 @@ def run(redact_secrets: bool, db: str) -> None:  # the help; ``quick_hook`` does
 
     Example: foldlog hook --db agents.db
     """
+    answer(["--db", db, *(["--redact-secrets"] if redact_secrets else [])])

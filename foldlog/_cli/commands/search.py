@@ -123,7 +123,7 @@ def _as_query(words: Sequence[str]) -> str:
 
 def _show(hits: Sequence[Hit], names: Mapping[str, str], tasks: Mapping[str, str]) -> None:
     if not hits:
-        terminal.say("No event matches.")
+        terminal.say("No event has all these words.")
     for hit in hits:
         name = terminal.typed_id(names[hit.conversation])
         at = "" if hit.timestamp is None else f"  {time_words(hit.timestamp)}"

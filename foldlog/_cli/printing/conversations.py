@@ -231,7 +231,5 @@ def show_none(db: str, store: Store, filters: Filters, limit: int | None) -> Non
         text += f" {workers}: {len(lease_ends):,}; the first lease ends at {first_end}."
     if filters.attributes:
         command_line = command("attributes", "ID", "--set", "NAME=VALUE")
-        text += (
-            f" Applications and '{command_line}' set attributes. --match finds titles and formats."
-        )
+        text += f" '{command_line}' sets an attribute. --match finds titles and formats."
     terminal.say(text)
