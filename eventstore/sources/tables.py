@@ -172,6 +172,7 @@ class Sources:
         return None
 
     def family(self, root: int) -> list[Source]:
+        # The source of an erased conversation may not be deleted yet, and its key is gone.
         keys = sorted(key for (key,) in self.reader.ask_all("family", root))
         return [source for source in map(self.find_by_key, keys) if source is not None]
 

@@ -3,6 +3,7 @@ went on elsewhere.
 """
 
 import json
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,6 +11,7 @@ from foldlog import Histories
 from foldlog._archive.redacting import source_files
 from foldlog._archive.writing import SourceWriter
 from foldlog.eventstore import Message
+from foldlog.eventstore.maintenance import erase
 from tests.between import before_next_call
 from tests.figures import FiguresOfStore
 from tests.foldlog.archive.imports import (
@@ -26,6 +28,7 @@ from tests.foldlog.archive.imports import (
     source_of,
 )
 from tests.foldlog.records import lines_of
+from tests.privacy import erased
 from tests.sound import assert_sound
 
 
@@ -155,6 +158,20 @@ def test_a_damaged_line_is_no_record_of_a_fork_that_shares_it(lines, path, store
     fork = imported_lines(store, path, again)
     assert (fork.forked_at, fork.added) == (4, len(again) - 5)
     assert bytes_of(store, fork.conversation) == path.read_bytes()
+
+
+def test_a_source_is_erased_though_the_erasure_of_its_fork_was_killed(
+    lines, path, store, monkeypatch
+):
+    first = imported_lines(store, path, lines)
+    fork = imported_lines(store, path, [*lines[:3], b'{"damaged\n', *lines[4:]]).conversation
+    with monkeypatch.context() as killed:
+        killed.setattr(erase, "_delete_rows", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            erased(store, fork)
+    for name in (first.conversation, fork):
+        erased(store, name)
+    assert_sound(store)
 
 
 def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines, path, store):

@@ -816,7 +816,8 @@ s.conversation, s.root, s.parent, s.from_record, s.records, s.made, s.format, s.
 SELECT {source_as_it_is} {appended} WHERE s.conversation = $1::bigint
 
 -- name: family
-SELECT conversation FROM {schema}.sources WHERE root = $1::bigint
+SELECT s.conversation FROM {schema}.sources s JOIN {schema}.conversations c ON c.key = s.conversation
+WHERE s.root = $1::bigint AND c.erased_at IS NULL
 
 -- name: any_source
 SELECT 1 FROM {schema}.sources LIMIT 1

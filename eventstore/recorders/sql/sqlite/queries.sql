@@ -489,7 +489,8 @@ s.conversation, s.root, s.parent, s.from_record, s.records, s.made, s.format, s.
 SELECT {source_as_it_is} {appended} WHERE s.conversation = ?
 
 -- name: family
-SELECT conversation FROM sources WHERE root = ?
+SELECT s.conversation FROM sources s JOIN conversations c ON c.key = s.conversation
+WHERE s.root = ? AND c.erased_at IS NULL
 
 -- name: any_source
 SELECT 1 FROM sources LIMIT 1
