@@ -211,9 +211,13 @@ def parent_of(store: Store, row: ConversationRow) -> ConversationRow | None:
         return None
     with suppress(ConversationNotFound):
         parent = store.conversation(name)
-        is_later = parent.generation > 0 and parent.created_at > row.created_at
-        return None if parent.erased_at is not None or is_later else parent
+        return None if parent.erased_at is not None or is_another(parent, row) else parent
     return None
+
+
+def is_another(parent: ConversationRow, child: ConversationRow) -> bool:
+    """Return whether a conversation has the id of a parent that was erased."""
+    return parent.generation > 0 and parent.created_at > child.created_at
 
 
 def around_damage(store: Store, row: ConversationRow) -> Overview:

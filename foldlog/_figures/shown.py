@@ -15,7 +15,7 @@ from foldlog._answers.figures import ModelDocument, TaskDocument
 from foldlog._base.json_types import JsonObject
 from foldlog._conversations.unreadable import sound
 from foldlog._figures.context import ContextLimit, ContextUse, limit_of_models
-from foldlog._figures.overview import parent_in
+from foldlog._figures.overview import is_another, parent_in
 from foldlog._figures.prices import Prices
 from foldlog._figures.spending import price_calls, spent_by, sum_up
 from foldlog._figures.stats import Stats
@@ -137,10 +137,13 @@ def tasks_of(store: Store, conversations: Iterable[str]) -> dict[str, str]:
 
 
 def _parent_of(store: Store, figures: FiguresOfStore, name: str) -> str:
-    ((_, of_row),) = figures.of([store.conversation(name, pending=True)], whole=False)
+    row = store.conversation(name, pending=True)
+    ((_, of_row),) = figures.of([row], whole=False)
     parent = parent_in(of_row.overview.attributes or {})
     with suppress(ConversationNotFound, ConversationErased):
-        return parent and _existing(store, parent).id
+        above = _existing(store, parent) if parent else None
+        if above is not None and not is_another(above, row):
+            return above.id
     return ""
 
 

@@ -527,3 +527,13 @@ def test_the_tools_of_a_coding_agent_answer_about_a_task(histories):
     assert "lost: result 3 of top does not have it" in tools.why("libexpat_2", "top")
     everywhere = tools.recall("libexpat_2", conversation="*")
     assert "conversation inner in the task of conversation top, event 2" in everywhere
+
+
+def test_a_search_names_no_task_that_has_the_id_of_an_erased_parent(foldlog):
+    with api.open("foldlog.db") as histories:
+        child = histories["top"].begin_child(call_agent(histories["top"]))
+        child.append(said("the harbour"))
+        histories.erase("top", reason="x")
+        call_agent(histories.create("top", replace_erased=True))
+    [hit] = foldlog("search harbour --json").document["hits"]
+    assert (hit["conversation"], hit.get("task")) == (child.id, None)
