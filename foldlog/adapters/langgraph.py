@@ -18,6 +18,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -145,7 +146,6 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         self._messages = messages
         self._condense = condense
         self._hidden_too = False
-        values = _Values(self.serde)
         self._prefix = prefix
         self._deltas = Recent[str, _Walked](_PASTS_IN_MEMORY)
         self._calls = Recent[str, str | None](_TASKS_IN_MEMORY)
@@ -156,7 +156,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """A callback for the config of a run: ``{"callbacks": [saver.requests]}``. Then each reply
         names its request.
         """
-        self._checkpoints = Checkpoints(
+        self._checkpoints = self._open_checkpoints()
+
+    def _open_checkpoints(self) -> Checkpoints:
+        values = self._values
+        return Checkpoints(
             self._sync,
             "langchain",
             values.message,
@@ -164,6 +168,13 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             self._attributes_of,
             self.requests.of_replies,
         )
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> FoldlogSaver:
+        """Return a copy whose serializer also reads the classes of ``extra_allowlist``."""
+        saver: FoldlogSaver = super().with_allowlist(extra_allowlist)
+        if saver is not self:
+            saver._checkpoints = saver._open_checkpoints()
+        return saver
 
     # -- sync
     # ----------------------------------------------------------------------------------------------

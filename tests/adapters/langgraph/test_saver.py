@@ -28,6 +28,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
@@ -331,6 +332,22 @@ def test_the_newest_checkpoint_costs_the_same_number_of_reads_at_any_length(hist
             with counted(histories) as queries:
                 assert fresh.get_tuple(THREAD).config == config
             assert len(queries) == 1, "it is read in one transaction"
+
+
+class MoodMessage(HumanMessage):
+    mood: str = "calm"
+
+
+@pytest.mark.skipif(
+    not hasattr(BaseCheckpointSaver, "with_allowlist"),
+    reason="this release has no lists of allowed classes",
+)
+def test_a_copy_with_allowed_classes_reads_their_messages(histories):
+    strict = FoldlogSaver(histories, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    saver = strict.with_allowlist([(MoodMessage.__module__, "MoodMessage")])
+    put(saver, {"messages": [MoodMessage("x", id="x")]})
+    [message] = saver.get_tuple(THREAD).checkpoint["channel_values"]["messages"]
+    assert type(message) is MoodMessage
 
 
 @pytest.mark.skipif(
