@@ -226,7 +226,7 @@ def _copy_if_different(
     if (
         copy is not None
         and _compared_by(original) == _compared_by(copy)
-        and max(original.pending, copy.pending) <= 0
+        and max(original.pending, 0) == max(copy.pending, 0)
         and has_source(source, target, original, copy)
     ):
         return Moved(original.id, 0, version)

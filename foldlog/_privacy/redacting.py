@@ -471,6 +471,8 @@ def redact_events(
     related: Mapping[str, Sequence[Event]] = {}
     receipt: RedactionReceipt | None = None
     redacted_keys: set[tuple[str, int]] = set()
+    names: dict[str, None] = {}
+    files: dict[str, tuple[str, ...]] = {}
     # Other programs may append an event that must be redacted too, so repeat until no new event is
     # found.
     while True:
@@ -485,6 +487,9 @@ def redact_events(
         if receipt is not None and keys <= redacted_keys:
             break
         redacted_keys |= keys
+        # A fork may be erased meanwhile, and its imported file stays.
+        names |= dict.fromkeys([*related, *shown_by(store, related)])
+        files |= source_files(store, [*names])
         if not for_content:
             common_events |= {
                 (name, event.id)
@@ -501,8 +506,7 @@ def redact_events(
         if receipt and newest.position is None:
             newest = newest._replace(position=receipt.position)
         receipt = newest
-    names = [*{**related, **shown_by(store, related)}]
-    paths = chain.from_iterable(source_files(store, names).values())
+    paths = chain.from_iterable(files.values())
     unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), names, paths)
     lost: tuple[str, ...] = ()
     # The conversation may have been erased after the redaction.

@@ -548,3 +548,21 @@ def test_later_spans_that_repeat_a_redacted_text_are_refused(tmp_path, store):
     kind.write(path, lines, "")
     assert "repeat the texts of earlier records" in str(refused(store, path, "otlp-genai"))
     assert conversations_with(store, "lamp-33") == []
+
+
+def test_the_file_of_a_fork_that_is_erased_meanwhile_is_named(store, tmp_path):
+    name = imported(store, write(tmp_path / "s1.jsonl", LINES)).conversation
+    fork_file = write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")])
+    fork = imported(store, fork_file).conversation
+    for each in (name, fork):
+        store.version(each)
+    recorder = store.database.recorder
+
+    def erase_fork():
+        store.database.recorder = recorder
+        erase(store, fork, reason="asked for")
+
+    store.database.recorder = call_before(recorder, 0, erase_fork)
+    receipt = Histories(store)[name].redact(2, reason="asked for")
+    assert store.conversation(fork).erased_at is not None
+    assert any(str(fork_file) in holder for holder in receipt.unconfirmed)

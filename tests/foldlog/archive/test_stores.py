@@ -5,6 +5,7 @@ made or not.
 import json
 from contextlib import suppress
 from itertools import count
+from unittest.mock import Mock
 
 import pytest
 
@@ -131,6 +132,16 @@ def test_a_copy_has_the_source(use, store, target, path):
     assert imported(target, path).is_unchanged  # the copy knows the file too
     assert_sound(target)
     assert [*compare_stores(store, target)][1:] == []
+
+
+@USES
+def test_a_copy_of_what_is_unchanged_reads_no_index_of_its_records(
+    use, store, target, path, monkeypatch
+):
+    use(store, imported(store, path).conversation)
+    copied(store, target)
+    monkeypatch.setattr(Sources, "indexes", Mock(side_effect=AssertionError("it was read")))
+    assert copied(store, target).added == 0
 
 
 def test_a_copy_counts_the_records_that_are_no_events_yet(store, target, path, lines):
