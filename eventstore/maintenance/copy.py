@@ -67,6 +67,7 @@ from foldlog.eventstore.sources.moving import (
     find_redacted_records,
     has_source,
     note_made,
+    record_beyond,
     redact_records,
     split_at_records,
 )
@@ -210,7 +211,9 @@ def compare_stores(
             yield UnequalConversation(original.id, problem, behind=behind)
         elif not has_source(source.database, target.database, original, copy):
             problem = "the source records or their redactions differ between source and target"
-            yield UnequalConversation(original.id, problem, behind=True)
+            # A target with further records, which have no events yet, stays as it is.
+            behind = max(copy.pending, 0) <= max(original.pending, 0)
+            yield UnequalConversation(original.id, problem, behind=behind)
 
 
 def _copy_if_different(
@@ -353,9 +356,9 @@ def copy_conversation(
         if existing is not None:
             _check_same(source, original, target, existing)
         start = writer.end.version
-        # If the target has more events than the source, the target stays unchanged.
-        is_ahead = writer.end.version > original.version
-        if existing is not None and not is_ahead and existing.redactions != original.redactions:
+        # If the target has more events than the source, it gets only the source's redactions.
+        is_ahead = start > original.version
+        if existing is not None and _may_lack_redactions(source, original, existing):
             _copy_redactions(source, original, target, existing, damage)
         rows = writer.link_rows(stored_rows(source, original, start))
         # Damaged keys and origins are not reported here, because they are read again after the
@@ -445,6 +448,19 @@ def _check_same(
         raise HistoryDiverged(
             existing.id, bisect_left(range(1, common_version), True, key=differ), existing.version
         )
+
+
+def _may_lack_redactions(source: Database, original: Conversation, existing: Conversation) -> bool:
+    if existing.redactions != original.redactions:
+        return True
+    # Equal numbers may count different redactions: a fork counts the redactions of its parent too,
+    # and the target may have redacted other events. A redaction appends its receipt to the
+    # conversation that stores the event. So only the source of the copy can have new receipts or,
+    # if the target stores the shared events itself, redacted shared events.
+    return original.redactions > 0 and (
+        existing.begins < original.begins
+        or any(row.kind == "redaction" for row in stored_rows(source, original, existing.version))
+    )
 
 
 def _copy_redactions(
@@ -803,8 +819,16 @@ def _redact_too(
                 )
             to_redact.append((stored_event_of(existing.id, row), redacted))
     if to_redact:
+        event_ids = [event.id for event, _ in to_redact]
         if records is not None:
             redact_records(writing, records)
-        sharing = sharing_events(transaction, writing, [event.id for event, _ in to_redact])
+        number = record_beyond(writing, records, {*event_ids})
+        if number is not None:
+            raise CannotRedact(
+                f"conversation {existing.id!r}: the copied store redacted an event of record"
+                f" {number} of its source, but does not have the record; redact event"
+                f" {event_ids[0]} in the target too, then copy again"
+            )
+        sharing = sharing_events(transaction, writing, event_ids)
         redact_rows(writing, to_redact, sharing)
-        _enter_redactions(writing, [event.id for event, _ in to_redact])
+        _enter_redactions(writing, event_ids)

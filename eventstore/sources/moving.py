@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import cached_property, partial
 from itertools import islice
 from typing import Final, NamedTuple
-
-import msgspec
 
 from foldlog.eventstore.errors import (
     CannotRedact,
@@ -33,7 +31,12 @@ from foldlog.eventstore.sources.blocks import (
     changed_records,
     each_hash,
 )
-from foldlog.eventstore.sources.reading import about, blocks_of
+from foldlog.eventstore.sources.reading import (
+    about,
+    blocks_of,
+    is_family_whole,
+    without_texts,
+)
 from foldlog.eventstore.sources.tables import (
     REDACTED,
     Made,
@@ -72,8 +75,11 @@ def _with_all_redacted(sources: Sources, conversation: Conversation) -> Source |
 
 def _has_more(existing: Source, original: Source) -> bool:
     # The source in the target may have more redactions and more events than ``original``.
-    is_redacted = set(existing.redacted).issuperset(original.redacted)
-    return existing.made >= original.made and is_redacted and not _lacks_mark(existing, original)
+    return existing.made >= original.made and not _has_redacted_more(original, existing)
+
+
+def _has_redacted_more(source: Source, other: Source) -> bool:
+    return not set(source.redacted).issubset(other.redacted) or _lacks_mark(other, source)
 
 
 def _lacks_mark(existing: Source, original: Source) -> bool:
@@ -176,11 +182,24 @@ def copy_source(records: CopiedRecords, version: int) -> int:
     last copy, all blocks are read.
     """
     source, target, conversation = records.source, records.target, records.conversation
-    # The source may have redacted records since its records were read.
-    records = CopiedRecords(source, target, conversation, again=records.again)
+    copied = 0
+    is_complete = False
+    while not is_complete:
+        # The source may have redacted records since its records were read.
+        present = CopiedRecords(source, target, conversation, again=records.again)
+        added, is_complete = _copy_until_redaction(present, version)
+        copied += added
+    return copied
+
+
+def _copy_until_redaction(records: CopiedRecords, version: int) -> tuple[int, bool]:
+    """Copy the records that the target lacks. Return how many of them have no events yet, and
+    False if the source redacted a record in the meantime, so that the copy has to begin again.
+    """
+    source, target, conversation = records.source, records.target, records.conversation
     stored = records.original
     if stored is None:
-        return 0
+        return 0, True
     existing = _redacted_in_target(records, stored)
     if existing is None:
         shared = _parent_in_target(target, stored)
@@ -194,7 +213,7 @@ def copy_source(records: CopiedRecords, version: int) -> int:
         existing.records > original.records
         or (existing.head == original.head and _has_more(existing, original))
     ):
-        return 0
+        return 0, True
     made = {
         number: (first, events)
         for number, (first, events) in stored.made.items()
@@ -214,10 +233,8 @@ def copy_source(records: CopiedRecords, version: int) -> int:
     while True:
         blocks = [*islice(remaining, _TOGETHER)]
         if query_sources(source, _redacted_by_now, original) != stored.redacted:
-            # The source has redacted a record since ``original`` was read. ``original`` may contain
-            # text of this record, so begin again.
-            copied_records = max(0, _end_of(written)[0] - max(copied.made, _end_of(existing)[0]))
-            return copied_records + copy_source(records, version)
+            # ``original`` may contain text of the redacted record.
+            return max(0, _end_of(written)[0] - max(copied.made, _end_of(existing)[0])), False
         if not blocks:
             break
         # The first block may begin before record ``start``: leave out the earlier records.
@@ -243,12 +260,12 @@ def copy_source(records: CopiedRecords, version: int) -> int:
             sources.put_place(place, imported._replace(conversation=writing.key))
 
     target.recorder.transact(finish)
-    return max(0, copied.records - max(copied.made, _end_of(existing)[0]))
+    return max(0, copied.records - max(copied.made, _end_of(existing)[0])), True
 
 
 def _redacted_by_now(sources: Sources, source: Source) -> set[int]:
     not_erased(sources.database.find_key(sources.reader, source.conversation))
-    present = sources.find_by_key(source.conversation, has_texts=False) or source
+    present = sources.find_by_key(source.conversation, texts=()) or source
     return sources.all_redacted(present)
 
 
@@ -310,19 +327,21 @@ def _parent_in_target(target: Database, original: _Original) -> int | None:
         return None
     # The conversation with the parent's name in the target may have other records, fewer records,
     # or fewer redactions.
-    parent_hashes, parent_redacted = query_sources(target, _hashes_of, parent_key)
+    parent_hashes, parent_redacted, parent_made = query_sources(target, _hashes_of, parent_key)
     from_record, records = original.source[3:5]
     size = from_record * HASH_BYTES
     missing = original.redacted.difference(parent_redacted, range(from_record, records))
     is_same = original.hashes[:size] == parent_hashes[:size]
-    return parent_key if is_same and not missing else None
+    # A redaction in the fork finds the records of shared events in the parent's list of events.
+    lists_events = parent_made >= min(from_record, original.source.made)
+    return parent_key if is_same and lists_events and not missing else None
 
 
-def _hashes_of(sources: Sources, key: int) -> tuple[bytes, set[int]]:
-    stored = sources.find_by_key(key, has_texts=False)
+def _hashes_of(sources: Sources, key: int) -> tuple[bytes, set[int], int]:
+    stored = sources.find_by_key(key, texts=())
     if stored is None:
-        return b"", set()
-    return sources.hashes(stored), sources.all_redacted(stored)
+        return b"", set(), 0
+    return sources.hashes(stored), sources.all_redacted(stored), stored.made
 
 
 def _write_part(
@@ -347,12 +366,17 @@ def _write_part(
         raise VersionConflict(conversation.id, part.records, _end_of(existing)[0])
     if writing.state.redactions:
         _check_events(writing, part, made, first)
-    if existing is not None and (
-        not set(existing.redacted).issubset(part.redacted) or _lacks_mark(part, existing)
-    ):
+    if existing is not None:
+        has_redacted_more = _has_redacted_more(existing, part)
+    else:
+        # If the source has redacted a text of the family, ``part`` has none of these texts.
+        has_redacted_more = REDACTED not in about(part) and not is_family_whole(
+            sources, root or writing.key
+        )
+    if has_redacted_more:
         # The sums of ``part`` include the records that only the target redacted, and its title and
         # the texts between its records may repeat what the target redacted.
-        part = part._replace(about=_about_both(existing, part), sums=b"")
+        part = part._replace(about=without_texts(part), sums=b"")
         blocks = [block.alone() for block in blocks]
     redacted = {number for number in part.redacted if number < part.records}
     first_new = part.from_record
@@ -420,7 +444,7 @@ def _family_of(sources: Sources, source: Source) -> dict[str, bytes]:
     """Return the names of the family's conversations, and the fingerprints of their sources."""
     return {
         sources.name_of(member.conversation): member.fingerprint
-        for member in (source, *sources.family(source.root))
+        for member in (source, *sources.family(source.root, texts=()))
     }
 
 
@@ -428,7 +452,7 @@ def _root_in_target(reader: Reader, target: Database, family: Mapping[str, bytes
     sources = Sources(target, reader)
     for name in family:
         key = _key_of(sources, name)
-        member = None if key is None else sources.find_by_key(key, has_texts=False)
+        member = None if key is None else sources.find_by_key(key, texts=())
         # Another conversation may have the name in the target.
         if member is not None and member.fingerprint == family[name]:
             return member.root
@@ -437,20 +461,6 @@ def _root_in_target(reader: Reader, target: Database, family: Mapping[str, bytes
 
 def _end_of(source: Source | None) -> tuple[int, bytes]:
     return (0, GENESIS) if source is None else (source.records, source.head)
-
-
-def _about_both(own: Source, original: Source) -> bytes:
-    """Return the value of ``Source.about`` for a copy that has redacted records of its own. If the
-    original has redacted further records, return only the fields that are equal in both, because
-    any other field may contain redacted text.
-    """
-    if set(own.redacted).issuperset(original.redacted):
-        return own.about
-    own_fields = about(own)
-    equal_fields = {
-        name: value for name, value in about(original).items() if own_fields.get(name) == value
-    }
-    return msgspec.json.encode(equal_fields)
 
 
 def _refused_by(sources: Sources, source: Source) -> set[bytes]:
@@ -538,10 +548,28 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
     is_equal = own.head == original.head and {*all_redacted} == {*original.redacted}
     sums = original.sums if is_equal else b""
     about_copy = original.about
-    if not set(own.redacted).issubset(original.redacted):
-        about_copy = _about_both(own, original)
+    if _has_redacted_more(own, original):
+        about_copy = without_texts(original)
     sources.put(own._replace(redacted=all_redacted, about=about_copy, sums=sums))
     sources.refuse(writing.key, redacted.refused, own=False)
+
+
+def record_beyond(
+    writing: WriteTransaction, redacted: RedactedRecords | None, event_ids: Set[int]
+) -> int | None:
+    """Return a record of one of the events ``event_ids`` that the other store does not have, so
+    that the redaction of the event there did not include the record.
+    """
+    sources = SourcesToWrite.beside(writing)
+    own = sources.settle(writing.key)
+    records = 0 if redacted is None else redacted.source.records
+    if own is None or own.made <= records:
+        return None
+    for number, (first, events) in sources.made(own).items():
+        is_beyond = number >= records and number not in own.redacted
+        if is_beyond and not event_ids.isdisjoint(range(first, first + events)):
+            return number
+    return None
 
 
 def split_at_records(
@@ -653,5 +681,5 @@ def _key_of(sources: Sources, conversation: str) -> int | None:
     state = sources.find(conversation)
     if state is None or state.erasure is not None:
         return None
-    source = sources.find_by_key(state.key, has_texts=False)
+    source = sources.find_by_key(state.key, texts=())
     return None if source is None else source.conversation

@@ -12,7 +12,16 @@ import msgspec
 from foldlog._base.json_types import JsonObject
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.sources.blocks import Block, cut_at
-from foldlog.eventstore.sources.tables import Source, Sources, query_sources
+from foldlog.eventstore.sources.tables import (
+    ABOUT,
+    FRAME,
+    REDACTED,
+    TITLE,
+    WHERE,
+    Source,
+    Sources,
+    query_sources,
+)
 
 IMPORTED_AT: Final = "imported_at"
 """An import that adds records stores its time in ``Source.about`` under this key. The time is in
@@ -59,3 +68,23 @@ def _by_pages(
 
 def about(source: Source) -> JsonObject:
     return dict(msgspec.json.decode(source.about)) if source.about else {}
+
+
+def without_texts(source: Source) -> bytes:
+    """Return ``Source.about`` without title and place, and with an empty frame, because these texts
+    may repeat a redacted record.
+    """
+    fields = about(source)
+    if not fields:  # a source that a runtime recorded has no stored fields
+        return source.about
+    fields.pop(TITLE, None)
+    fields.pop(WHERE, None)
+    if FRAME in fields:
+        fields[FRAME] = {}
+    return msgspec.json.encode({**fields, REDACTED: True})
+
+
+def is_family_whole(sources: Sources, root: int) -> bool:
+    """Return whether no record and no text of a family was redacted."""
+    family = sources.family(root, texts=ABOUT)
+    return not any(member.redacted or REDACTED in about(member) for member in family)

@@ -62,11 +62,22 @@ MADE: Final = 64
 _ROWS: Final = 4
 _ASKED: Final = 1_000
 _numbers = struct.Struct(">2q").pack
+TITLE: Final = "title"
+"""The key of a title that a program stores outside of the records. An import replaces this title,
+and the first redaction erases the title.
+"""
+WHERE: Final = "where"
+"""The key of the place in which a program worked, such as a folder and a branch."""
+FRAME: Final = "frame"
+"""The key of the text between the records of a document."""
 REDACTED: Final = "redacted"
 """``Source.about`` has this key after a redaction has removed the title, and the texts that no
 record contains. A later import must not store a title or such texts.
 """
-_SHARED: Final = ("frame", "paths", REDACTED)
+ABOUT: Final = (b"about",)
+TEXTS: Final = (*ABOUT, b"sums")
+"""The compressed columns of a source. Their values may be large."""
+_SHARED: Final = (FRAME, "paths", REDACTED)
 """The fields of ``Source.about`` that also hold for a fork: the text around the records, the
 imported files, and whether this text was removed.
 """
@@ -142,10 +153,10 @@ class Sources:
         self.reader = reader
         self._keys: dict[int, DataKey | None] = dict(keys or {})
 
-    def find_by_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
-        # Without ``has_texts``, ``about`` and ``sums`` stay empty, which is faster.
+    def find_by_key(self, conversation: int, *, texts: Sequence[bytes] = TEXTS) -> Source | None:
+        # Columns that are not in ``texts``, a beginning of ``TEXTS``, stay empty, which is faster.
         rows = self.reader.ask("source", conversation)
-        return self._source(rows[0], has_texts=has_texts) if rows else None
+        return self._source(rows[0], texts) if rows else None
 
     def of(self, conversation: str) -> Source | None:
         return self.of_state(self.find(conversation))
@@ -171,10 +182,11 @@ class Sources:
             owner = self.reader.conversation(owner.parent)
         return None
 
-    def family(self, root: int) -> list[Source]:
+    def family(self, root: int, *, texts: Sequence[bytes] = TEXTS) -> list[Source]:
         # The source of an erased conversation may not be deleted yet, and its key is gone.
         keys = sorted(key for (key,) in self.reader.ask_all("family", root))
-        return [source for source in map(self.find_by_key, keys) if source is not None]
+        family = (self.find_by_key(key, texts=texts) for key in keys)
+        return [source for source in family if source is not None]
 
     def all(self, after: int = 0, limit: int = 500) -> list[Source]:
         rows = sorted(self.reader.ask_all("sources", after, limit), key=itemgetter(0))
@@ -285,7 +297,7 @@ class Sources:
     def redacted_hashes(self, root: int) -> set[bytes]:
         # An import stores only the skeletons of redacted records.
         redacted = set[bytes]()
-        for source in self.family(root):
+        for source in self.family(root, texts=()):
             if not source.redacted:
                 continue
             numbers = set(source.redacted)
@@ -395,7 +407,7 @@ class Sources:
         ``root``. Map each hash to whether the family redacted a record with this hash. A hash is
         left out if the family has a record with this hash, and has not redacted it.
         """
-        family = [] if root is None else self.family(root)
+        family = [] if root is None else self.family(root, texts=())
         redacted = set() if root is None else self.redacted_hashes(root)
         shown = {shown_hash for source in family for shown_hash in each_hash(self.hashes(source))}
         return {
@@ -419,7 +431,7 @@ class Sources:
             redacted=(),
         )
 
-    def _source(self, columns: Sequence[Any], *, has_texts: bool = True) -> Source:
+    def _source(self, columns: Sequence[Any], texts: Sequence[bytes] = TEXTS) -> Source:
         (
             key,
             root,
@@ -433,7 +445,8 @@ class Sources:
             head,
             fingerprint,
             redacted,
-            *texts,
+            about,
+            sums,
             first_appended,
             appended,
             appended_encoding,
@@ -445,10 +458,9 @@ class Sources:
             records = made = first_appended + appended
             index = self._index(key, first_appended, appended, appended_encoding, appended_index)
             head = index.head
-        names = (b"about", b"sums") if has_texts else ()
         opened = [
             self._opened(key, encoding, name, 0, data)
-            for name, data in zip(names, texts, strict=has_texts)
+            for name, data in zip(texts, (about, sums), strict=False)
         ]
         return Source(
             key,

@@ -248,7 +248,7 @@ class Import:
             if place.state == self._states[path]:
                 key = place.conversation
                 name = self._query(Sources.name_of, key)
-                source = self._query(partial(Sources.find_by_key, has_texts=False), key)
+                source = self._query(partial(Sources.find_by_key, texts=()), key)
                 if source is not None:
                     yield Imported(name, 0, place.records, source.format, path, is_unchanged=True)
 

@@ -15,7 +15,6 @@ from foldlog._base.json_types import JsonMap
 from foldlog._base.telemetry import tell
 from foldlog._base.usage import IMPORTED
 from foldlog._formats.decoded import decoder_of, events_of, values_of
-from foldlog._formats.files.frames import TITLE
 from foldlog._formats.forking import incomplete
 from foldlog._formats.format import RecordDecoder
 from foldlog._formats.record import INCOMPLETE, UNREAD, NotAnEvent
@@ -38,6 +37,7 @@ from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import (
     REDACTED,
+    TITLE,
     Source,
     Sources,
     SourcesToWrite,

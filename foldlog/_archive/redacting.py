@@ -15,14 +15,13 @@ import msgspec
 
 from foldlog._figures.of_sources import count_block
 from foldlog._formats.decoded import DecodedRecords
-from foldlog._formats.files.frames import without_words
 from foldlog._formats.registry import format_named
 from foldlog.eventstore import Store
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import Block, chained, numbers_with
-from foldlog.eventstore.sources.reading import IMPORTED_AT, about
+from foldlog.eventstore.sources.reading import IMPORTED_AT, about, without_texts
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
 
 
@@ -32,7 +31,7 @@ def events_of_records(
     """Return the ids of all events from the records of these events, by conversation."""
     result: dict[str, set[int]] = {}
     for root, hashes in _hashes_of_events(sources, ids_by_conversation).items():
-        for source in sources.family(root):
+        for source in sources.family(root, texts=()):
             events_made = sources.made(source)
             conversation = sources.reader.conversation(source.conversation)
             if conversation is None:
@@ -129,7 +128,7 @@ def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[byt
     if not hashes:
         return
     # Sources with equal records up to the first redacted record have the same fingerprint.
-    for source in sources.family(root):
+    for source in sources.family(root, texts=()):
         for record in chained(sources.hashes(source)):
             if record.hash in hashes:
                 yield record.fingerprint
@@ -183,7 +182,7 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
     # records.
     sources.reader.forget_figures(source.conversation)
     format = format_named(source.format)
-    source = source._replace(about=without_words(source.about))
+    source = source._replace(about=without_texts(source))
     # Without sums or a skeleton, the figures come from the events or the decoded records, so there
     # is nothing to count here.
     if not source.sums or format.skeleton is None:

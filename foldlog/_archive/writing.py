@@ -25,7 +25,7 @@ from foldlog._figures.overview import PARENT
 from foldlog._figures.writing import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
 from foldlog._formats.files.found_sources import FoundHistory, SourceRefused
-from foldlog._formats.files.frames import KEY as FRAME, TITLE, WHERE, Frame
+from foldlog._formats.files.frames import Frame
 from foldlog._formats.format import Format
 from foldlog._formats.json_text import parse
 from foldlog._formats.record import ImportFinding, refuse
@@ -48,9 +48,12 @@ from foldlog.eventstore.sources.blocks import (
     fingerprint_of,
     numbers_with,
 )
-from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
+from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of, is_family_whole
 from foldlog.eventstore.sources.tables import (
+    FRAME,
     REDACTED,
+    TITLE,
+    WHERE,
     Place,
     Source,
     Sources,
@@ -148,7 +151,7 @@ class SourceWriter:
         # If a record is blank, the texts between records are left out, because they may repeat a
         # redacted record.
         forbidden = self.query(Sources.redacted_hashes, source.root)
-        is_whole = self.query(_is_whole, source.root)
+        is_whole = self.query(is_family_whole, source.root)
         name = self.name_of(source.conversation)
         skipped = self.hashes_of(source)[: skip * HASH_BYTES] if skip else b""
         number = self.reading.records
@@ -434,7 +437,7 @@ class SourceWriter:
         frame = self.reading.frame if self.reading.is_done else None
         if not title and frame is None:
             return fields
-        is_whole = is_whole and _is_whole(sources, source.root)
+        is_whole = is_whole and is_family_whole(sources, source.root)
         if title and is_whole:
             fields[TITLE] = title
         if frame is not None:
@@ -606,10 +609,6 @@ def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
         ),
         *present,
     ]
-
-
-def _is_whole(sources: Sources, root: int) -> bool:
-    return not any(member.redacted or REDACTED in about(member) for member in sources.family(root))
 
 
 def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:

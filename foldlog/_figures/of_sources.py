@@ -18,7 +18,6 @@ from foldlog._figures.counts import Counts
 from foldlog._figures.overview import LINK, PARENT, TITLE_MAX, Overview, parent_in
 from foldlog._figures.places import where_written
 from foldlog._formats.decoded import DecodedRecords, values_of
-from foldlog._formats.files.frames import TITLE, WHERE
 from foldlog._formats.forking import lacking
 from foldlog._formats.format import Format
 from foldlog._formats.record import INCOMPLETE, pick, time_in
@@ -29,7 +28,7 @@ from foldlog.eventstore import DocumentChanges, Event, Store
 from foldlog.eventstore.events import MAY_BE_STRUCTURAL, is_structural
 from foldlog.eventstore.sources.blocks import Block, each_hash
 from foldlog.eventstore.sources.reading import about, blocks_of
-from foldlog.eventstore.sources.tables import Source, Sources
+from foldlog.eventstore.sources.tables import TITLE, WHERE, Source, Sources
 from foldlog.projections import View
 
 

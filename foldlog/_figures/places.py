@@ -12,14 +12,13 @@ import msgspec
 
 from foldlog._base.json_types import JsonMap
 from foldlog._conversations.companions import companion_of
-from foldlog._formats.files.frames import TITLE, WHERE
 from foldlog._formats.format import Format
 from foldlog.eventstore import Store
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.reading import about
-from foldlog.eventstore.sources.tables import Sources
+from foldlog.eventstore.sources.tables import TITLE, WHERE, Sources
 
 
 class _About(msgspec.Struct):

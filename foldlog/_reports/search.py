@@ -381,7 +381,7 @@ class _Conversation:
             conversation_row = not_erased(store.database.find(reader, row.id, pending=True))
             if conversation_row is None:
                 return None, {}, 0, 0
-            source = sources.find_by_key(conversation_row.key, has_texts=False)
+            source = sources.find_by_key(conversation_row.key, texts=())
             event_spans = {} if source is None else sources.made(source)
             return source, event_spans, conversation_row.begins, conversation_row.version
 

@@ -17,15 +17,7 @@ import msgspec
 
 from foldlog._base.json_types import JsonMap
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog.eventstore.sources.tables import REDACTED
-
-KEY = "frame"
-TITLE = "title"
-"""The key of a title that a program stores outside of the records. An import replaces this title,
-and the first redaction erases the title.
-"""
-WHERE = "where"
-"""The key of the place in which a program worked, such as a folder and a branch."""
+from foldlog.eventstore.sources.tables import FRAME, TITLE, WHERE
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -65,7 +57,7 @@ def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
 
 
 def frame_in(fields: JsonMap) -> Frame | None:
-    return msgspec.convert(fields[KEY], Frame) if KEY in fields else None
+    return msgspec.convert(fields[FRAME], Frame) if FRAME in fields else None
 
 
 def texts_beside(fields: JsonMap) -> list[Any]:
@@ -80,15 +72,3 @@ def texts_beside(fields: JsonMap) -> list[Any]:
         with suppress(UnreadableJson):  # if not JSON: only the pieces of text
             texts.append(parse(whole(frame, [b"null"] * frame.records)))
     return [value for value in texts if value is not None]
-
-
-def without_words(about: bytes) -> bytes:
-    """Return the stored fields of a source without its title and place, and with an empty frame."""
-    if not about:  # a source that a runtime recorded has no stored fields
-        return about
-    fields = msgspec.json.decode(about)
-    fields.pop(TITLE, None)
-    fields.pop(WHERE, None)
-    if KEY in fields:
-        fields[KEY] = Frame()
-    return msgspec.json.encode({**fields, REDACTED: True})

@@ -1,0 +1,180 @@
+"""Two stores that redact different texts, and then copy to each other, keep none of these texts."""
+
+import inspect
+import json
+
+import pytest
+
+from foldlog import Histories
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
+from foldlog.eventstore.sources.reading import about
+from tests.between import Between, Killed, kill_after
+from tests.foldlog.archive.imports import (
+    bytes_of,
+    events_of,
+    imported,
+    new_store,
+    refused,
+    source_of,
+)
+from tests.foldlog.archive.test_redacted_sources import (
+    LINES,
+    SECRET,
+    conversations_with,
+    line,
+    redact,
+    redact_secret,
+    write,
+)
+from tests.sound import assert_sound
+
+KEY = "AKIAIOSFODNN7EXAMPLE"
+
+
+def recorded(store, conversation, *lines):
+    Histories(store)[conversation].append_records(lines, format="claude-code")
+
+
+def event_with_secret(store, conversation):
+    return next(event.id for event in store.events(conversation) if SECRET in repr(event))
+
+
+def copied(source, target, *names):
+    return [moved.problem for moved in copy_store(source, target, *names)]
+
+
+def test_a_redaction_of_a_copied_fork_reaches_the_records_of_its_parent(tmp_path, store, target):
+    imported(store, write(tmp_path / "s1.jsonl", LINES))
+    copied(store, target)  # before the events of the parent are made
+    fork_path = write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")])
+    fork = imported(store, fork_path).conversation
+    copied(store, target, fork)
+    redact_secret(target, fork)
+    path = write(tmp_path / "again.jsonl", LINES)
+    assert "was redacted" in str(refused(target, path, prefix="p-"))
+    copied(store, target)
+    with new_store() as third:
+        copied(target, third)
+        assert conversations_with(target) == conversations_with(third) == []
+    assert_sound(target)
+
+
+def test_equal_numbers_of_redactions_do_not_hide_a_redaction(store, target):
+    recorded(store, "a", *(line(i, f"word {i}") for i in range(4)))
+    store.fork("a", 4, "b")
+    recorded(store, "b", line(4, SECRET), line(5, "more", "assistant"))
+    copied(store, target)
+    Histories(target)["b"].redact(event_with_secret(target, "b"), reason="asked for")
+    Histories(store)["a"].redact(1, reason="asked for")
+    assert conversations_with(store) == ["b"]
+    assert copied(target, store, "b") == [None]
+    assert conversations_with(store) == []
+    assert_sound(store)
+
+
+def test_a_target_with_further_events_gets_the_redactions_of_the_source(store, target):
+    recorded(store, "a", line(0, "hello"), line(1, SECRET), line(2, "fine", "assistant"))
+    store.fork("a", 3, "b")
+    recorded(store, "b", line(3, "on"))
+    copied(store, target, "b")
+    recorded(target, "b", line(4, "further"))
+    further = target.version("b")
+    Histories(store)["a"].redact(event_with_secret(store, "a"), reason="asked for")
+    assert copied(store, target, "b") == [None]
+    assert conversations_with(target) == []
+    assert target.version("b") == further
+    assert_sound(target)
+
+
+def test_a_redaction_of_an_event_without_its_record_names_the_event(tmp_path, store, target):
+    imported(store, write(tmp_path / "s1.jsonl", LINES))
+    events_of(store, "s1")
+    recorder = target.database.recorder
+    target.database.recorder = kill_after(recorder, 3)  # after the events, before their records
+    with pytest.raises(Killed):
+        copied(store, target)
+    target.database.recorder = recorder
+    redact_secret(target, "s1")
+    (problem,) = copied(target, store)
+    assert "redact event 2 in the target too" in problem
+    redact_secret(store, "s1")
+    copied(store, target)
+    assert conversations_with(store) == conversations_with(target) == []
+    assert SECRET.encode() not in bytes_of(store, "s1")
+
+
+@pytest.mark.parametrize("has_events", [True, False])
+def test_a_copied_fork_repeats_no_text_that_the_target_redacted(
+    has_events, tmp_path, store, target
+):
+    imported(store, write(tmp_path / "s1.jsonl", LINES))
+    copied(store, target)
+    damaged = json.dumps(LINES[2])[:-3]
+    lines = [*LINES[:2], line(7, "or not"), damaged, line(8, "on", "assistant")]
+    path = write(tmp_path / "fork.jsonl", lines)
+    fork = imported(store, path, where={"branch": SECRET}).conversation
+    if has_events:
+        store.version(fork)
+    redact_secret(target, "s1")
+    assert copied(store, target, fork) == [None]
+    assert conversations_with(target) == []
+    assert SECRET not in str(about(source_of(target, fork)))
+    assert_sound(target)
+
+
+def test_a_place_that_one_store_redacted_stays_away_while_the_source_grows(tmp_path, store, target):
+    place = {"branch": SECRET}
+    lines = LINES[:2]
+    path = write(tmp_path / "s1.jsonl", lines)
+    imported(store, path, where=place)
+    copied(store, target)
+    redact(target)
+    for new in (line(2, f"my key is {KEY}"), line(3, "fine", "assistant")):
+        lines = [*lines, new]
+        imported(
+            store,
+            write(path, lines),
+            where=place,
+            is_secret=lambda record: KEY.encode() in record,
+        )
+        assert copied(store, target) == [None]
+        assert SECRET not in str(about(source_of(target, "s1")))
+
+
+def test_a_place_that_the_source_redacted_leaves_a_target_with_more_records(
+    tmp_path, store, target
+):
+    place = {"branch": SECRET}
+    path = write(tmp_path / "s1.jsonl", LINES[:2])
+    imported(store, path, where=place)
+    copied(store, target)
+    write(path, [*LINES[:2], line(2, f"my key is {KEY}")])
+    imported(target, path, where=place, is_secret=lambda record: KEY.encode() in record)
+    redact(store)
+    assert copied(store, target) == [None]
+    assert SECRET not in str(about(source_of(target, "s1")))
+    (unequal,) = compare_stores(store, target)
+    assert not unequal.behind
+
+
+def test_a_copy_begins_again_after_each_of_many_redactions(tmp_path, store, target):
+    lines = [line(number, f"word {number}") for number in range(60)]
+    imported(store, write(tmp_path / "s1.jsonl", lines))
+    store.version("s1")
+    recorder, depths = store.database.recorder, list[int]()
+
+    def redact_next(_number):
+        if len(depths) < len(lines):
+            depths.append(len(inspect.stack(context=0)))
+            store.database.recorder = recorder
+            Histories(store)["s1"].redact(len(depths) - 1, reason="asked for")
+            store.database.recorder = between
+
+    between = Between(recorder, redact_next, ("query",))
+    store.database.recorder = between
+    [moved] = copy_store(store, target, jobs=1)
+    store.database.recorder = recorder
+    assert moved.problem is None
+    assert len(depths) == len(lines)
+    assert len({*depths}) < 10  # no copy within a copy
+    assert not any(text in str(events_of(target, "s1")) for text in ("word 1", "word 59"))
