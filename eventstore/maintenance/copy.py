@@ -64,10 +64,10 @@ from foldlog.eventstore.sources.moving import (
     CopiedRecords,
     RedactedRecords,
     copy_source,
+    event_beyond,
     find_redacted_records,
     has_source,
     note_made,
-    record_beyond,
     redact_records,
     split_at_records,
 )
@@ -822,12 +822,12 @@ def _redact_too(
         event_ids = [event.id for event, _ in to_redact]
         if records is not None:
             redact_records(writing, records)
-        number = record_beyond(writing, records, {*event_ids})
-        if number is not None:
+        event_id = event_beyond(writing, records, {*event_ids})
+        if event_id is not None:
             raise CannotRedact(
-                f"conversation {existing.id!r}: the copied store redacted an event of record"
-                f" {number} of its source, but does not have the record; redact event"
-                f" {event_ids[0]} in the target too, then copy again"
+                f"conversation {existing.id!r}: the copied store redacted event {event_id}, but"
+                f" does not have its source record; redact event {event_id} in the target too,"
+                " then copy again"
             )
         sharing = sharing_events(transaction, writing, event_ids)
         redact_rows(writing, to_redact, sharing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -554,11 +554,11 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
     sources.refuse(writing.key, redacted.refused, own=False)
 
 
-def record_beyond(
-    writing: WriteTransaction, redacted: RedactedRecords | None, event_ids: Set[int]
+def event_beyond(
+    writing: WriteTransaction, redacted: RedactedRecords | None, event_ids: set[int]
 ) -> int | None:
-    """Return a record of one of the events ``event_ids`` that the other store does not have, so
-    that the redaction of the event there did not include the record.
+    """Return one of the events ``event_ids`` whose record the other store does not have, so that
+    the redaction of the event there did not include the record.
     """
     sources = SourcesToWrite.beside(writing)
     own = sources.settle(writing.key)
@@ -566,9 +566,9 @@ def record_beyond(
     if own is None or own.made <= records:
         return None
     for number, (first, events) in sources.made(own).items():
-        is_beyond = number >= records and number not in own.redacted
-        if is_beyond and not event_ids.isdisjoint(range(first, first + events)):
-            return number
+        if number >= records and number not in own.redacted:
+            for event_id in event_ids.intersection(range(first, first + events)):
+                return event_id
     return None
 
 
