@@ -22,7 +22,6 @@ from foldlog.eventstore.errors import KeyUnavailable as KeyUnavailable
 from foldlog.eventstore.errors import StoreDamaged as StoreDamaged
 from foldlog.eventstore.errors import StoreRefused as StoreRefused
 from foldlog.eventstore.errors import StoreUnavailable as StoreUnavailable
-from foldlog.eventstore.errors import StoreUnusable as StoreUnusable
 from foldlog.eventstore.errors import UnknownEventType as UnknownEventType
 from foldlog.eventstore.errors import VersionConflict as VersionConflict
 from foldlog.eventstore.events import ATTRIBUTES as ATTRIBUTES

@@ -343,10 +343,6 @@ class StoreRefused(EventStoreError):
         self.kind = kind
 
 
-StoreUnusable = StoreRefused
-"""The former name of ``StoreRefused``, which one letter told from ``StoreUnavailable``."""
-
-
 class StoreDamaged(StoreRefused):
     """The database is damaged, but its undamaged parts can be read. Run ``foldlog store verify``,
     then restore a backup, or copy the undamaged events with ``foldlog store copy --damaged``.

@@ -28,7 +28,6 @@ from foldlog.eventstore import (
     StoreDamaged as StoreDamaged,
     StoreRefused as StoreRefused,
     StoreUnavailable as StoreUnavailable,
-    StoreUnusable as StoreUnusable,
     UnknownEventType as UnknownEventType,
     VersionConflict as VersionConflict,
 )

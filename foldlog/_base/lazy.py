@@ -8,14 +8,12 @@ from collections.abc import Callable
 
 
 def homes_of(folder: str) -> dict[str, str]:
-    """Map each name in a package's stub to its module. The stub has statements ``from MODULE import
-    NAME as NAME``.
+    """Map each name in a package's stub to its module. The stub has one name a line, ``from MODULE
+    import NAME as NAME``.
     """
     with open(os.path.join(folder, "__init__.pyi"), encoding="utf-8") as stub:
-        words = stub.read().replace("(", " ").split()
-    return {
-        words[place + 3]: words[place + 1] for place, word in enumerate(words) if word == "from"
-    }
+        statements = [line.split() for line in stub if line.startswith("from ")]
+    return {name: module for _, module, _, name, _, _ in statements}
 
 
 def lazy_getattr(package: str, homes: dict[str, str]) -> Callable[[str], object]:

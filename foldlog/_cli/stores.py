@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -212,8 +213,6 @@ def require_id(store: Store, text: str) -> str:
 
 
 def _not_there(store: Store, text: str) -> str:
-    from difflib import get_close_matches
-
     if text.endswith(".db"):
         return f"{store_in_use()} has no conversation {text!r}; to name a store, use --db {text}"
     ids = [row.id for row in islice(iter_rows(store), _SEARCHED)]

@@ -49,6 +49,7 @@ from foldlog.eventstore.log.row import time_before
 from foldlog.eventstore.store import bind
 from foldlog.projections import (
     Difference,
+    Lifetimes,
     NoSuchEvent,
     NoSuchVersion,
     View,
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from foldlog.eventstore.log.finding import Fence
     from foldlog.eventstore.log.writing import WriteTransaction
     from foldlog.eventstore.maintenance.redact import RedactionReceipt
-    from foldlog.projections import Effect, Lifetimes, ModelRequest, Views
+    from foldlog.projections import Effect, ModelRequest, Views
     from foldlog.projections.messages.requests import SentBeside
 
 T = TypeVar("T")
@@ -1350,7 +1351,6 @@ class History:
         once.
         """
         from foldlog._figures.sizes import event_tokens
-        from foldlog.projections import Lifetimes
 
         return _or_empty(
             partial(self._views.lifetimes, self.id, event_tokens), Lifetimes(self.id, 0, (), {}, ())
