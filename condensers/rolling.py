@@ -208,13 +208,25 @@ class RollingCondenser(Condenser, ABC):
         *,
         summaries: bool = False,
     ) -> Condensation:
-        """Return a condensation that has no summary and forgets the events outside of ``kept``.
+        """Return a condensation that has no summary and forgets the events that the strategy does
+        not keep.
 
-        ``kept`` contains the indices of the events that the strategy keeps.
-        ``selection.events_to_forget`` extends ``kept`` to whole units. The condensation stores
-        ``reports``. Raises ``NoCondensationAvailable`` with ``why_not`` and ``reports`` if no event
-        of the log can be forgotten. If ``summaries`` is true, summaries outside of ``kept`` are
-        forgotten too.
+        Args:
+            view: The View.
+            kept: The indices of the events that the strategy keeps. ``selection.events_to_forget``
+                extends them to whole units.
+            why_not: The reason, if nothing can be forgotten.
+            reports: The condensation stores these reports.
+            summaries: Whether summaries outside of ``kept`` are forgotten too.
+
+        Returns:
+            The condensation. The caller appends it.
+
+        Raises:
+            NoCondensationAvailable: No event of the log can be forgotten. The error has ``why_not``
+                and ``reports``.
+
+        Cost: one pass over the View.
         """
         kept = {*kept, *range(first_kept_index(view), len(view))}
         forgotten = events_to_forget(view, kept, summaries=summaries)

@@ -256,19 +256,34 @@ class Maintenance:
         with_children: bool = False,
         detach_forks: bool = False,
     ) -> Expired:
-        """Erase the conversations whose last event is older than ``older_than``, and vacuum the
-        store once. With ``where``, only conversations with these attributes are erased. With
-        ``dry_run``, nothing is erased, and the conversations that would be erased are returned.
+        """Erase the conversations without recent events, and vacuum the store once.
 
         An old conversation is not erased if it has a younger fork or a new event, or if a worker
-        holds its lease. The field ``stay`` of the result names the reason. A later call of
-        ``expire`` can erase the conversation. ``detach_forks`` gives younger forks a copy of the
-        shared events. ``with_children`` erases tasks as a whole: a conversation with all its
-        sub-agents, once all of them are old. If another reader prevents the vacuum,
-        ``bytes_pending`` is true; then call ``vacuum`` later. Raises the errors of
-        ``Histories.erase`` and ``Histories.list``. Durability: the conversations are erased in
-        turn, and every finished erasure is permanent. Cost: the method reads the list of
-        conversations, deletes the events of the erased conversations, and vacuums once.
+        holds its lease. A later call of ``expire`` can erase the conversation.
+
+        Args:
+            older_than: The least age of the last event of a conversation.
+            where: Erase only conversations with these attributes.
+            reason: The reason, which the tombstones store.
+            dry_run: Erase nothing, and return the conversations that would be erased.
+            with_children: Erase tasks as a whole: a conversation with all its sub-agents, once all
+                of them are old.
+            detach_forks: Give younger forks a copy of the shared events, so that they do not
+                prevent the erasure.
+
+        Returns:
+            The erased conversations. The field ``stay`` names the reason for each old conversation
+            that was not erased. If another reader prevents the vacuum, ``bytes_pending`` is true;
+            then call ``vacuum`` later.
+
+        Raises:
+            InvalidArgument: ``older_than`` is not a time span. Also raises the errors of
+                ``Histories.erase`` and ``Histories.list``.
+
+        Durability: the conversations are erased in turn, and every finished erasure is permanent.
+
+        Cost: the method reads the list of conversations, deletes the events of the erased
+        conversations, and vacuums once.
         """
         rows = conversations_with(self._store, where, self._ago(older_than))
         trees = NO_TREES
@@ -313,20 +328,32 @@ class Maintenance:
     ) -> RedactionReport:
         """Redact the events that contain a text. Case and accents do not matter. An imported file
         may contain the text outside of its records, for example in a header; then the store erases
-        everything that it keeps from outside the records. By default, all events of all
-        conversations are searched. With ``where``, only conversations with these attributes are
-        searched. With ``older_than``, only events that are older than this time span are redacted.
-        With ``dry_run``, nothing is redacted, and the events that would be redacted are returned.
+        everything that it keeps from outside the records.
 
-        The result lists the places where the store still contains the text. The result also names
-        what was searched, and what was not searched, such as other files and encoded text.
-        ``History.redact`` describes ``with_summaries``, and what else is redacted together with an
-        event. A SQLite file still contains the redacted bytes until ``vacuum``. Raises
-        ``InvalidArgument`` if the text is empty, or if ``reason`` or ``by`` contains the text,
-        because the receipt stores both.
+        ``History.redact`` describes what else is redacted together with an event. A SQLite file
+        still contains the redacted bytes until ``vacuum``.
 
-        Durability: the receipts are on disk when the method returns. Cost: the method reads all
-        events and records of the searched conversations twice.
+        Args:
+            text: The text.
+            where: Search only conversations with these attributes. By default, all conversations
+                are searched.
+            reason: The reason, which the receipts store.
+            by: The person who redacts, as in ``History.redact``.
+            older_than: Redact only events that are older than this time span.
+            with_summaries: As in ``History.redact``.
+            dry_run: Redact nothing, and return the events that would be redacted.
+
+        Returns:
+            The redacted events, the places where the store still contains the text, what was
+            searched, and what was not searched, such as other files and encoded text.
+
+        Raises:
+            InvalidArgument: The text is empty, or ``reason`` or ``by`` contains the text, because
+                the receipt stores both.
+
+        Durability: the receipts are on disk when the method returns.
+
+        Cost: the method reads all events and records of the searched conversations twice.
         """
         holds = holding(text)
         if holds(check_reason(reason, "receipt")) or holds(by or ""):
@@ -353,14 +380,30 @@ class Maintenance:
         again: bool = False,
         on_result: Callable[[Moved], object] = lambda moved: None,
     ) -> tuple[Moved, ...]:
-        """Copy the histories of another store into this store. The default is all histories. If you
-        name histories, they are copied with their companions. Return the outcome for each history.
-        If an outcome has a ``problem``, its history was not copied, or only in part. See
-        ``maintenance.copy.copy_store``.
+        """Copy the histories of another store into this store, as ``maintenance.copy.copy_store``
+        does.
 
-        ``damaged`` is the path of a new file, which only its owner can read. With ``damaged``, a
-        damaged history is copied up to its first damaged event. The later events that can be read
-        are written to this file as lines of JSON.
+        Args:
+            source: The other store, or its histories.
+            conversations: The histories to copy, together with their companions. The default is all
+                histories.
+            jobs: How many histories are copied at the same time, in any order.
+            damaged: The path of a new file, which only its owner can read. A damaged history is
+                copied up to its first damaged event, and the later events that can be read are
+                written to this file as lines of JSON. By default, the outcome of a damaged history
+                names the problem.
+            again: As in ``copy_store``.
+            on_result: Called with each outcome as soon as its history is copied.
+
+        Returns:
+            The outcome for each history. If an outcome has a ``problem``, its history was not
+            copied, or only in part.
+
+        Raises:
+            ConversationNotFound: The other store lacks a named history. Also raises the
+                errors of ``copy_store``, and those of ``on_result``.
+
+        Cost: as in ``copy_store``.
         """
         store = _store_of(source)
         names = and_companions(store, conversations)

@@ -48,17 +48,34 @@ def append_tool_result(
     fence: Fence | None = None,
     unredacted: NothingRedacted | None = None,
 ) -> Recorded:
-    """Append the observation of the open call ``call_id``. If several open calls have this id, the
-    observation answers the first such call of the newest reply. ``call_id`` may also be the call
-    itself, from ``View.open_calls``.
+    """Append the observation of an open call. If another writer answers the call first, the call
+    gets no second observation.
 
-    ``current`` returns the newest View, in which the call must be open. If another writer answers
-    the call first, the call gets no second observation. If ``idempotency_key`` was used before with
-    an equal result, nothing is appended, and the recorded event is returned. If ``content`` repeats
-    text of an event, pass ``unredacted``. This check raises ``VersionConflict`` if the conversation
-    was redacted. Raises ``InvalidEvent`` if no call with the id ``call_id`` is open, and the errors
-    of ``Store.append``. Durability: the observation is on disk when the function returns. Cost:
-    loading the View, and one pass over the open calls.
+    Args:
+        store: The store.
+        current: Returns the newest View, in which the call must be open.
+        conversation: The id of the conversation.
+        call_id: The id of the call, or the call itself, from ``View.open_calls``. If several open
+            calls have this id, the observation answers the first such call of the newest reply.
+        content: The result of the call.
+        is_error: Whether the call failed.
+        extras: Stored and not shown.
+        idempotency_key: If the key was used before with an equal result, nothing is appended, and
+            the recorded event is returned.
+        fence: As in ``Store.append``.
+        unredacted: Pass it if ``content`` repeats text of an event. It raises ``VersionConflict``
+            if the conversation was redacted.
+
+    Returns:
+        The recorded observation.
+
+    Raises:
+        InvalidEvent: No call with the id ``call_id`` is open. Also raises the errors of
+            ``Store.append``.
+
+    Durability: the observation is on disk when the function returns.
+
+    Cost: loading the View, and one pass over the open calls.
     """
     if not isinstance(call_id, str | Action):
         raise TypeError(f"call_id is {call_id!r}; give the call id as a text, or the action itself")
@@ -102,14 +119,27 @@ def close_open_calls(
     fence: Fence,
     is_chosen: Callable[[Action], bool],
 ) -> tuple[Recorded, ...]:
-    """Close all open calls for which ``is_chosen`` returns True, in one append. ``answers`` gets
-    these calls and returns their observations. Return the recorded observations in the order of the
-    calls.
+    """Close open calls in one append. Other writers may append at the same time. If another writer
+    answers a call first, the call gets no second observation.
 
-    Other writers may append at the same time. If another writer answers a call first, the call gets
-    no second observation. Raises ``ConversationNotFound`` before the first append, and the errors
-    of ``Store.append`` and ``Views.current``. Durability: the answers are on disk when the function
-    returns. Cost: loading the View, and one pass over the open calls.
+    Args:
+        store: The store.
+        views: Its Views.
+        conversation: The id of the conversation.
+        answers: Gets the calls to close, and returns their observations.
+        fence: As in ``Store.append``.
+        is_chosen: Returns whether to close a call.
+
+    Returns:
+        The recorded observations in the order of the calls.
+
+    Raises:
+        ConversationNotFound: The conversation does not exist; nothing is appended. Also raises the
+            errors of ``Store.append`` and ``Views.current``.
+
+    Durability: the answers are on disk when the function returns.
+
+    Cost: loading the View, and one pass over the open calls.
     """
     while True:
         view = views.current(conversation)

@@ -120,13 +120,11 @@ def _public():
 
 
 def _raised(docstring):
-    """Return the names that the paragraphs with "Raises" quote."""
-    return [
-        name
-        for part in docstring.split("\n\n")
-        if "Raises" in part
-        for name in re.findall(r"``(\w+)``", part)
-    ]
+    """Return the names that the paragraphs with "Raises" quote, and those that they list."""
+    parts = [part for part in docstring.split("\n\n") if "Raises" in part]
+    quoted = [name for part in parts for name in re.findall(r"``(\w+)``", part)]
+    listed = [line for part in parts for line in re.findall(r"^ {4}(\w+(?:, \w+)*): ", part, re.M)]
+    return [*quoted, *(name for line in listed for name in line.split(", "))]
 
 
 def test_every_error_of_a_lower_package_is_in_foldlog_errors():

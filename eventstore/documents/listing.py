@@ -81,8 +81,27 @@ def recent_conversations(
     after: tuple[int, int] | None,
     age_max_s: float,
 ) -> RecentConversations:
-    """Return the conversations that have all ``attributes``, sorted by last activity from the
-    newest to the oldest. ``Histories.recent`` describes the arguments.
+    """Return the conversations that have all attributes, sorted by last activity from the newest to
+    the oldest.
+
+    Args:
+        database: The database of a store.
+        attributes: The attributes. If an attribute is a list, the conversation's list must contain
+            these texts.
+        limit: The maximal number of conversations.
+        after: The ``after`` of the last page, or None for the first page.
+        age_max_s: The maximal age of the list in seconds. Attributes are always up to date.
+
+    Returns:
+        A page of conversations.
+
+    Raises:
+        InvalidArgument, TypeError: An argument is wrong.
+        KeyUnavailable: A conversation that may have the attributes is encrypted under a missing
+            key.
+
+    Cost: reading the rows of the page. If the list is older than ``age_max_s`` seconds, the
+    conversations with newer events are read too.
     """
     check_whole("limit", limit, 0)
     former_end: object = after

@@ -28,15 +28,18 @@ def change_of_prompt(
     condensed_at: int = -1,
     metadata: JsonObject | None = None,
 ) -> CondensationAction | Retraction | None:
-    """Return the event that changes the View from ``before`` to ``after``, or None if the View does
-    not change.
+    """Return the event that changes the View, or None if the View does not change.
 
-        before        the ids of the events and summaries in the prompt, in order
-        after         the ids of the events that stay, and the text of a new summary, in order; the
-                      caller appends other new events
-        because       the cause that the source names, or None
-        condensed_at  the id of the last condensation, which a retraction must not undo
-        metadata      metadata of the change; a retraction stores only its ``reason``
+    Args:
+        before: The ids of the events and summaries in the prompt, in order.
+        after: The ids of the events that stay, and the text of a new summary, in order. The caller
+            appends other new events.
+        because: The cause that the source names, or None.
+        condensed_at: The id of the last condensation, which a retraction must not undo.
+        metadata: Metadata of the change. A retraction stores only its ``reason``.
+
+    Returns:
+        A condensation; or a retraction, if the prompt goes back to an earlier message; or None.
     """
     staying = set(after)
     forgotten_ids = tuple(event_id for event_id in before if event_id not in staying)

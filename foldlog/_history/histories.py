@@ -57,26 +57,29 @@ def open(
     """Open a store in a SQLite file, a PostgreSQL database, or memory. A SQLite file that does not
     exist is created.
 
-    ``url``         is the path of a file or a URL. A path is a ``Path``, or a text with a dot or a
-                    slash, such as ``"history.db"``. The URLs are ``sqlite:///history.db``,
-                    ``postgresql://user@host/database`` and ``memory:``.
-    ``condenser``   decides which events are forgotten: see ``Histories``.
-    ``agent_llm``   is the model whose limit a View must fit: see ``Histories``.
-    ``durability``  is ``"full"`` or ``"relaxed"``. With ``"full"``, events are on disk when
-                    ``append`` returns. With ``"relaxed"``, a power cut may lose the newest commits,
-                    but never a part of a commit.
-    ``clock``       returns the present time with its time zone. Tests pass a clock of their own.
-    ``keys``        encrypt the events. The first key encrypts new events, and the other keys only
-                    decrypt. The default is ``FOLDLOG_KEY`` or ``FOLDLOG_KEY_FILE`` of the
-                    environment.
-    ``compression`` is ``"zstd"``, ``"zlib"`` or ``"none"``. The default is ``FOLDLOG_COMPRESSION``
-                    of the environment.
-    ``event_bytes_max``  is the largest number of bytes of an event.
-
     Close the store when you have finished, or open it in a ``with`` statement. All arguments are
-    checked before the store is opened. Raises ``InvalidCondenser`` if the condenser's description
-    is wrong, and ``InvalidOption`` if any other argument is wrong. Raises ``StoreUnavailable`` if
-    the store cannot be opened now, and ``KeyUnavailable`` if a key is missing or malformed.
+    checked before the store is opened.
+
+    Args:
+        url: The path of a file or a URL. A path is a ``Path``, or a text with a dot or a slash,
+            such as ``"history.db"``. The URLs are ``sqlite:///history.db``,
+            ``postgresql://user@host/database`` and ``memory:``.
+        condenser: Decides which events are forgotten: see ``Histories``.
+        agent_llm: The model whose limit a View must fit: see ``Histories``.
+        durability: With ``"full"``, events are on disk when ``append`` returns. With ``"relaxed"``,
+            a power cut may lose the newest commits, but never a part of a commit.
+        clock: Returns the present time with its time zone. Tests pass a clock of their own.
+        keys: Encrypt the events. The first key encrypts new events, and the other keys only
+            decrypt. The default is ``FOLDLOG_KEY`` or ``FOLDLOG_KEY_FILE`` of the environment.
+        compression: ``"zstd"``, ``"zlib"`` or ``"none"``. The default is ``FOLDLOG_COMPRESSION`` of
+            the environment.
+        event_bytes_max: The largest number of bytes of an event.
+
+    Raises:
+        InvalidCondenser: The condenser's description is wrong.
+        InvalidOption: Another argument is wrong.
+        StoreUnavailable: The store cannot be opened now.
+        KeyUnavailable: A key is missing or malformed.
     """
     made_condenser = None if condenser is None else _make_condenser(condenser)
     if agent_llm is not None:
@@ -223,17 +226,27 @@ class Histories:
         until: datetime | None = None,
         limit: int | None = 20,
     ) -> tuple[Hit, ...]:
-        """Return the first ``limit`` events that contain all the words, in a conversation or in all
-        conversations. If ``limit`` is None, return all events that contain the words. The
-        conversation with the latest event comes first. Within a conversation, the latest event
-        comes first. Imports whose source has no times come last.
+        """Return the events that contain all the words. The conversation with the latest event
+        comes first. Within a conversation, the latest event comes first. Imports whose source has
+        no times come last.
 
-        A searched word matches the beginning of words. Words in double quotes must follow each
-        other in the text. ``kinds`` are words such as ``user``, ``agent``, ``action`` and
-        ``observation``. The search has no index: it reads the stored
-        records and events. Raises ``InvalidArgument`` if ``words`` has no word to search for, and
-        ``ConversationNotFound`` if ``conversation`` does not exist. A conversation whose key is
-        missing is left out. Cost: the search reads about 400 MB a second, up to the last hit.
+        The search has no index: it reads the stored records and events. A conversation whose key is
+        missing is left out.
+
+        Args:
+            words: A word matches the beginning of words. Words in double quotes must follow each
+                other in the text.
+            conversation: The conversation to search. The default is all conversations.
+            kinds: The kinds of events to search, such as ``user``, ``agent``, ``action`` and
+                ``observation``. The default is all kinds.
+            since, until: The times between which the events happened.
+            limit: The maximal number of events, or None for all events that contain the words.
+
+        Raises:
+            InvalidArgument: ``words`` has no word to search for.
+            ConversationNotFound: ``conversation`` does not exist.
+
+        Cost: the search reads about 400 MB a second, up to the last hit.
         """
         from foldlog._reports.search import search
 
@@ -293,22 +306,34 @@ class Histories:
         findings: Callable[[str], object] | None = None,
     ) -> tuple[History, ...]:
         """Import the histories of other agents from a file, or from a folder and the folders below
-        it. Return the imported histories.
+        it.
 
         The sources are stored unchanged. The events of an imported history are made at its first
         use. A second import of a source adds only new records. If the source was rewritten, the new
-        text becomes a fork at the first record that differs. The name of a history is ``prefix``
-        followed by the name of its source. To import a single history under another name, pass this
-        name as ``conversation``. A record that cannot be read is left out, and ``findings`` is
-        called with its problem. Without ``findings``, the problems of records that cannot be read
-        are logged. ``docs/IMPORTING.md`` lists the formats.
+        text becomes a fork at the first record that differs.
 
-        Raises ``formats.UnknownFormat`` for an unknown format. Raises ``ValueError`` if the path
-        contains no history. Also raises ``ValueError`` if ``conversation`` is set and the path
-        contains several histories. If a source cannot be imported, its error is raised after all
-        other sources are imported. For example, ``formats.SourceRefused`` is raised if the import
-        would bring redacted content back. Durability: the sources are on disk when the method
-        returns. Cost: the method reads the bytes of the sources.
+        Args:
+            path: The file or the folder.
+            format: The format of the sources. ``docs/IMPORTING.md`` lists the formats. By default,
+                foldlog recognizes the format.
+            conversation: The name of the imported history. Only for a path with a single history.
+            prefix: The name of a history is ``prefix`` followed by the name of its source.
+            findings: Called with the problem of each record that cannot be read. Such a record is
+                left out. By default, the problems are logged.
+
+        Returns:
+            The imported histories.
+
+        Raises:
+            formats.UnknownFormat: There is no such format.
+            ValueError: The path contains no history, or several although ``conversation`` is set.
+            formats.SourceRefused: A source cannot be imported, for example because the import would
+                bring redacted content back. This error and other errors of sources are raised after
+                all other sources are imported.
+
+        Durability: the sources are on disk when the method returns.
+
+        Cost: the method reads the bytes of the sources.
         """
         from foldlog._archive.importing import Failed, Import
         from foldlog._formats.conversion import check_callable
@@ -361,30 +386,42 @@ class Histories:
         detach_forks: bool = False,
         expected: ConversationRow | None = None,
     ) -> ConversationRow:
-        """Erase a conversation for good, together with its companions (``ID/+NAME``). Return the
-        tombstone of the conversation.
+        """Erase a conversation for good, together with its companions (``ID/+NAME``).
 
         From the beginning of the call on, the conversation cannot be read, and appends under its id
-        fail. The tombstone's ``unconfirmed`` lists the files that may still contain the
-        conversation. A second call finishes an interrupted erasure. ``detach_forks`` first copies
-        the shared events into the forks. ``with_forks`` erases the forks too. ``with_children``
-        first erases the sub-agents, for which the method counts all changed conversations.
-        Sub-agents that stay are tasks of their own; ``unconfirmed`` names them. ``expected`` may be
-        a row of the conversation that you read earlier: the conversation is then erased only if it
-        has no newer events.
+        fail. A second call finishes an interrupted erasure.
 
         In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
         rewrites the file and its log. Call ``maintenance.vacuum`` once for many erasures. On
         PostgreSQL, ``erase`` vacuums all tables once, at most ten times a minute. After more calls
         in a minute, or while an earlier transaction is open, the erased bytes stay until the next
-        vacuum. To erase many conversations, use
-        ``maintenance.expire``, or pass ``complete=False`` and call ``maintenance.vacuum`` at the
-        end.
+        vacuum. To erase many conversations, use ``maintenance.expire``, or pass ``complete=False``
+        and call ``maintenance.vacuum`` at the end.
 
-        Raises ``ConversationNotFound`` if the conversation does not exist. Raises
-        ``InvalidArgument`` if ``with_forks`` and ``detach_forks`` are both set, and
-        ``ConversationHasForks`` if the conversation has forks and neither argument is set. Raises
-        ``VersionConflict`` if the conversation has a newer event than ``expected``.
+        Args:
+            conversation: The id of the conversation.
+            reason: The reason, which the tombstone stores.
+            complete: Whether ``erase`` vacuums the tables of a PostgreSQL store.
+            with_forks: Erase the forks too.
+            with_children: First erase the sub-agents, for which the method counts all changed
+                conversations. Sub-agents that stay are tasks of their own; ``unconfirmed`` names
+                them.
+            detach_forks: First copy the shared events into the forks.
+            expected: A row of the conversation that you read earlier. The conversation is then
+                erased only if it has no newer events.
+
+        Returns:
+            The tombstone of the conversation. ``unconfirmed`` lists the files that may still
+            contain the conversation.
+
+        Raises:
+            ConversationNotFound: The conversation does not exist.
+            InvalidArgument: ``with_forks`` and ``detach_forks`` are both set.
+            ConversationHasForks: The conversation has forks, and neither argument is set.
+            VersionConflict: The conversation has a newer event than ``expected``.
+
+        Durability: a finished erasure is permanent.
+
         Cost: the method deletes the events of the conversation, and its figures.
         """
         from foldlog._figures.trees import NO_TREES

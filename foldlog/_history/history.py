@@ -280,32 +280,41 @@ class History:
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one or several events. Either all events are appended or none. Return the recorded
-        events with their ids.
-
-        A chat message, such as ``{"role": "user", "content": "hi"}``, is appended as its events:
-        see ``foldlog.from_openai``. A ``Condensation`` is appended as a ``CondensationAction``.
-
-        ``expected_version`` is the version that the history must have, or 0 for a new history. With
-        ``ANY_VERSION``, the version is not checked. If ``idempotency_key`` was used before with
-        these events, nothing is appended, and the recorded events are returned. ``documents`` maps
-        the names of documents to their new values: JSON, bytes or ``DELETED``. Documents are
-        written in the transaction of the events, and an append may have documents without events:
-        see ``foldlog.eventstore.Documents.append``. With ``dedupe="origin"``, imported events whose
-        source id the history already has are left out: see ``foldlog.eventstore.Store.append``.
+        """Append one or several events. Either all events are appended or none.
 
         If other programs append while a model answers, the ``meta`` of the reply records the
         version of the View that was sent. Condensers therefore do not forget events that the model
         has not seen. An event that is appended after ``step`` and before the reply also records the
         version of the View from ``step`` in its ``meta``.
 
-        Raises ``VersionConflict`` if the history does not have ``expected_version``: read and
-        decide again. Raises ``InvalidEvent`` with the name of the broken rule, and
-        ``IdempotencyConflict`` if the key belongs to other events. Also raises
-        ``ConversationErased`` or ``StoreUnavailable``. Raises ``TypeError`` for an argument of a
-        wrong type. Durability: the events are on disk when the method returns. Cost: the method
-        writes the appended events, whatever the length of the history. For a chat message with
-        calls or results, the method also reads the View.
+        Args:
+            events: One event or several. A chat message, such as ``{"role": "user", "content":
+                "hi"}``, is appended as its events: see ``foldlog.from_openai``. A ``Condensation``
+                is appended as a ``CondensationAction``.
+            expected_version: The version that the history must have, 0 for a new history, or
+                ``ANY_VERSION``.
+            idempotency_key: If the key was used before with these events, nothing is appended, and
+                the recorded events are returned.
+            documents: Maps the names of documents to their new values: JSON, bytes or ``DELETED``.
+                Documents are written in the transaction of the events, and an append may have
+                documents without events: see ``foldlog.eventstore.Documents.append``.
+            dedupe: With ``"origin"``, imported events whose source id the history already has are
+                left out: see ``foldlog.eventstore.Store.append``.
+
+        Returns:
+            The recorded events with their ids.
+
+        Raises:
+            VersionConflict: The history does not have ``expected_version``. Read and decide again.
+            InvalidEvent: An event breaks a rule, which the message names.
+            IdempotencyConflict: The key belongs to other events.
+            ConversationErased, StoreUnavailable: As everywhere in a store.
+            TypeError: An argument has a wrong type.
+
+        Durability: the events are on disk when the method returns.
+
+        Cost: the method writes the appended events, whatever the length of the history. For a chat
+        message with calls or results, the method also reads the View.
         """
         appended = self._appendable(events, idempotency_key)
         write = partial(self._write, idempotency_key=idempotency_key, dedupe=dedupe)
@@ -543,19 +552,30 @@ class History:
         idempotency_key: str | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append ``records`` of a format as events, as an import would: either all records or none.
-        Return the recorded events.
+        """Append records of a format as events, as an import would: either all records or none. The
+        records are stored with the events, and ``export`` returns them.
 
-        The records are stored with the events, and ``export`` returns them. With
-        ``dedupe="origin"``, records whose source id the history already has are left out. Records
-        without an id are always appended. A call that is repeated with its ``idempotency_key``
-        appends only once. Other writers and other processes may append at the same
-        time.
+        Other writers and other processes may append at the same time.
 
-        Raises ``formats.UnknownFormat`` for an unknown format, ``InvalidEvent`` for a record that
-        is not in the format, and the errors of ``append``. Durability: the records are on disk when
-        the method returns. Cost: the method decodes and writes the records. The first call of a
-        process also reads all earlier records, about 40 MB a second.
+        Args:
+            records: The records.
+            format: The name of their format.
+            expected_version: As in ``append``.
+            idempotency_key: A call that is repeated with its key appends only once.
+            dedupe: With ``"origin"``, records whose source id the history already has are left out.
+                Records without an id are always appended.
+
+        Returns:
+            The recorded events.
+
+        Raises:
+            formats.UnknownFormat: There is no such format.
+            InvalidEvent: A record is not in the format. Also raises the errors of ``append``.
+
+        Durability: the records are on disk when the method returns.
+
+        Cost: the method decodes and writes the records. The first call of a process also reads all
+        earlier records, about 40 MB a second.
         """
         return self._histories._recording.append(
             self, records, format, expected_version, dedupe, idempotency_key
@@ -757,18 +777,7 @@ class History:
         expected_version: ExpectedVersion = ANY_VERSION,
         idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append the reply of a model: a chat completion or one of its messages, a response of
-        OpenAI, or an Anthropic message. Return the recorded events: an ``Action`` for each tool
-        call, or the agent's ``Message``. If the provider compacted the context, a condensation
-        comes before these events.
-
-        ``cost`` is the cost of the call in US dollars. A reply of litellm contains its cost.
-        ``meta`` is stored with the first event, and overrides the model, usage and cost of the
-        reply. ``timestamp`` is the time at which the events happened. ``request`` is what the model
-        was asked (``view.request()``): its fingerprint is stored in ``meta``, and its tools and
-        parameters in the document ``request`` when they change, for ``sent_request``.
-        ``view_version`` is the version of the View that the model answered. The default is the View
-        of the request, or from the last ``step`` or ``prepare`` of this object.
+        """Append the reply of a model, or nothing if an error is raised.
 
         If another program appends a user's message while the model answers, the message comes
         before the reply, and the next prompt ends with the reply. To prevent this, pass
@@ -777,10 +786,32 @@ class History:
         takes the lease before it appends, a user's message never comes between the View and the
         reply.
 
-        See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with
-        neither a text nor a call, and for a message of the user or the system. Raises
-        ``InvalidArgument`` for any other object, and the errors of ``append``. If an error is
-        raised, nothing is appended.
+        Args:
+            reply: A chat completion or one of its messages, a response of OpenAI, or an Anthropic
+                message. See ``foldlog.from_openai`` for the conversion.
+            cost: The cost of the call in US dollars. A reply of litellm contains its cost.
+            meta: Stored with the first event. ``meta`` overrides the model, usage and cost of the
+                reply.
+            timestamp: The time at which the events happened.
+            request: What the model was asked (``view.request()``). Its fingerprint is stored in
+                ``meta``, and its tools and parameters in the document ``request`` when they change,
+                for ``sent_request``.
+            view_version: The version of the View that the model answered. The default is the View
+                of the request, or from the last ``step`` or ``prepare`` of this object.
+            expected_version, idempotency_key: As in ``append``.
+
+        Returns:
+            The recorded events: an ``Action`` for each tool call, or the agent's ``Message``. If
+            the provider compacted the context, a condensation comes before these events.
+
+        Raises:
+            InvalidEvent: The reply has neither a text nor a call, or is a message of the user or
+                the system.
+            InvalidArgument: ``reply`` is another object. Also raises the errors of ``append``.
+
+        Durability: the events are on disk when the method returns.
+
+        Cost: as in ``append`` for a chat message.
         """
         from foldlog._history.replies import events_of_reply
 
@@ -816,21 +847,33 @@ class History:
         extras: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Recorded:
-        """Append the observation of the open call with this id. If several open calls have this id,
-        the observation answers the first such call in the newest reply. ``call_id`` may also be a
-        call from ``open_calls``.
+        """Append the observation of an open call.
 
-        ``content`` is a text, a list of parts in OpenAI's form (with a ``type``), or other JSON.
-        JSON is shown to the model as text. NaN and infinities in JSON become texts. ``extras`` are
-        stored and not shown. If ``idempotency_key`` was used before for this result, nothing is
-        appended, and the recorded event is returned.
+        If the lease of this history was lost, the method records the result anyway, even if the new
+        worker has recorded another result, and then raises ``LeaseTaken``.
 
-        Unlike ``append``, raises ``InvalidEvent`` if no call has this id, or if the call already
-        has its result. Raises ``InvalidArgument`` for a part of type text without a text, and the
-        errors of ``append``. If the lease of this history was lost, the method records the result
-        anyway, even if the new worker has recorded another result, and then raises ``LeaseTaken``.
-        Durability: the observation is on disk when the method returns. Cost: the method reads the
-        View and the open calls. If the lease was lost, the method reads all events.
+        Args:
+            call_id: The id of the call, or a call from ``open_calls``. If several open calls have
+                this id, the observation answers the first such call in the newest reply.
+            content: A text, a list of parts in OpenAI's form (with a ``type``), or other JSON. JSON
+                is shown to the model as text. NaN and infinities in JSON become texts.
+            is_error: Whether the call failed.
+            extras: Stored and not shown.
+            idempotency_key: If the key was used before for this result, nothing is appended, and
+                the recorded event is returned.
+
+        Returns:
+            The recorded observation.
+
+        Raises:
+            InvalidEvent: No call has this id, or the call already has its result.
+            InvalidArgument: A part of type text has no text. Also raises the errors of ``append``.
+            LeaseTaken: The lease was lost.
+
+        Durability: the observation is on disk when the method returns.
+
+        Cost: the method reads the View and the open calls. If the lease was lost, the method reads
+        all events.
         """
         try:
             return self._append_result(
@@ -891,38 +934,47 @@ class History:
         reason: str = "",
         needs_approval: bool = False,
     ) -> Recorded:
-        """Run the tool of an open call with the call's arguments, and record the outcome. Return
-        the recorded outcome: an observation, or a late outcome if the call was closed before the
-        tool ended.
+        """Run the tool of an open call with the call's arguments, and record the outcome.
 
         Before the tool runs, the method appends a *mark* under the lease of this history: an event
-        that records that the tool began. ``repeat`` decides what happens if an earlier worker began
-        the tool and recorded no outcome:
+        that records that the tool began. If the tool raises an error, the outcome is a failure.
+        After a ``TimeoutError``, it is unknown whether the tool ran. A fork treats the calls that
+        it shares with its parent as begun. An outcome is recorded even if the lease was lost, and
+        then ``LeaseTaken`` is raised. ``@foldlog.effect`` sets ``repeat`` and ``check`` for a tool.
 
-        - ``"never"``, the default: the tool does not run, and the call is closed as unknown. So the
-          tool never runs twice.
-        - ``"same key"``: the tool runs again with the same ``key``, an argument that it passes to
-          the outside system. If this system remembers keys longer than you retry, the tool takes
-          effect once.
-        - ``"safe"``: the tool runs again, without a mark and without a lease. Use this rule for
-          tools that only read.
+        Args:
+            call: The open call.
+            tool: Gets the arguments of the call by name.
+            repeat: What happens if an earlier worker began the tool and recorded no outcome.
+                ``"never"``, the default: the tool does not run, and the call is closed as unknown.
+                So the tool never runs twice.
+                ``"same key"``: the tool runs again with the same ``key``, an argument that it
+                passes to the outside system. If this system remembers keys longer than you retry,
+                the tool takes effect once.
+                ``"safe"``: the tool runs again, without a mark and without a lease. Use this rule
+                for tools that only read.
+            check: ``check(key, call)`` asks the outside system whether the tool ran. It returns the
+                outcome, or None if the outside system does not know the key; then the tool runs.
+                With a check, a tool takes effect once, unless the earlier worker is still running
+                it. If ``check`` raises an error, nothing is recorded.
+            by, reason: Who approved the run and why. Both are stored in the mark.
+            needs_approval: The tool runs only if ``decide`` has approved the call, and the mark
+                names this event.
 
-        ``check(key, call)`` asks the outside system whether the tool ran. ``check`` returns the
-        outcome, or None if the outside system does not know the key. If ``check`` returns None, the
-        tool runs. With a check, a tool takes effect once, unless the earlier worker is still
-        running it. If ``check`` raises an error, nothing is recorded. ``@foldlog.effect`` sets
-        ``repeat`` and ``check`` for a tool. ``by`` and ``reason`` say who approved the run and why,
-        and are stored in the mark. With ``needs_approval``, the tool runs only if ``decide`` has
-        approved the call, and the mark names this event.
+        Returns:
+            The recorded outcome: an observation, or a late outcome if the call was closed before
+            the tool ended.
 
-        If the tool raises an error, the outcome is a failure. After a ``TimeoutError``, it is
-        unknown whether the tool ran. A fork treats the calls that it shares with its parent as
-        begun. An outcome is recorded even if the lease was lost, and then ``LeaseTaken`` is raised.
-        Raises ``InvalidEvent`` if the call is not open, ``InvalidArgument`` outside of
-        ``history.lease()`` or without a needed approval, and the errors of ``append``. Durability:
-        the mark is on disk before
-        the tool runs. Cost: the method makes one more append than ``append_tool_result``, and reads
-        the View and the events since the call.
+        Raises:
+            InvalidEvent: The call is not open.
+            InvalidArgument: There is no lease (``history.lease()``), or no needed approval. Also
+                raises the errors of ``append``.
+            LeaseTaken: The lease was lost.
+
+        Durability: the mark is on disk before the tool runs.
+
+        Cost: the method makes one more append than ``append_tool_result``, and reads the View and
+        the events since the call.
         """
         from foldlog._history import effects
 
@@ -953,10 +1005,26 @@ class History:
         idempotency_key: str | None = None,
     ) -> Recorded:
         """Record that a person approved or refused an open call. ``run`` with ``needs_approval``
-        obeys the last decision. An approval ends at ``until``, by the clock of the store. A call
-        that is repeated with its ``idempotency_key`` records nothing more.
+        obeys the last decision.
 
-        Raises ``InvalidEvent`` if the call is not open, and the errors of ``append``.
+        Args:
+            call: The open call.
+            approved: Whether the person approved the call.
+            by: The person who decided.
+            reason: Why.
+            until: The end of an approval, by the clock of the store. By default, an approval does
+                not end.
+            idempotency_key: A call that is repeated with its key records nothing more.
+
+        Returns:
+            The recorded event with the decision.
+
+        Raises:
+            InvalidEvent: The call is not open. Also raises the errors of ``append``.
+
+        Durability: the decision is on disk when the method returns.
+
+        Cost: the method reads the View and the open calls, and appends an event.
         """
         from foldlog._history import effects
 
@@ -989,12 +1057,24 @@ class History:
         reason: str = "",
     ) -> Recorded:
         """Record the outcome that the outside system or a person reported for the effect with this
-        key.
+        key. The outcome becomes the observation of an open call. If the call is closed, the outcome
+        becomes a one-line message to the model. This method needs no lease.
 
-        The outcome becomes the observation of an open call. If the call is closed, the outcome
-        becomes a one-line message to the model. This method needs no lease. Raises
-        ``InvalidArgument`` if no call has this key, and the errors of ``append``. Durability: the
-        outcome is on disk when the method returns. Cost: the method reads all events.
+        Args:
+            key: The key of the effect.
+            outcome: The content of the observation.
+            is_error: Whether the effect failed.
+            by, reason: Who reported the outcome and why. Both are stored with the outcome.
+
+        Returns:
+            The recorded outcome.
+
+        Raises:
+            InvalidArgument: No call has this key. Also raises the errors of ``append``.
+
+        Durability: the outcome is on disk when the method returns.
+
+        Cost: the method reads all events.
         """
         from foldlog._history import effects
 
@@ -1206,33 +1286,43 @@ class History:
         complete: bool = True,
     ) -> RedactionReceipt:
         """Erase the content of one or several events for good. Either all events are redacted or
-        none. ``event`` is an event, the id of an event, or several events or ids. Return the
-        receipt of the redaction.
+        none.
 
         The id, kind, position, times, size and head of the event stay, so an earlier checkpoint
-        still matches. Readers and the model see ``[redacted]``. The receipt is the next
-        event of the history. The receipt lists the condensations whose summaries may quote the
-        event. With ``with_summaries``, the condensations that may quote the event are redacted too.
-        Copies of the content in companions of the conversation are redacted too, and the receipt
-        lists them. ``by`` names the person who redacts, by default the user of the operating
-        system.
+        still matches. Readers and the model see ``[redacted]``. The receipt is the next event of
+        the history. Copies of the content in companions of the conversation are redacted too.
+        Source records that repeat the content of an imported event are redacted too. The redaction
+        also covers events that other programs append during the call. A second call of ``redact``
+        finishes an interrupted redaction.
 
         In a SQLite file, the redacted bytes (``bytes_pending``) stay until you call
         ``maintenance.vacuum``. Call ``maintenance.vacuum`` once for many redactions. On PostgreSQL,
-        ``redact`` vacuums all tables once, unless ``complete`` is False. If an earlier transaction
-        is still open, the bytes stay pending until a later vacuum. A second call of ``redact``
-        finishes an interrupted redaction. Redacting an event that set attributes removes all
-        attributes. Redacting an event that set a document removes the newest value of the document,
-        so set the documents in the receipt's ``documents_lost`` again.
+        ``redact`` vacuums all tables once. If an earlier transaction is still open, the bytes stay
+        pending until a later vacuum. Redacting an event that set attributes removes all attributes.
+        Redacting an event that set a document removes the newest value of the document, so set the
+        documents in the receipt's ``documents_lost`` again.
 
-        Raises ``CannotRedact`` for the receipt of a redaction, ``InvalidArgument`` if the event
-        does not belong to this history, and ``ConversationNotFound`` if this history has no events.
-        The redaction also covers events that other programs append during the call. Source
-        records that repeat the content of an imported event are redacted too. The receipt's
-        ``unconfirmed`` lists the records that cannot be read, and the read models and files that
-        may still contain the content. Cost: the method reads the condensations, the idempotency
-        keys and the companions of the history. For an imported event, the method reads all events
-        of the history and its forks.
+        Args:
+            event: An event, the id of an event, or several events or ids.
+            reason: The reason, which the receipt stores.
+            by: The person who redacts, by default the user of the operating system.
+            with_summaries: Also redact the condensations whose summaries may quote the event.
+            complete: Whether ``redact`` vacuums the tables of a PostgreSQL store.
+
+        Returns:
+            The receipt. It lists the condensations whose summaries may quote the event, and the
+            copies in companions. ``unconfirmed`` lists the records that cannot be read, and the
+            read models and files that may still contain the content.
+
+        Raises:
+            CannotRedact: The event is the receipt of a redaction.
+            InvalidArgument: The event does not belong to this history.
+            ConversationNotFound: This history has no events.
+
+        Durability: the receipt is on disk when the method returns.
+
+        Cost: the method reads the condensations, the idempotency keys and the companions of the
+        history. For an imported event, the method reads all events of the history and its forks.
         """
         from foldlog._privacy.erasing import clear
         from foldlog._privacy.redacting import redact_events

@@ -42,18 +42,26 @@ Model: TypeAlias = Callable[[Mapping[str, Any]], Any]
 
 
 class RecordedRun:
-    """A recorded run that answers for the model, call by call, from any thread. ``run`` is a file
-    that ``foldlog export --as-test`` wrote, or a store with the id of a ``conversation``, or a
-    ``History``.
-
-    Each request must equal the recorded request. ``ignore`` names what may differ: ``ids``,
-    ``times`` and the ``system`` prompt. After ``until`` calls, ``then`` answers the requests, for
-    example with another model; without ``then``, the run ends there. With ``update``, the file gets
-    the system prompts and tools that the run did not record. Raises the errors of ``foldlog.open``.
+    """A recorded run that answers for the model, call by call, from any thread. Each request must
+    equal the recorded request.
 
     ``calls`` are the recorded calls of the model, and ``history`` is the recorded history.
     ``notes`` say what the run did not record, and therefore does not check. ``failure`` is the
     difference at which the replay stopped.
+
+    Args:
+        run: A file that ``foldlog export --as-test`` wrote, or a store with the id of a
+            ``conversation``, or a ``History``.
+        conversation: The id of a conversation in the store ``run``.
+        ignore: What may differ: ``ids``, ``times`` and the ``system`` prompt.
+        until: After so many calls, ``then`` answers the requests. Without ``then``, the run ends
+            there.
+        then: Answers in place of the run, for example another model.
+        update: Whether the file gets the system prompts and tools that the run did not record.
+
+    Raises:
+        InvalidArgument: An argument is wrong, or the history has no reply of a model. Also raises
+            the errors of ``foldlog.open``.
     """
 
     def __init__(

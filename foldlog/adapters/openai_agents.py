@@ -288,6 +288,21 @@ class FoldlogSession(OpenHistories):
     ) -> None:
         """Record that a person approved or refused a call at which a run stopped. Then approve or
         reject the call in ``state``, with which ``Runner.run`` goes on.
+
+        Args:
+            state: The state of the run that stopped.
+            item: The interruption, from ``result.interruptions``.
+            approved: Whether the person approved the call.
+            by: The person who decided.
+            reason: Why. For a refused call, the model reads the reason.
+
+        Raises:
+            StoreUnavailable: The decision could not be recorded, and ``state`` is unchanged. Also
+                raises the other errors of ``History.append``.
+
+        Durability: the decision is on disk when the method returns.
+
+        Cost: appending an event.
         """
         await self._record([Approval.decided(item.call_id, approved, by=by, reason=reason)])
         if approved:
