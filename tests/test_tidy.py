@@ -269,7 +269,7 @@ def test_a_script_is_executable_and_is_read_by_a_plain_shell(script):
     "script",
     ["pin", "setup", "test", "test-adapters", "test-bounds", "test-browser", "test-wheel"],
 )
-def test_a_script_says_what_it_does_and_does_nothing_when_it_is_asked_for_help(tmp_path, script):
+def test_a_script_asked_for_help_says_what_it_does_and_does_nothing(tmp_path, script):
     alone = tmp_path / "scripts" / script
     alone.parent.mkdir()
     shutil.copy(ROOT / "scripts" / script, alone)

@@ -378,9 +378,7 @@ class Runs(Keeps):
         return sent
 
     @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-    async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(
-        self, url
-    ):
+    async def test_an_agent_killed_in_a_tool_goes_on_with_every_acknowledged_event(self, url):
         sent = self.killed(url)
         async with self.opened(url) as store:
             stored = await self.stored_parts(store)

@@ -220,7 +220,7 @@ def test_the_side_says_what_the_model_knew_and_did_not_know_any_more(page, repor
     assert "needed again at" not in words
 
 
-def test_a_note_stays_in_the_browser_for_a_file_and_in_the_store_for_a_server(
+def test_notes_are_in_the_browser_for_files_and_in_the_store_for_servers(
     page, report, serve, stored
 ):
     for url in (report(failing()), serve(stored("c", failing()))):

@@ -68,9 +68,7 @@ def test_the_sentence_facets_and_days_are_of_the_runs_that_the_line_chooses(page
     assert page.ask("location.hash") == "#q=has%3Aerror"
 
 
-def test_a_run_with_an_odd_time_is_named_beside_the_days_and_does_not_stretch_them(
-    page, stored, serve
-):
+def test_a_run_with_an_odd_time_does_not_stretch_the_days(page, stored, serve):
     stored("one", run("fix the importer", 0, errors=2))
     stored("odd", run("without a clock", -20_513, errors=9))
     home(page, serve(stored("two", run("write the docs", 1))), 3)
@@ -100,7 +98,7 @@ def test_each_column_of_figures_has_a_heading(listed):
     assert listed.ask("document.querySelector('.item input').title") == "Compare with another run"
 
 
-def test_the_facet_of_a_tool_is_of_runs_that_used_it_and_with_errors_that_failed(listed):
+def test_the_facet_of_a_tool_selects_its_runs_and_those_with_errors(listed):
     facet = "[aria-label^='Tool'] button"
     names = f"Array.from(document.querySelectorAll({facet!r}), (each) => each.innerText)"
     assert listed.ask(names) == ["Bash\n2", "Edit\n1"]

@@ -130,7 +130,7 @@ def test_a_model_may_ask_for_a_condensation_itself(run):
     assert not history.view().unhandled_condensation_request
 
 
-def test_a_prompt_that_is_too_long_is_an_error_where_the_condenser_answers_no_requests(
+def test_a_long_prompt_is_an_error_if_the_condenser_answers_no_requests(
     agent_loop, started, tmp_path
 ):
     config = {"type": "pipeline", "condensers": [{"type": "recent_events"}]}

@@ -248,7 +248,7 @@ def test_a_strategy_of_ones_own_is_configured_like_any_other():
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_mistake_of_a_strategy_of_ones_own_is_reported_and_its_own_error_passed_on():
+def test_a_mistake_of_an_own_strategy_is_reported_with_its_error():
     with pytest.raises(InvalidCondenser, match="many"):
         condenser_from_config({"type": "plain", "many": 0})
     with pytest.raises(KeyError, match="13"):

@@ -194,7 +194,7 @@ def test_a_conclusion_is_whole_where_room_is_left_and_cut_where_others_need_it()
     assert newest == f"19 {conclusion}"
 
 
-def test_the_newest_request_is_quoted_in_full_and_older_ones_still_say_what_was_asked():
+def test_the_newest_request_is_quoted_in_full_and_older_ones_in_part():
     newest = "Now write the manual: " + "one chapter for each kind of kite. " * 60
     older = [message(f"{n}: " + "paint the kite in another colour " * 20) for n in range(8)]
     requests = section(digest(older, message(newest)), ASKED)
@@ -204,9 +204,7 @@ def test_the_newest_request_is_quoted_in_full_and_older_ones_still_say_what_was_
 
 
 @pytest.mark.parametrize("others, least", [([], 5_500), (runs(300), 2_000)], ids=["alone", "busy"])
-def test_a_newest_request_too_long_for_its_section_keeps_both_ends_and_says_how_much_is_missing(
-    others, least
-):
+def test_a_long_newest_request_keeps_both_ends_and_says_what_is_missing(others, least):
     request = message("Begin here. " + "detail " * 2_000 + "And never use glue.")
     text = digest(request, others)
     (line,) = section(text, ASKED)
@@ -222,9 +220,7 @@ def test_a_newest_request_too_long_for_its_section_keeps_both_ends_and_says_how_
 
 @examples(200)
 @given(histories, st.integers(500, 3_000), st.integers(0, 30))
-def test_any_history_has_a_digest_that_is_bounded_and_the_same_however_it_is_folded(
-    events, length, place
-):
+def test_a_digest_is_bounded_and_the_same_however_it_is_folded(events, length, place):
     text = text_of(Digest.of(events), length)
     assert len(text) <= length
     if not any(isinstance(event, Observation) for event in events[place:]):
@@ -304,7 +300,7 @@ def test_the_work_of_a_text_is_that_of_the_lines_that_may_fit(monkeypatch):
     assert counts[0] == counts[1] > 0
 
 
-def test_a_fold_that_goes_on_is_the_fold_from_the_start_also_behind_a_retraction():
+def test_a_continued_fold_equals_a_fold_from_the_start():
     with new_history(DigestCondenser(max_size=16)) as history:
         for number in range(60):
             history.append([message(f"do {number}")] if number % 7 == 0 else edit(number))

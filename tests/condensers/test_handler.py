@@ -134,7 +134,7 @@ def asked_at(c1, handler, model, events):
     return versions
 
 
-def test_a_model_that_failed_is_asked_again_after_ever_more_events_where_condensing_can_wait(c1):
+def test_a_failed_model_is_asked_again_after_ever_more_events(c1):
     c1.append(messages(11))
     condenser = llm(failed())
     versions = asked_at(c1, c1.handler(condenser), condenser.llm, 160)
@@ -161,7 +161,7 @@ def test_a_required_condensation_does_not_wait_and_the_next_failure_is_a_first_o
     assert second == first + 10
 
 
-def test_a_conversation_that_took_the_id_of_an_erased_one_is_not_made_to_wait(c1):
+def test_a_reused_id_does_not_wait_for_the_erased_ones_failed_model(c1):
     handler = c1.handler(llm(failed(), "NEW"))
     results = []
     for _ in range(2):
@@ -257,7 +257,7 @@ def test_a_step_is_taken_again_when_events_come_before_its_rules(c1, late):
     assert c1.sent() == view
 
 
-def test_a_model_that_was_asked_in_vain_is_not_asked_again_for_events_that_came_meanwhile(c1):
+def test_a_model_is_not_asked_again_for_events_that_came_meanwhile(c1):
     c1.append(messages(11))
 
     class Asking(Condenser):
@@ -401,7 +401,7 @@ def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported_with_
     assert "rule" in mask, "the mask is not reported with the dropped plan"
 
 
-def test_a_plan_that_would_part_an_answer_from_its_call_is_dropped_and_made_anew(c1):
+def test_a_plan_that_separates_an_answer_from_its_call_is_made_again(c1):
     c1.append(message(), call(call_id="late"), messages(9), message("so", "agent"))
     late = [answer("at last", "late"), message("I see", "agent")]
     condenser = llm(once=lambda: c1.append(late))

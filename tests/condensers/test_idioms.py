@@ -87,7 +87,7 @@ def test_a_subclass_of_ours_is_asked_too():
     assert plan(condenser.condense(viewed(messages(25)))).summary == "all of it"
 
 
-def test_a_new_summary_of_a_strategy_with_should_condense_takes_the_place_of_the_shown_one():
+def test_a_new_summary_replaces_the_shown_summary():
     class Sums(Asked):
         def get_condensation(self, view):
             return Condensation(
@@ -197,7 +197,7 @@ def test_another_result_is_refused_with_the_condenser_and_what_to_return():
 
 
 @pytest.mark.parametrize("condenser", ["amortized_forgetting", "conversation_window"])
-def test_a_wish_on_a_short_view_is_declined_in_the_log_and_the_view_returned(condenser):
+def test_a_condensation_request_on_a_short_view_is_declined(condenser):
     with new_history(condenser) as history:
         history.append(messages(2))
         history.request_condensation("the model asked for it")

@@ -175,7 +175,7 @@ FAILURES = [
 ]
 
 
-def test_every_failure_has_one_of_a_few_names_and_what_cannot_pass_is_not_tried_again(server):
+def test_every_failure_has_a_name_and_permanent_failures_are_not_retried(server):
     for place, (answer, failure) in enumerate(FAILURES, 1):
         server.script(answer)
         passes = failure in ("rate_limited", "unavailable", "timeout", "bad_reply")
@@ -321,9 +321,7 @@ def test_a_reply_that_stays_empty_is_a_failure_and_every_attempt_is_paid_for(ser
     ],
     ids=str,
 )
-def test_a_reply_that_is_cut_off_or_refused_is_a_failure_and_not_paid_for_twice(
-    server, answer, failure
-):
+def test_a_reply_that_is_cut_off_or_refused_is_not_paid_twice(server, answer, failure):
     server.script(answer)
     error = failure_of(model_at(server))
     (request,) = server.requests
@@ -334,7 +332,7 @@ def test_a_reply_that_is_cut_off_or_refused_is_a_failure_and_not_paid_for_twice(
 @pytest.mark.parametrize(
     "bad", [Failure(401), Text("half", finish_reason="length"), Text("")], ids=str
 )
-def test_a_fallback_is_asked_when_a_model_fails_and_the_reply_says_who_gave_it(server, bad):
+def test_a_fallback_answers_for_a_failed_model_and_is_named(server, bad):
     server.script(bad, Text("mine"))
     reply = model_at(server, retries=0, fallbacks=[fallback_at(server)]).complete(QUESTION)
     assert (reply.text, reply.model, reply.attempts) == ("mine", "gpt-4.1-mini", 2)
@@ -358,7 +356,7 @@ def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
 
 
 @pytest.mark.parametrize("secret, how", rows("settings.json", "secrets that a server repeats"))
-def test_a_server_that_repeats_a_secret_does_not_get_it_into_an_error_or_a_traceback(
+def test_a_secret_that_a_server_repeats_is_in_no_error_or_traceback(
     server, monkeypatch, secret, how
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-found-by-litellm")

@@ -103,7 +103,7 @@ def test_the_report_is_kept_also_where_condensing_fails():
     assert get_condensation_metadata(history) == [{"seen": 3}, {"seen": 3}]
 
 
-def test_an_empty_report_is_not_written_and_a_written_one_is_followed_by_a_new_one():
+def test_an_empty_report_is_not_written_and_a_new_one_follows_each():
     history, condenser = Kept(), Talkative()
     condenser.write_metadata(history)
     assert history.appended == []
@@ -211,7 +211,7 @@ def test_the_metadata_of_a_models_summary_is_in_the_state_and_in_the_condensatio
     assert plan(condensation).metadata[CONDENSER_METADATA_KEY] == [report]
 
 
-def test_the_rule_of_a_mask_is_written_once_to_a_log_and_not_to_a_state():
+def test_the_rule_of_a_mask_is_logged_once_and_never_in_a_state():
     condenser, turn = ObservationMaskingCondenser(1), [call(), answer()]
     history, state = Kept(turn, messages(2)), State(turn, messages(2))
     for _ in range(3):

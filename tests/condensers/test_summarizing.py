@@ -111,7 +111,7 @@ class Lengths(Characters):
         return sums
 
 
-def test_a_summary_that_can_be_shortened_leaves_a_quarter_of_the_limit_to_grow_in():
+def test_a_shortened_summary_leaves_a_quarter_of_the_limit_free():
     condenser = Shortening(max_size=1000, keep_first=2, max_tokens=100)
     action = plan(condenser.condense(viewed(messages(15)), Lengths()))
     assert (action.metadata["tokens_after"], len(action.summary)) == (75, 35), (
@@ -178,7 +178,7 @@ class Narrow(Scripted):
         return said("of " + " ".join(re.findall(r"\bw\d+\b", prompt)))
 
 
-def test_what_is_too_long_for_the_summarizer_is_summarized_in_pieces_each_going_on_from_the_last():
+def test_events_too_long_for_the_summarizer_are_summarized_in_parts():
     view = viewed(message(), [message(f"w{n} {'x' * 200}") for n in range(20)])
     condenser = LLMSummarizingCondenser(Narrow(2_500), max_size=20, keep_first=1)
     action = plan(condenser.condense(view))
@@ -274,7 +274,7 @@ def test_each_reset_shows_less_of_each_event():
     assert lengths == [528, 422, 337, 269, 215]
 
 
-def test_a_state_has_eighteen_fields_and_three_are_required_in_the_call_of_its_tool():
+def test_a_structured_summary_has_eighteen_fields_and_requires_three():
     condenser = StructuredSummaryCondenser(Scripted(called(FULL_STATE)), max_size=10)
     condenser.condense(viewed(messages(11)))
     (how,) = condenser.llm.asked_how

@@ -49,7 +49,7 @@ def test_without_a_token_limit_a_number_of_events_is_the_default():
     [(), [SystemMessage(content="You know this. " * 20_000)]],
     ids=["no head", "a large head"],
 )
-def test_without_a_token_limit_a_digest_counts_the_tokens_besides_the_head_whatever_the_number_of_events(
+def test_without_a_token_limit_a_digest_counts_tokens_and_not_events(
     head,
 ):
     condenser, small = DigestCondenser(), viewed(head, messages(500))

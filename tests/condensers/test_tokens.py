@@ -268,7 +268,7 @@ def test_what_is_known_of_a_model_without_litellm_is_what_litellm_knows(litellm)
             assert encoding == counter.openai_tokenizer_encoding_name(bare), name
 
 
-def test_a_tool_whose_array_does_not_say_what_it_holds_is_counted_as_one_that_holds_anything():
+def test_a_tool_with_an_untyped_array_is_counted():
     def tool(tasks):
         parameters = {"type": "object", "properties": {"tasks": tasks}}
         return {"type": "function", "function": {"name": "plan", "parameters": parameters}}
@@ -386,7 +386,7 @@ def test_a_view_that_grew_is_counted_as_it_is_sent(events):
         assert count.token_sums(view)[-1] == count.count_tokens(view.to_messages())
 
 
-def test_a_step_renders_only_what_is_new_and_behind_a_mask_what_was_masked_since(monkeypatch):
+def test_a_step_renders_only_new_and_newly_masked_events(monkeypatch):
     counts = []
     turns = growing.turns
 
@@ -441,9 +441,7 @@ class Agent:
         (None, Agent(8_192, 8_192), 8_192 - 4_096 - 819),
     ],
 )
-def test_the_limit_is_the_agents_model_less_its_answer_and_a_margin_or_the_users_own(
-    max_tokens, agent, limit
-):
+def test_the_limit_is_the_models_context_less_its_answer_and_a_margin(max_tokens, agent, limit):
     assert limit_of(agent, max_tokens) == limit
 
 

@@ -147,7 +147,7 @@ def test_before_the_agents_first_turn_no_event_is_forgotten(agent, condenser):
     assert [word for word in words if word not in prompt] == []
 
 
-def test_a_result_larger_than_the_limit_is_shortened_on_the_way_out_and_the_report_says_so_once(
+def test_a_result_larger_than_the_limit_is_shortened_and_reported_once(
     agent,
 ):
     agent = agent({"type": "digest", "max_tokens": LIMIT})
@@ -173,9 +173,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}
 
 @pytest.mark.parametrize("kind", parts_with(""))
 @pytest.mark.parametrize("of", [answer, message])
-def test_a_text_in_a_part_of_any_type_is_shortened_for_every_server_and_an_image_stays(
-    agent, kind, of
-):
+def test_texts_in_parts_of_any_type_are_shortened_and_images_stay(agent, kind, of):
     agent = agent({"type": "digest", "max_tokens": 2 * LIMIT})
     part = parts_with(f"begin {'y ' * 50_000} end")[kind]
     agent.add(call(), of((part, IMAGE)))
@@ -235,7 +233,7 @@ def test_a_decline_says_what_takes_the_room(large):
     assert "send the View" not in text
 
 
-def test_results_of_a_tool_loop_that_stays_whole_are_shortened_and_the_log_knows_it(agent):
+def test_results_of_a_whole_tool_loop_are_shortened_and_logged(agent):
     agent = agent({"type": "digest", "max_tokens": LIMIT})
     thinking = ({"type": "thinking", "thinking": "how?", "signature": "s"},)
     agent.add(Action(tool="run", call_id="begins", thinking=thinking), answer("so", "begins"))
@@ -343,7 +341,7 @@ def sendable(view):
 @given(
     histories, st.randoms(use_true_random=False), st.sampled_from([None, "so far"]), st.booleans()
 )
-def test_a_condenser_of_ones_own_forgets_nothing_unseen_no_call_that_waits_and_no_half(
+def test_an_own_condenser_forgets_no_unseen_event_and_no_open_call(
     events, random, summary, is_requested
 ):
     own = Own(lambda view: [event for event in view if random.random() < 0.6], summary=summary)
@@ -375,7 +373,7 @@ def test_an_empty_summary_is_no_message():
         without_kept(view, condensed(0))
 
 
-def test_what_no_model_was_shown_stays_under_a_condenser_of_ones_own_and_the_log_says_why_once(
+def test_unseen_events_stay_under_an_own_condenser_and_the_log_says_why(
     agent,
 ):
     agent = agent(Own(lambda view: view[1:-5], 10))
@@ -455,7 +453,7 @@ def test_a_view_that_nothing_followed_was_not_shown_and_one_is_noted_once():
         assert history.append({"role": "assistant", "content": "yes"})[0].event.meta == {}
 
 
-def test_an_unknown_event_behind_a_view_stays_as_it_was_written_and_the_next_one_notes_the_view():
+def test_an_unknown_event_stays_unchanged_and_the_next_event_notes_the_view():
     with new_history() as history:
         history.append(message("a"))
         version = history.prepare().version

@@ -55,7 +55,7 @@ def filled(store):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_number_beyond_64_bits_and_what_is_no_whole_number_are_refused_by_name(filled, name):
+def test_numbers_that_are_not_64_bit_integers_are_refused_by_name(filled, name):
     call = CALLS[name]
     numbers = (2**63 - 1, *TOO_LARGE) if name == "follow" else TOO_LARGE
     for number in numbers:

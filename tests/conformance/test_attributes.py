@@ -234,9 +234,7 @@ def test_after_rekey_attributes_are_found_under_the_new_key(recorder):
         "DELETE FROM listing; DELETE FROM listed; DELETE FROM store WHERE name = 'listed'",
     ],
 )
-def test_what_a_list_keeps_can_be_changed_and_deleted_and_is_made_again_from_the_events(
-    tmp_path, settings, change
-):
+def test_the_rows_of_a_list_are_made_again_from_the_events(tmp_path, settings, change):
     keys = settings.keys
     path = tmp_path / "history.db"
 

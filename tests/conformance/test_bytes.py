@@ -225,7 +225,7 @@ def test_a_retry_of_what_was_redacted_is_recognized(store):
         say(store, "c", picture(IMAGE[1:]), idempotency_key="k")
 
 
-def test_a_fork_reads_its_parents_bytes_and_has_its_own_until_and_after_an_erasure(store):
+def test_a_fork_reads_shared_and_own_bytes_before_and_after_an_erasure(store):
     store.append("c", TURN, expected_version=0)
     put(store, state=STATE)
     before = count_stored(store)

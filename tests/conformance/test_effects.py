@@ -108,9 +108,7 @@ def killed_at(recorder, bank, mode, point):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_worker_that_is_killed_at_any_point_leaves_no_payment_to_be_made_twice(
-    mode, open_recorder
-):
+def test_a_worker_killed_at_any_point_pays_nothing_twice(mode, open_recorder):
     kills = doubts = 0
     for point in itertools.count(0, 1 if WHOLE in os.environ else 3):
         recorder, bank = open_recorder(), Bank()
@@ -202,7 +200,7 @@ def test_an_effect_costs_one_append_more_and_a_tool_that_only_reads_costs_none(h
     )
 
 
-def test_a_call_that_may_have_run_is_told_as_unknown_and_settled_by_its_key(history):
+def test_a_call_that_may_have_run_is_unknown_until_settled_by_key(history):
     call = killed_in_its_tool(history)
     (effect,) = history.effects("unknown")
     assert (effect.call.id, effect.attempts, effect.outcome, history.open_calls()) == (
@@ -422,7 +420,7 @@ def test_copies_and_changed_keys_keep_keys_and_states(history, recorder, open_re
     assert run(copied, copied.open_calls()[0], Bank().pay).is_error
 
 
-def test_forks_share_the_keys_of_their_past_and_run_none_of_its_calls_without_a_key(
+def test_forks_share_effect_keys_and_run_no_shared_call_without_one(
     history,
 ):
     bank = Bank()

@@ -98,7 +98,7 @@ def from_a_signal_handler(inner):
         from_a_signal_handler,
     ],
 )
-def test_an_append_inside_an_append_is_refused_at_once_and_the_outer_one_goes_on(store, append):
+def test_an_append_inside_an_append_is_refused_and_the_outer_goes_on(store, append):
     inner = Inner(store)
     say(store, "c", "hi")
     append(inner)

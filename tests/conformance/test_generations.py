@@ -153,7 +153,7 @@ def test_what_changed_since_it_was_read_is_not_erased(histories, monkeypatch):
     assert histories.store.conversation("c1").erased_at is not None
 
 
-def test_a_fork_in_the_place_of_an_erased_fork_has_a_past_of_its_own(histories):
+def test_a_fork_with_an_erased_forks_id_has_its_own_past(histories):
     """Both share the same events, so they have the same head, and the View of the former is in
     memory.
     """

@@ -257,7 +257,7 @@ def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder, caplo
 
 
 @pytest.mark.parametrize("met", [True, False])
-def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(worker, other, met):
+def test_the_lease_of_an_erased_conversation_does_not_hold_its_successor(worker, other, met):
     other.append(said("hi")) if met else None
     with worker.lease(worker="one") as lease:
         other.append(said("and then"))
@@ -311,7 +311,7 @@ def test_a_damaged_lease_is_none(worker, other, recorder):
             other.append(said("next"))
 
 
-def test_a_restored_file_has_the_lease_of_its_moment_and_refuses_the_worker_of_the_former_one(
+def test_a_restored_file_refuses_the_worker_with_the_later_lease(
     tmp_path,
 ):
     with foldlog.open(tmp_path / "a.db") as histories:

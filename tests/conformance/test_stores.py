@@ -64,7 +64,7 @@ def test_another_version_than_expected_is_a_conflict_with_numbers(store, expecte
     assert store.version("c1") == 2
 
 
-def test_a_conversation_that_does_not_exist_is_at_version_0_and_no_fork_takes_an_id(store):
+def test_a_missing_conversation_has_version_0_and_a_fork_a_free_id(store):
     with pytest.raises(VersionConflict):
         store.append("new", said("c"), expected_version=1)
     assert store.version("new") == 0

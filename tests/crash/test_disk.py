@@ -30,7 +30,7 @@ def small_disk(tmp_path):
         yield folder
 
 
-def test_on_a_full_disk_reads_go_on_and_appends_go_on_when_there_is_space_again(small_disk):
+def test_a_store_on_a_full_disk_can_be_read_and_appended_to_later(small_disk):
     path = small_disk / "store.db"
     (small_disk / "ballast").write_bytes(b"x" * 400_000)
     acknowledged = []

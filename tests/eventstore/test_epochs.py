@@ -92,9 +92,7 @@ def test_each_copy_of_a_copy_begins_an_epoch_above_those_before(tmp_path):
     assert positions == sorted(set(positions))
 
 
-def test_a_copy_made_by_hand_goes_on_when_the_beginning_of_its_epoch_is_written_back(
-    path, tmp_path
-):
+def test_a_copy_made_by_hand_can_be_vacuumed_and_appended_to(path, tmp_path):
     """The file on disk says then that it is another one than it said before: this is no
     overwriting.
     """

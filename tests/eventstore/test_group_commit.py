@@ -205,7 +205,7 @@ def test_jobs_that_come_while_a_group_runs_share_the_next_one_in_their_order(tog
     assert groups.committed == [["first"], [0, 1, 2, 3, 4]]
 
 
-def test_a_job_that_comes_while_the_leader_waits_for_the_write_lock_goes_with_it(queue, groups):
+def test_a_job_joins_a_leader_that_waits_for_the_write_lock(queue, groups):
     callers = Callers(queue)
     groups.lock_is_free = False
     callers.add(*[writes(n) for n in range(3)])
@@ -224,7 +224,7 @@ def test_a_job_that_calls_other_code_leads_alone_and_keeps_its_place(queue, grou
     assert groups.committed == [["first"], [1, 2], ["other"], [3, 4]]
 
 
-def test_a_job_that_calls_other_code_runs_in_the_thread_and_the_context_of_its_caller(queue):
+def test_a_job_that_calls_other_code_runs_in_its_callers_thread(queue):
     variable, ran_in = contextvars.ContextVar("variable", default=None), []
 
     def call():
@@ -299,7 +299,7 @@ def test_a_leader_that_does_not_get_the_write_lock_fails_alone(queue, groups):
 
 @pytest.mark.parametrize("any_thread", [False, True])
 @pytest.mark.parametrize("wrote", [False, True])
-def test_an_error_of_a_job_goes_to_its_caller_alone_and_takes_nothing_of_the_others_with_it(
+def test_an_error_of_a_job_reaches_only_its_caller(
     together,
     queue,
     groups,
@@ -334,7 +334,7 @@ def test_a_job_that_was_refused_is_run_again_where_the_transaction_is(together, 
     assert groups.committed == [["first"], ["taken"]]
 
 
-def test_an_error_of_the_database_is_that_of_the_whole_group_and_each_gets_its_own(queue, groups):
+def test_each_caller_of_a_group_gets_its_own_database_error(queue, groups):
     callers = Callers(queue)
     with a_held_transaction(queue):
         callers.add(*[writes(n) for n in range(3)])

@@ -334,7 +334,7 @@ def test_an_erasure_in_a_copied_file_leaves_the_object_for_the_other_file(
     assert keys_in(server, prefix) == []
 
 
-def test_a_copy_with_the_inode_of_its_store_on_another_file_system_leaves_the_object(
+def test_a_copy_with_the_same_inode_leaves_the_object_in_place(
     histories, server, prefix, to, monkeypatch
 ):
     archive(histories, to)

@@ -202,7 +202,7 @@ def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path):
         assert [quote[:2] for quote in receipt.quotes] == [("c", 6), ("f", 8)]
 
 
-def test_the_id_of_a_source_stays_where_it_is_a_number_or_a_short_word(path):
+def test_a_short_source_id_stays_after_a_redaction(path):
     """An import keeps the id of its source with its JSON type, whatever that is. Other records name
     it by that id.
     """

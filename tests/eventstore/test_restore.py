@@ -154,7 +154,7 @@ def test_a_file_of_another_program_is_not_replaced(path, backup, tmp_path):
         assert set(tmp_path.iterdir()) == names
 
 
-def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(path, backup, agent):
+def test_the_log_of_a_lost_store_does_not_reach_the_restored_store(path, backup, agent):
     path.unlink()
     restore_store(path, backup)
     assert contents(path) == ["in the backup"]

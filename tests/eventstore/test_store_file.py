@@ -68,9 +68,7 @@ def test_a_relative_name_is_resolved_when_the_store_is_opened(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("link", ["other.db", "folder/link.db"])
-def test_a_symbolic_link_is_the_file_behind_it_with_one_log_and_one_write_lock(
-    path, tmp_path, link
-):
+def test_a_symbolic_link_shares_the_log_and_the_write_lock_of_its_file(path, tmp_path, link):
     (tmp_path / "folder").mkdir()
     (tmp_path / link).symlink_to(path)
     with (
@@ -253,9 +251,7 @@ def test_a_log_stays_where_code_of_this_process_opens_and_closes_the_file(store,
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has locks of one opening")
-def test_another_process_does_not_make_the_index_of_the_log_again_while_it_is_in_use(
-    store, path, another
-):
+def test_another_process_does_not_rebuild_the_index_of_a_log_in_use(store, path, another):
     """It cuts the index if it can lock this byte: an access in that moment ends the process that
     uses it.
     """
@@ -311,7 +307,7 @@ def test_a_file_whose_log_was_removed_is_not_called_damaged(store, path, another
     "change, events, opened",
     [(remove, 50, "again"), (rename, 3_000, "again"), (remove, 3_000, "when it was new")],
 )
-def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_read_nothing(
+def test_a_process_that_has_only_appended_can_read_and_save_its_events(
     path, tmp_path, change, events, opened, caplog
 ):
     if opened == "again":
@@ -396,7 +392,7 @@ def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(path, alone, t
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_file_with_a_second_name_is_not_opened_nor_written_to_as_long_as_it_has_it(store, path):
+def test_a_file_with_two_names_is_refused_until_one_is_removed(store, path):
     os.link(path, path.with_name("second.db"))
     with pytest.raises(StoreUnavailable, match="has 2 names"):
         append(store, "never")

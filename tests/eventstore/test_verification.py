@@ -77,9 +77,7 @@ def findings_in(path, note=None):
     }
 
 
-def test_a_rekey_names_a_row_with_a_damaged_head_and_not_the_first_of_its_next_step(
-    path, monkeypatch
-):
+def test_a_rekey_names_the_row_whose_head_is_damaged(path, monkeypatch):
     monkeypatch.setattr(rekey_steps, "_ROWS_FIRST", 8)
     change = "UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32))"
     execute(path, f"{change} WHERE conversation = 1 AND id = 7")
@@ -129,7 +127,7 @@ def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(pat
         assert len([*store.events("a")]) == LENGTH + 2
 
 
-def test_an_event_that_a_column_calls_a_change_of_documents_is_not_read_as_one(path):
+def test_a_forged_kind_does_not_make_an_event_a_document_change(path):
     execute(path, "UPDATE events SET kind = 'document_changes' WHERE conversation = 1 AND id = 7")
     with (
         open_store(f"sqlite:///{path}") as store,
@@ -303,7 +301,7 @@ def test_a_column_of_another_type_is_found_and_named(path, column):
     assert any(finding.startswith("event 7: ") for finding in findings_in(path)["a"])
 
 
-def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_followed_all_the_same(
+def test_a_damaged_ledger_entry_is_found_and_its_erasure_still_followed(
     path,
 ):
     with open_store(f"sqlite:///{path}") as store:

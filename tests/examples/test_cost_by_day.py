@@ -55,7 +55,7 @@ def test_each_call_is_counted_once_over_several_runs(url: str, tmp_path: Path):
     assert run(url, table) == "m1 4 calls 30 of 3 tokens 1.7500"
 
 
-def test_what_is_not_known_is_not_nothing_and_a_reply_in_several_events_is_one_call(tmp_path: Path):
+def test_an_unknown_cost_is_not_zero_and_a_split_reply_is_one_call(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/history.db"
     call = {"prompt_tokens": 8, "completion_tokens": 2}
     metas = [{"model": "m", "usage": call}, {"model": "m", "usage": call, "cost": 0.5}]

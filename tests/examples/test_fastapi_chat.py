@@ -147,7 +147,7 @@ def test_what_was_said_is_kept_when_the_user_goes_away(chat, url, spec_version):
     assert [message["role"] for message in recorded(url)[1]] == ["user", "assistant"]
 
 
-def test_a_call_that_runs_when_the_user_goes_away_is_interrupted_and_the_chat_goes_on(chat, url):
+def test_a_chat_goes_on_after_the_user_left_during_a_call(chat, url):
     called = []
 
     async def run(tool, arguments):

@@ -294,7 +294,7 @@ def test_the_command_says_that_an_audit_database_was_made_again(store, tmp_path,
     assert "audit.db was made again: the store was restored" in foldlog(*export).err
 
 
-def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_alone(path):
+def test_an_id_reused_after_the_clock_went_back_has_only_new_events(path):
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
     with open_store("memory:", clock=lambda: now[0]) as store:
         for named in (None, ["c"]):
@@ -308,9 +308,7 @@ def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_a
             assert b"former" not in path.read_bytes()
 
 
-def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_they_are_still_there(
-    store, path, monkeypatch
-):
+def test_an_audit_database_with_a_reader_says_that_erased_rows_remain(store, path, monkeypatch):
     audit_database.update(store, path)
     erase(store, "tidewatch", reason="asked to")
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
@@ -380,9 +378,7 @@ def test_a_follower_whose_file_is_locked_says_so_in_one_line(foldlog, tmp_path, 
     )
 
 
-def test_a_new_one_is_made_without_a_log_so_that_a_full_disk_cannot_leave_half_of_it(
-    store, tmp_path, monkeypatch
-):
+def test_a_full_disk_leaves_no_half_audit_database(store, tmp_path, monkeypatch):
     tables = []
 
     def fail(database):

@@ -151,9 +151,7 @@ print(calls)
 """
 
 
-def test_a_process_that_was_killed_while_it_made_the_file_leaves_one_that_can_be_used(
-    tmp_path, whole
-):
+def test_a_process_killed_while_it_makes_the_file_leaves_a_usable_file(tmp_path, whole):
     every = 1 if whole else 5
     process = subprocess.run(
         [sys.executable, "-c", KILLED_AT_EACH_CALL, str(tmp_path), str(every)],

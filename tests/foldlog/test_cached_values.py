@@ -169,9 +169,7 @@ def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url,
     assert sorted(after - before for before, after in pairwise(written)) == [1, 2]
 
 
-def test_the_pages_of_a_list_that_is_not_written_read_the_attributes_that_they_show(
-    histories, monkeypatch
-):
+def test_pages_of_an_unwritten_list_read_few_attributes(histories, monkeypatch):
     for number in range(30):
         histories[f"c{number:02}"].append(said("hi"), documents={"attributes": {"user": "ann"}})
     read, really = [], listing._attributes

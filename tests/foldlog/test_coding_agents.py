@@ -480,7 +480,7 @@ def test_a_secret_at_the_beginning_of_a_line_is_found_in_json_too(before, foldlo
     assert len(foldlog("secrets --json").document["secrets"]) == 1
 
 
-def test_the_hook_waits_for_a_moment_where_the_url_does_not_say_for_how_long():
+def test_the_hook_waits_briefly_unless_the_url_says_how_long():
     assert quick_hook.impatient("sqlite:///a.db") == "sqlite:///a.db?patience_s=5"
     assert quick_hook.impatient("sqlite:///a.db?mode=rw") == "sqlite:///a.db?mode=rw&patience_s=5"
     assert quick_hook.impatient("sqlite:///a.db?patience_s=9") == "sqlite:///a.db?patience_s=9"
@@ -609,7 +609,7 @@ def test_hooks_and_tools_keep_secrets_out_where_setup_says_so(tmp_path, session,
         assert key not in str([*histories["s1"].events()])
 
 
-def test_a_sub_agent_that_gives_no_id_reads_that_the_answer_is_of_its_session(histories, session):
+def test_a_sub_agent_without_an_id_is_told_which_session_answers(histories, session):
     session.user("find the bug")
     child = sub_agent_of(session, "look")
     os.utime(child.path, (session.path.stat().st_mtime + 5,) * 2)

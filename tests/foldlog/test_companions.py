@@ -194,7 +194,7 @@ def test_what_other_turns_have_in_common_with_a_redacted_message_is_no_copy(open
     assert redacted_in(opened, "u/+writes") == [0, 1]
 
 
-def test_a_redaction_of_an_event_that_a_fork_shares_takes_the_copies_beside_the_fork(opened):
+def test_a_redaction_of_a_shared_event_reaches_the_forks_companions(opened):
     opened["t"].fork(2, "v")
     opened["v/+writes"].append(note(SECRET))
     opened["t"].redact(1, **WHY)

@@ -86,7 +86,7 @@ def test_the_package_prices_a_model_that_it_knows():
     assert price.input_cost_per_token == pytest.approx(5e-6)
 
 
-def test_a_model_that_its_maker_no_longer_serves_has_the_price_that_another_provider_has(
+def test_a_retired_model_has_the_price_of_another_provider(
     monkeypatch,
 ):
     entry = msgspec.Raw(b'{"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05}')

@@ -168,7 +168,7 @@ def test_a_block_of_anthropics_server_goes_back_to_it_and_its_texts_to_others(hi
 
 @pytest.mark.parametrize("way", WAYS_OF_BLOCKS)
 @pytest.mark.parametrize("block", OF_THE_USER.values(), ids=OF_THE_USER)
-def test_a_block_of_the_user_and_of_a_result_goes_to_anthropic_as_it_came(history, way, block):
+def test_blocks_of_users_and_results_go_to_anthropic_unchanged(history, way, block):
     content = [FOUND, {"type": "text", "text": "said-4"}]
     result = {"type": "tool_result", "tool_use_id": "k1", "content": content}
     question = [{"type": "text", "text": "said-1"}, PAGE, block]

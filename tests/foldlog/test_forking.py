@@ -115,7 +115,7 @@ def test_a_fork_at_any_record_of_a_tree_shows_the_branch_that_ends_there(histori
     assert list(history.export()) == records
 
 
-def test_a_fork_at_a_call_or_a_result_has_the_whole_response_and_all_its_results(histories):
+def test_a_fork_at_a_call_has_the_whole_response_with_its_results(histories):
     calls = [replied("b", "a", use("c1")), replied("c", "b", use("c2"))]
     results = [result("d", "b", "c1"), result("e", "c", "c2")]
     later = [
@@ -154,7 +154,7 @@ def test_a_fork_at_a_record_of_several_events_has_only_whole_records(histories, 
     ]
 
 
-def test_ids_that_are_numbers_are_found_as_texts_too_and_the_last_of_equal_ids_counts(histories):
+def test_numeric_ids_are_found_as_texts_and_the_last_equal_id_counts(histories):
     records = [
         {"id": n, "source": "user", "action": "message", "args": {"content": str(n)}}
         for n in (4, 7, 4, 9)

@@ -167,7 +167,7 @@ def run_agent(store, *commands):
     )
 
 
-def test_an_agent_that_is_killed_in_a_call_runs_what_had_not_begun_and_repeats_nothing(tmp_path):
+def test_an_agent_killed_in_a_call_runs_only_the_calls_not_begun(tmp_path):
     store = tmp_path / "agent.db"
     killed = run_agent(
         store, "echo one | tee one.txt", "kill -KILL $PPID", "echo three > three.txt"

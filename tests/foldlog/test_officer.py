@@ -237,9 +237,7 @@ NOT_FOUND = PLACES["places that are not searched, each with its class in the rep
 
 
 @pytest.mark.parametrize("keys", [None, KeyRing(KEY)], ids=["plain", "encrypted"])
-def test_each_place_of_a_text_is_redacted_or_listed_or_of_a_class_that_was_not_searched(
-    tmp_path, keys
-):
+def test_each_place_of_a_text_is_redacted_or_listed_or_not_searched(tmp_path, keys):
     with api.open(tmp_path / "foldlog.db", keys=keys) as histories:
         for place, events in FOUND.items():
             histories.store.ingest(place, events)
@@ -298,9 +296,7 @@ def test_a_secret_in_documents_goes_with_the_differences_that_build_on_it(tmp_pa
 @pytest.mark.parametrize(
     "text, events, found", PLACES["forms in which a text is found, with the ids of the events"]
 )
-def test_a_text_is_found_in_numbers_in_escaped_json_and_in_each_form_as_by_a_search(
-    text, events, found, histories
-):
+def test_a_redaction_finds_a_text_in_the_same_forms_as_a_search(text, events, found, histories):
     histories["c"].append([*made_events(events)])
     maintenance = histories.maintenance
     assert maintenance.redact_matching(text, reason="asked to").events == {"c": tuple(found)}
@@ -431,9 +427,7 @@ def test_a_file_is_named_whichever_commit_of_its_note_was_the_last(
     assert f"{tmp_path}/b.db" in holders or not (tmp_path / "b.db").exists()
 
 
-def test_a_file_that_was_not_written_is_not_named_and_one_that_stays_keeps_its_position(
-    foldlog, mail, monkeypatch
-):
+def test_failed_writes_are_not_named_and_earlier_files_still_are(foldlog, mail, monkeypatch):
     assert foldlog("export m -o e.jsonl").status == 0
     foldlog(NAMES)
 

@@ -82,7 +82,7 @@ def test_a_note_on_a_conversation_with_a_key_is_encrypted(tmp_path):
     assert not any(b"remarkable" in content for content in files)
 
 
-def test_a_text_that_is_too_long_is_no_note_and_a_longer_body_is_not_read_to_its_end(client):
+def test_a_note_that_is_too_long_is_refused_and_a_longer_body_not_read(client):
     assert note(client, 1, "x" * 10_001).status == 400
     answer = client.send("POST", "/api/notes", {"id": "c"}, JSON, b"x" * 200_001)
     assert (answer.status, "200,000 bytes" in answer.json()["error"]) == (413, True)

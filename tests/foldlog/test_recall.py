@@ -46,7 +46,7 @@ def ids_in(text):
     ]
 
 
-def test_words_find_the_best_first_ids_are_read_as_given_and_a_path_gives_calls_with_results(
+def test_recall_finds_the_best_events_by_words_ids_and_paths(
     history,
 ):
     recall = history.recall_tool().recall
@@ -80,13 +80,13 @@ def test_a_long_text_is_cut_around_what_was_found(history):
     assert estimate(text) > 300, "the room is used"
 
 
-def test_the_place_of_a_word_is_found_where_folding_makes_the_text_before_it_longer(history):
+def test_the_place_of_a_word_is_found_after_text_that_folding_lengthens(history):
     history.append(said("ß" * 3_000 + " needle_8 lies here " + "ß" * 3_000))
     assert "needle_8 lies here" in history.recall_tool(max_tokens=400).recall("needle_8")
 
 
 @pytest.mark.parametrize("call_id", [None, "call_0"], ids=["no id", "the same id"])
-def test_a_result_belongs_to_its_own_call_where_calls_have_no_ids_or_the_same(history, call_id):
+def test_a_result_belongs_to_its_call_without_unique_call_ids(history, call_id):
     named = {"id": call_id} if call_id else {}
     tool = history.recall_tool()
     for name, arguments, result in (

@@ -64,7 +64,7 @@ def looking_back():
     return events
 
 
-def test_a_window_shows_what_its_length_covers_and_names_what_is_missing_with_its_events():
+def test_a_window_names_what_is_missing_with_its_events():
     """The head is one event; a call and its result are two."""
     lags = [lag(number) for number in range(8, CALLS)]
     for window in (2, 6, 11):

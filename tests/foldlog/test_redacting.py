@@ -128,7 +128,7 @@ def test_a_history_redacts_several_events_all_or_none(histories):
     assert len(written.event_ids) == 4
 
 
-def test_the_command_names_the_values_that_go_with_an_event_unless_a_later_event_has_them(foldlog):
+def test_redact_names_only_the_documents_that_are_lost(foldlog):
     with api.open("foldlog.db") as histories:
         histories["c"].append(said("hi"), documents={"a": 1, "b": 1})
         for value in (2, 3):

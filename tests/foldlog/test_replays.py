@@ -175,7 +175,7 @@ def test_what_a_digest_leaves_out_is_lost_in_a_replay_and_as_recorded():
         assert len(lost) > 15 > len(summarized) > 0
 
 
-def test_prompts_cost_what_is_new_and_less_what_is_repeated_where_a_cache_takes_them():
+def test_repeated_tokens_of_prompts_cost_less_with_a_cache():
     result = replay(work(1), condenser_from_config({"type": "noop"}))
     turn, *_ = result.turns
     tokens = [(900, 0), (1_124, 900), (1_224, 1_124)]
@@ -212,7 +212,7 @@ def test_a_summary_has_the_prompts_of_both_ways(asked):
 
 
 @pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])
-def test_every_event_that_was_shown_is_in_the_view_or_in_a_summary_or_lost(config):
+def test_every_shown_event_is_in_the_view_or_a_summary_or_lost(config):
     condenser = condenser_from_config(config)
 
     @examples(60)

@@ -83,7 +83,7 @@ def test_a_call_that_is_not_stored_yet_and_its_beginning_are_one_append(historie
     assert states(histories) == [("done", 1)]
 
 
-def test_a_call_that_is_stored_gets_a_mark_and_one_that_only_reads_gets_none(histories):
+def test_a_call_gets_a_mark_unless_it_only_reads(histories):
     histories["c"].append([Message(source="user", content="x"), Action(tool="pay", call_id="k")])
     with calling(histories, "k"):
         tool([], repeat="safe")("ann")

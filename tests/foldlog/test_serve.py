@@ -114,7 +114,7 @@ def test_no_title_is_the_words_of_a_redacted_event_also_of_a_fork(client, store)
     until(titles)
 
 
-def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its_report(histories):
+def test_a_conversation_has_one_title_everywhere(histories):
     """Of every format, and of real histories of programs that add to what a user asks, where they
     lie beside.
     """

@@ -60,7 +60,7 @@ def kinds(history):
     return [type(event) for event in history.events()]
 
 
-def test_the_loop_of_a_runtime_sees_a_view_that_stays_small_and_a_log_that_keeps_all(opened):
+def test_the_view_of_a_long_loop_stays_small_and_the_log_is_whole(opened):
     history = opened(condenser=DIGEST)["c1"]
     history.append(work(0))
     sizes = []
@@ -273,9 +273,7 @@ async def in_async(history, events):
 
 @pytest.mark.parametrize("way", REPLIES)
 @pytest.mark.parametrize("others", [True, False])
-def test_each_way_of_a_reply_into_the_log_keeps_what_came_while_the_model_answered(
-    full, opened, way, others
-):
+def test_events_that_came_while_the_model_answered_are_not_forgotten(full, opened, way, others):
     history = full
     asked_at = history.prepare().version
     late = opened()["c1"].append(said("stop"))[0].event if others else None

@@ -439,7 +439,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_a_task_says_from_whom_each_agent_has_a_text_and_where_it_was_lost(foldlog, words):
+def test_a_task_says_where_an_agent_got_or_lost_a_text(foldlog, words):
     with api.open("foldlog.db") as histories:
         hand_down(histories)
         answers = histories["top"].hand_overs(words)

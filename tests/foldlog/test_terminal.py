@@ -85,9 +85,7 @@ def test_json_for_programs_is_read_by_parsers_that_refuse_lone_surrogates(value)
     assert json.loads(well_formed(terminal.json_text(value, indent=2))) == _shown(value)
 
 
-def test_a_list_with_a_lone_surrogate_in_an_id_is_read_by_strict_parsers_and_its_head_verifies(
-    foldlog, tmp_path
-):
+def test_json_of_an_id_with_a_lone_surrogate_is_valid_and_its_head_verifies(foldlog, tmp_path):
     with open_store(tmp_path / "foldlog.db") as store:
         store.append("a\ud800b", said("half \udc00"), expected_version=0)
     (listed,) = msgspec.json.decode(foldlog("list --json").out)["conversations"]

@@ -40,7 +40,7 @@ def test_the_names_of_our_own_fields_are_no_text_of_an_event(histories):
         assert would.events.get("c", ()) == ids, text
 
 
-def test_an_adk_event_in_camel_case_may_be_nested_as_deep_as_a_record_may():
+def test_an_adk_event_in_camel_case_may_be_deeply_nested():
     deep = reduce(lambda inner, _: [inner], range(477), [])
     record = {
         "author": "user",

@@ -59,9 +59,7 @@ def reading(url, **options):
     ],
     ids=["erase", "redact"],
 )
-def test_a_removal_returns_while_an_older_reader_is_open_and_the_next_one_proves_it(
-    url, store, vacuums, remove
-):
+def test_a_removal_does_not_wait_for_an_older_reader(url, store, vacuums, remove):
     with reading(url, application_name="reports") as reader:
         assert remove(store).bytes_pending
         assert len(vacuums) == 1

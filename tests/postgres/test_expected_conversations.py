@@ -280,7 +280,7 @@ def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours, theirs):
     assert (versions[-1], texts(ours, "c1")) == (2, ["0", "1", "2"])
 
 
-def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_order_of_ids(
+def test_ids_of_many_writing_processes_are_dense_and_followed_in_order(
     url,
 ):
     written = []

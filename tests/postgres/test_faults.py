@@ -238,9 +238,7 @@ def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url, postgres_se
         assert (recorded.id, store.version("c1")) == (1, 2)
 
 
-def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
-    postgres_url, postgres_server
-):
+def test_a_guard_that_outlasts_the_server_is_a_clear_error(postgres_url, postgres_server):
     """To run it again would not help: it would be as slow again."""
     url = postgres_url()
     with open_store(url) as other:

@@ -174,9 +174,7 @@ def test_what_others_began_is_not_ended_with_a_detachment(postgres_server, plain
     ]
 
 
-def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became(
-    url, postgres_server
-):
+def test_a_conversation_published_during_a_query_is_locked_as_such(url, postgres_server):
     """It was staged when the question was asked, and is published when its lock is free."""
     with open_store(url) as importing, open_store(url) as asking, contextlib.ExitStack() as end:
         recorder = importing._recorder

@@ -258,7 +258,7 @@ def pair(folder):
             server.remove()
 
 
-def test_a_backup_that_is_older_than_its_followers_goes_on_behind_what_they_have_seen(
+def test_a_restored_backup_goes_on_after_the_positions_of_its_followers(
     pair,
 ):
     """Its server gives the numbers of what was lost again."""

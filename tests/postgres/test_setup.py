@@ -170,9 +170,7 @@ def test_a_failed_migration_leaves_the_store_as_it_was(url, schema, newer, postg
     )
 
 
-def test_a_store_of_a_newer_version_is_refused_unless_it_says_that_we_may_read_it(
-    url, schema, postgres_server
-):
+def test_a_store_of_a_newer_version_is_refused_unless_readable(url, schema, postgres_server):
     open_store(url).close()
     postgres_server.sql(f"UPDATE {schema}.store SET value = '{NEWEST + 3}' WHERE name = 'schema'")
     open_store(url).close()
@@ -292,7 +290,7 @@ def run_command(capsys):
     ],
     ids=lambda command: " ".join(command[:3]),
 )
-def test_what_a_role_that_may_not_vacuum_removes_is_pending_until_the_owner_vacuums_all_tables(
+def test_bytes_stay_pending_until_a_role_that_may_vacuum_does_so(
     url,
     role,
     run_command,

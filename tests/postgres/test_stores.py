@@ -191,7 +191,7 @@ def test_a_fork_lives_with_its_parent_whatever_its_id_names(many):
         )
 
 
-def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_both_succeed(
+def test_a_fork_and_a_conversation_cannot_both_begin_with_one_id(
     many,
 ):
     won = []

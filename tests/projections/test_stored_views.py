@@ -116,7 +116,7 @@ def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(store, m
     assert sum(counts) > 3_000, "without a View in memory all are read"
 
 
-def test_a_view_of_the_past_takes_no_revision_of_an_erased_conversation_with_its_id(store):
+def test_a_past_view_uses_no_revision_of_an_erased_conversation(store):
     views = Views(store)
     append(store, *all_said("a", "b", "c"), forget(0), *all_said("c"))
     views.current("c")
@@ -329,7 +329,7 @@ def test_a_revision_that_says_something_else_is_found_until_a_rebuild(store, wor
 
 
 @pytest.mark.usefixtures("work")
-def test_a_revision_of_no_structural_event_and_one_of_another_code_are_found_and_a_hole_is_counted(
+def test_an_audit_finds_wrong_revisions_and_counts_missing_ones(
     store,
 ):
     append(store, forget(0))

@@ -97,7 +97,7 @@ def test_the_tail_of_a_log_reads_nothing_else(long, rows_read):
         assert rows_read() >= LONG
 
 
-def test_what_is_popped_is_taken_back_and_a_view_in_memory_is_not_read_again(long, rows_read):
+def test_popped_events_are_retracted_and_the_view_is_not_read_again(long, rows_read):
     for n in range(1, 6):
         with foldlog.open(long) as opened:
             assert ids(opened["c1"].pop()) == [LONG - n]

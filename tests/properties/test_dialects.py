@@ -110,7 +110,7 @@ def test_what_is_made_of_any_view_is_accepted(view):
 )
 @examples(200)
 @given(odd_views)
-def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_their_order(view):
+def test_calls_of_a_reply_are_one_message_with_results_in_order(view):
     response_of = {
         place: calls.members for calls in view.units.parallel_calls for place in calls.members
     }

@@ -61,7 +61,7 @@ def test_intervals_hold_what_their_pairs_hold(pairs):
     assert all(after - last > 1 for (_, last), (after, _) in pairwise(intervals))
 
 
-def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leaves_its_call_behind():
+def test_an_emptied_view_that_loses_an_answer_leaves_its_call_behind():
     def forget(first, last):
         origin = Origin(format="test")
         return CondensationAction(

@@ -60,7 +60,7 @@ def test_a_view_that_grows_is_the_view_of_the_whole(events):
 
 @many
 @given(histories)
-def test_every_call_that_is_kept_has_one_later_answer_and_every_answer_one_earlier_call(
+def test_every_call_in_a_view_has_one_answer_and_every_answer_one_call(
     events,
 ):
     fit = well_formed(View.from_events(events))

@@ -76,7 +76,7 @@ def database(request, recorder):
 
 
 @pytest.mark.parametrize("recorder, kind", CASES)
-def test_a_step_that_is_killed_before_any_statement_is_done_once_or_not_at_all(
+def test_a_step_killed_before_any_statement_is_done_once_or_not(
     kind,
     recorder,
     tmp_path,

@@ -28,7 +28,7 @@ def lines(path: Path) -> list:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_a_workflow_that_is_killed_at_any_point_ends_and_asks_each_turn_with_one_prompt(
+def test_a_workflow_killed_at_any_point_ends_with_one_prompt_for_each_turn(
     tmp_path: Path,
 ) -> None:
     kills, doubts = 0, 0

@@ -773,7 +773,7 @@ async def test_a_compaction_within_the_times_of_an_earlier_one_changes_nothing(s
     assert shown(history.view()) == ["all"]
 
 
-async def test_the_sdk_reads_an_export_of_what_it_saved_and_a_view_shows_its_images(histories):
+async def test_the_sdk_reads_its_export_and_a_view_shows_its_images(histories):
     shown = types.Part.from_bytes(data=IMAGE, mime_type="image/png")
     of_result = types.FunctionResponsePart.from_bytes(data=IMAGE, mime_type="image/png")
     thought = types.Part(text="hm", thought=True, thought_signature=IMAGE)

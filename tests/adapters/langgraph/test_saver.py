@@ -275,9 +275,7 @@ def test_messages_that_are_no_messages_are_kept_too(saver):
     assert values[-2:] == [[HumanMessage("a", id="1")], [["user", "hi"]]]
 
 
-def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_statements_with_more(
-    histories, tmp_path
-):
+def test_a_list_of_all_threads_equals_langgraphs_in_as_many_statements(histories, tmp_path):
     choice, newest, counts = random.Random(3), {}, []
     ours, theirs = FoldlogSaver(histories), SqliteSaver(sqlite3.connect(tmp_path / "theirs.db"))
 
@@ -498,7 +496,7 @@ def id_of(config):
     return config["configurable"]["checkpoint_id"]
 
 
-def test_a_branch_that_is_left_when_the_first_one_is_erased_is_listed_and_goes_on(saver, histories):
+def test_a_branch_whose_first_branch_is_erased_is_listed_and_goes_on(saver, histories):
     one, _, three = forked(saver)
     histories.erase("langgraph/t", reason="asked to", detach_forks=True)
     assert "langgraph/t/+writes" not in histories, "it holds what was erased"
@@ -633,9 +631,7 @@ def deleting_tool(saver):
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("deleter", ["the run's own saver", "another saver"])
-def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgraph(
-    tmp_path, durability, deleter
-):
+def test_a_run_goes_on_when_its_thread_is_deleted_as_in_langgraph(tmp_path, durability, deleter):
     """In the middle of a step, twice. What the run puts from then on is another thread with the
     id.
     """

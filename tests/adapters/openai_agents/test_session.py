@@ -374,9 +374,7 @@ async def test_a_compaction_of_items_that_are_redacted_meanwhile_is_not_stored(
     assert_redacted(history)
 
 
-async def test_a_compaction_of_items_that_the_sdk_holds_since_the_session_began_is_not_stored(
-    session, histories
-):
+async def test_a_compaction_of_items_redacted_meanwhile_is_not_stored(session, histories):
     """The SDK adds new items to the items that it has read, and does not read them again."""
     assert await session.get_items() == []
     items = [user("marigold"), user("two")]

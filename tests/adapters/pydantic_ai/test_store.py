@@ -307,7 +307,7 @@ async def test_a_save_after_messages_that_are_deleted_meanwhile_is_a_conflict(
     assert texts_of(fork.view()) == ["one", "re one"]
 
 
-async def test_a_program_does_not_save_what_is_redacted_meanwhile_in_the_parent_of_a_fork(
+async def test_text_redacted_in_the_parent_of_a_fork_is_not_saved_again(
     store, histories, monkeypatch
 ):
     await talk(store, "c", "marigold")
@@ -474,7 +474,7 @@ def shown(content):
 SHOWN = ["see", ("image/png", IMAGE), ("application/pdf", FILE)]
 
 
-async def test_the_sdk_reads_an_export_of_what_it_saved_and_a_view_shows_its_images(histories):
+async def test_the_sdk_reads_its_export_and_a_view_shows_its_images(histories):
     image = BinaryContent(data=IMAGE, media_type="image/png")
     calls = [ToolCallPart("look", {"at": 1}, name) for name in ("c1", "c2")]
     results = [

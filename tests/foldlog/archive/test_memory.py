@@ -29,7 +29,7 @@ def line(number, words="so"):
     return json.dumps(value).encode()
 
 
-def test_the_next_bytes_of_a_source_are_read_when_the_last_ones_are_let_go(tmp_path, monkeypatch):
+def test_an_import_holds_few_bytes_of_its_source_in_memory(tmp_path, monkeypatch):
     size = 2**20
     set_sizes(monkeypatch, transaction=2 * size)
     words = random.Random(1).randbytes(size // 512).hex()

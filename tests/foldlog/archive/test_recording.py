@@ -77,7 +77,7 @@ def test_a_fork_without_records_of_its_own_keeps_those_that_it_shares(redacted, 
             assert not any(each.findings for each in place.maintenance.verify())
 
 
-def test_records_of_a_conversation_whose_id_is_used_again_go_on_from_none_of_the_erased_one(
+def test_a_reused_id_has_no_records_of_the_erased_conversation(
     histories,
 ):
     histories["c1"].append_records(RECORDS[:2], format="openai-chat")

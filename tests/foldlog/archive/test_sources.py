@@ -98,9 +98,7 @@ def test_a_log_that_is_rewritten_after_it_was_compared_is_compared_again(
     assert_sound(store)
 
 
-def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one_after_it(
-    lines, path, store
-):
+def test_figures_of_an_import_are_the_same_before_and_after_its_first_use(lines, path, store):
     def shown(store, name):
         stored = FiguresOfStore(store)
         ((_, figures),) = stored.of([store.conversation(name, pending=True)])

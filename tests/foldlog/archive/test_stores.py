@@ -216,7 +216,7 @@ def test_a_copied_fork_is_searched_from_its_first_event_on(store, target, path, 
     assert (fork, event.id) in {hit[:2] for hit in hits}
 
 
-def test_a_fork_that_was_copied_alone_is_copied_on_to_one_that_shares_its_records(path, lines):
+def test_a_fork_copied_alone_gets_records_after_it_shares_them(path, lines):
     with new_store() as first, new_store() as store, new_store() as target:
         imported(first, path)
         fork = imported_lines(first, path, [*lines[:8], *lines[9:-3]]).conversation
@@ -234,9 +234,7 @@ def test_a_fork_that_was_copied_alone_is_copied_on_to_one_that_shares_its_record
 
 
 @pytest.mark.parametrize("number", [3, 4, 5, 6])
-def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_all(
-    number, store, target, path
-):
+def test_a_source_erased_during_a_copy_is_copied_whole_or_not(number, store, target, path):
     name = imported(store, path).conversation
     other = Store(store.database.recorder, store.database.settings)
     store.database.recorder = call_before(

@@ -233,9 +233,7 @@ def test_record_by_record_means_what_the_whole_rollout_means(steps, restarts):
         ]
 
 
-def test_the_end_of_a_log_that_comes_again_is_told_once_unless_it_may_have_been_said_again(
-    histories, tmp_path
-):
+def test_a_repeated_end_of_a_log_adds_only_new_records(histories, tmp_path):
     """Records that come at the time of the newest one may be the same words, said twice."""
     log = [
         BASE,

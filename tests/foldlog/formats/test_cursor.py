@@ -103,7 +103,7 @@ def test_the_messages_of_the_command_line_are_those_that_its_root_lists(tmp_path
     assert history.events[-1].changed["attributes"] == {"value": {"title": "Gulls"}}
 
 
-def test_a_message_that_is_listed_and_not_there_is_a_finding_and_an_empty_store_no_history(
+def test_a_missing_message_is_a_finding_and_an_empty_store_no_history(
     tmp_path,
 ):
     lost = "ab" * 32

@@ -177,7 +177,7 @@ def events_and_findings(records, format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_words_that_no_rule_of_a_format_reads_are_in_an_event_or_are_a_finding(format):
+def test_every_word_of_a_source_is_in_an_event_or_a_finding(format):
     words = "words of a later version"
     unseen, shapes = [], set()
     for number, record in enumerate(RECORDS[format]):
@@ -211,7 +211,7 @@ written so.
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_log_that_was_written_behind_itself_tells_all_of_it_once_or_is_named(format, tmp_path):
+def test_a_log_written_twice_into_its_file_is_read_once_or_named(format, tmp_path):
     records, problems = RECORDS[format], []
     count, twice = len(records), records * 2
     list(decode(twice, format, findings=problems.append))
@@ -284,7 +284,7 @@ def test_what_is_no_record_says_where_and_why(format):
 
 
 @pytest.mark.parametrize("format", WRITTEN)
-def test_what_chats_have_in_forms_of_their_own_is_written_in_that_of_each_format(format):
+def test_special_content_of_chats_is_written_in_each_formats_form(format):
     call = {"id": "k1", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
     refused = {"role": "assistant", "content": None, "refusal": "I cannot."}
     events = from_openai(

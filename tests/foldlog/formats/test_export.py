@@ -80,7 +80,7 @@ def test_a_history_is_not_written_in_another_format(format, foldlog):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_import_is_exported_as_it_came_and_what_follows_is_a_note_or_written(
+def test_an_import_is_exported_unchanged_and_later_events_are_noted_or_written(
     format, foldlog, tmp_path
 ):
     path = CORPUS / f"{format}.jsonl"

@@ -59,7 +59,7 @@ def test_what_agents_write_takes_little_more_than_it_took(format):
     )
 
 
-def test_a_part_of_a_history_is_written_and_a_part_of_a_message_is_not(history):
+def test_a_part_of_a_history_is_written_but_not_of_a_message(history):
     messages = RECORDS["pydantic-ai"]
     history.append_records(messages, format="pydantic-ai")
     events, stored = list(history.events()), history._stored_records()

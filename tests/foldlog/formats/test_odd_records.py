@@ -16,7 +16,7 @@ def read_figures(tmp_path, *lines):
 
 
 @pytest.mark.parametrize("failed", [True, 1])
-def test_the_first_error_of_a_line_with_two_results_is_of_the_one_that_failed(failed, tmp_path):
+def test_of_two_results_on_a_line_the_failed_one_is_the_error(failed, tmp_path):
     results = [
         {"type": "tool_result", "tool_use_id": "a", "content": "9 km"},
         {"type": "tool_result", "tool_use_id": "b", "content": "no such road", "is_error": failed},

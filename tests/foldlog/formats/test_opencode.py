@@ -191,9 +191,7 @@ def test_a_session_of_a_storage_that_is_gone_stays(tmp_path, foldlog):
         assert foldlog("list --json").rows() == ["ses_1"]
 
 
-def test_a_database_that_cannot_be_read_is_named_and_the_files_beside_it_are_imported(
-    tmp_path, foldlog
-):
+def test_an_unreadable_database_is_named_and_its_files_imported(tmp_path, foldlog):
     path = database(tmp_path / "opencode.db", IN_ORDER)
     path.write_bytes(path.read_bytes()[:4096])
     exported(tmp_path / "z.json", IN_ORDER)

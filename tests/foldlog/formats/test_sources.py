@@ -125,7 +125,7 @@ def test_paths_without_a_history(tmp_path):
         ("\n", False),
     ],
 )
-def test_a_file_is_on_lines_if_two_are_not_blank_and_may_be_emptied_while_it_is_read(
+def test_only_a_file_with_two_lines_that_are_not_blank_is_on_lines(
     text, is_on_lines, tmp_path, monkeypatch
 ):
     file, really = tmp_path / "a.json", Path.open
