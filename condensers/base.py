@@ -26,6 +26,7 @@ from typing import (
     Concatenate,
     NamedTuple,
     Protocol,
+    TypedDict,
     TypeVar,
     cast,
     runtime_checkable,
@@ -158,6 +159,14 @@ class Reply:
         }
         for name, figure in figures.items():
             object.__setattr__(self, name, figure)
+
+
+class CompletionOptions(TypedDict, total=False):
+    """What ``Summarizer.complete`` accepts besides the messages."""
+
+    tools: Sequence[JsonMap]
+    tool_choice: str | None
+    response_schema: JsonMap | None
 
 
 @runtime_checkable

@@ -241,7 +241,7 @@ class _ObservedStore(Store):
         self._telemetry = telemetry
 
     def append(
-        self, conversation: str, events: Event | Iterable[Event], **how: Any
+        self, conversation: str, events: Event | Iterable[Event], **options: Any
     ) -> tuple[Recorded, ...]:
         telemetry = self._telemetry
         sizes = list[int]()
@@ -249,7 +249,7 @@ class _ObservedStore(Store):
         with telemetry.span("foldlog.append", {"conversation": conversation}) as more:
             noted = _sizes.set(sizes)
             try:
-                recorded = super().append(conversation, events, **how)
+                recorded = super().append(conversation, events, **options)
             except VersionConflict:
                 telemetry.add("foldlog.conflicts", 1, {"foldlog.of": "append"})
                 raise

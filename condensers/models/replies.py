@@ -13,7 +13,7 @@ import msgspec
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.usage import usage_of
-from foldlog.condensers.base import Reply, Report, Summarizer, ToolCall
+from foldlog.condensers.base import CompletionOptions, Reply, Report, Summarizer, ToolCall
 from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed
 from foldlog.condensers.models.estimate import estimate, event_size
 from foldlog.condensers.models.failures import failure_of, problem_of
@@ -27,7 +27,7 @@ _LENGTH_MAX = 1_000_000
 """The largest number of characters of a reply. A longer reply could be too large for an event."""
 
 
-def ask(llm: Summarizer | None, messages: Sequence[JsonMap], **how: Any) -> Reply:
+def ask(llm: Summarizer | None, messages: Sequence[JsonMap], options: CompletionOptions) -> Reply:
     """Return the model's reply. Raises ``ModelCallFailed`` if the call fails, or if the reply is
     not usable: see ``check_reply``. Raises ``InvalidCondenser`` if ``llm`` is None.
     """
@@ -37,7 +37,7 @@ def ask(llm: Summarizer | None, messages: Sequence[JsonMap], **how: Any) -> Repl
             " model to its step"
         )
     try:
-        return check_reply(llm.complete(messages, **how))
+        return check_reply(llm.complete(messages, **options))
     except (ModelCallFailed, InvalidCondenser):
         raise
     except Exception as error:  # An ``llm`` of the application may raise any error of its client.

@@ -108,7 +108,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
             *({"role": "user", "content": block} for block in blocks),
         ]
         try:
-            reply = ask(self.llm, messages, response_schema=_SCHEMA)
+            reply = ask(self.llm, messages, {"response_schema": _SCHEMA})
             chosen = read_json(reply, reply.text or "", _Chosen, "the reply").ids
         except ModelCallFailed as error:
             if error.failure != "bad_reply":

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, NamedTuple
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.condensers.base import (
     AgentModel,
+    CompletionOptions,
     Condensation,
     Condenser,
     Reply,
@@ -129,7 +130,7 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         )
         return Request(prompt, messages, self._options())
 
-    def _options(self) -> JsonMap:
+    def _options(self) -> CompletionOptions:
         """Return further arguments of ``Summarizer.complete`` for a prompt with events."""
         return {}
 
@@ -138,7 +139,7 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         ``ask``. Also raises ``ModelCallFailed`` if the model calls a tool of the agent.
         """
         try:
-            reply = ask(self.llm, [*request.messages, *further], **request.options)
+            reply = ask(self.llm, [*request.messages, *further], request.options)
         except ModelCallFailed as error:
             if request.continues and error.partial is not None and error.partial.tool_calls:
                 error.partial = None
@@ -379,7 +380,7 @@ class StructuredSummaryCondenser(ModelSummaryCondenser):
     next_prompt_file = "next_structured"
     needs = "function_calling"
 
-    def _options(self) -> JsonMap:
+    def _options(self) -> CompletionOptions:
         return {"tools": (state_summary_tool(),), "tool_choice": TOOL_NAME}
 
     def _text(self, reply: Reply) -> str:

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from foldlog._base.json_types import JsonMap, JsonObject
-from foldlog.condensers.base import Summarizer
+from foldlog.condensers.base import CompletionOptions, Summarizer
 from foldlog.condensers.models.caches import cache_rule
 from foldlog.condensers.models.tokens import offered_tools
 from foldlog.condensers.prompts import Prompt
@@ -29,7 +28,7 @@ class Request(NamedTuple):
 
     prompt: Prompt
     messages: Messages
-    options: JsonMap
+    options: CompletionOptions
     continues: bool = False
 
 
@@ -54,7 +53,7 @@ def next_prompt(
     messages += View.from_events((Message(id=0, source="user", content=wish),)).to_messages(
         wish_dialect
     )
-    options: JsonObject = {}
+    options: CompletionOptions = {}
     if tools := _tools(view, dialect):
         options["tools"] = tools
         if llm is not None and cache_rule(llm.model).tool_choice_is_apart:

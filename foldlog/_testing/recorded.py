@@ -260,7 +260,7 @@ class RecordedRun:
 
     def _note(self, call: RecordedCall, name: str, value: Any) -> None:
         if self._path is not None and self._update:
-            self._run.beside.setdefault(call.number, {})[name] = value
+            self._run.note(call.number, name, value)
         note = f"{self.history.id} has not recorded the {name} of its requests"
         if note not in self.notes:
             self.notes.append(note)

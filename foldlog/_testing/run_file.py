@@ -62,6 +62,10 @@ class Run(NamedTuple):
             for name, value in fields.items()
         }
 
+    def note(self, number: int, name: str, value: Any) -> None:
+        """Note what was sent beside the messages of a call."""
+        self.beside.setdefault(number, {})[name] = value
+
     def fill(self, history: History) -> None:
         """Append the events. They get the ids that they had."""
         history.append(
