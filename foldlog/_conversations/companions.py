@@ -15,16 +15,14 @@ from functools import partial
 from itertools import takewhile
 
 from foldlog.eventstore import (
-    ATTRIBUTES,
-    ConversationErased,
     ConversationNotFound,
     ConversationRow,
-    DocumentChanges,
     EventStoreError,
     ReadTransaction,
     Store,
 )
-from foldlog.eventstore.log.finding import Listed, Moment, beginning_with
+from foldlog.eventstore.log.finding import Listed, Moment, beginning_with, find_existing
+from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
 
 _OWN = "/+"
@@ -51,7 +49,7 @@ def companions(store: Store, *conversations: str) -> list[ConversationRow]:
     """Return all companions of the conversations, including erased companions and companions of
     companions.
     """
-    return _companions(conversations, partial(_beginning_with, store))
+    return _companions(conversations, partial(rows_beginning_with, store))
 
 
 def companions_at(moment: Moment, conversations: Iterable[str]) -> list[Conversation]:
@@ -96,35 +94,9 @@ def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[Conve
     ]
 
 
-def sub_agents(store: Store, conversation: str) -> list[str]:
-    # A conversation below ``conversation`` is a sub-agent if its first event names a parent, as in
-    # Claude Code. It also counts as a sub-agent if this event cannot be read. Figures know more
-    # sub-agents, but may not be counted yet.
-    return [
-        row.id
-        for row in _beginning_with(store, f"{conversation}/")
-        if row.erased_at is None
-        and not companion_of(row.id)
-        and _is_begun_by_another(store, row.id)
-    ]
-
-
-def _beginning_with(store: Store, start: str) -> Iterator[ConversationRow]:
+def rows_beginning_with(store: Store, start: str) -> Iterator[ConversationRow]:
     if store.database.recorder.query(lambda reader: reader.has_beginning(start)):
         yield from beginning_with(start, store.conversations)
-
-
-def _is_begun_by_another(store: Store, conversation: str) -> bool:
-    try:
-        return any(
-            "parent" in event.meta
-            or (type(event) is DocumentChanges and "parent" in str(event.changed.get(ATTRIBUTES)))
-            for event in store.events(conversation, 0, 1)
-        )
-    except ConversationErased:  # The conversation was erased after it was listed.
-        return False
-    except EventStoreError:  # The key of the conversation may be missing.
-        return True
 
 
 def ids_beginning_with(store: Store, beginning: str) -> Iterator[str]:
@@ -165,11 +137,13 @@ def ids_from(store: Store, beginning: str) -> Iterator[str]:
 def forked_from(store: Store, conversation: str) -> list[str]:
     # A fork shares events with the conversations that are returned, so their companions may have
     # content of the fork.
+    def read(reader: Reader) -> list[str]:
+        state = find_existing(store.database, reader, conversation, pending=True)
+        # Neither the lineage nor the ledger needs events, so none are made or restored.
+        return origins_of(ReadTransaction(reader, state._replace(pending=0), store.database))
+
     with suppress(EventStoreError):  # The conversation may be erased, or its key may be missing.
-        row = store.conversation(conversation, pending=True)
-        if row.pending and not row.version:  # This is an import that was never used.
-            return []
-        return store.query(conversation, origins_of)
+        return store.database.recorder.query(read)
     return []
 
 

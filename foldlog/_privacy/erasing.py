@@ -22,19 +22,23 @@ from foldlog._conversations.companions import (
     companion_of,
     companions,
     forked_from,
-    sub_agents,
+    rows_beginning_with,
 )
+from foldlog._figures.overview import parent_in
+from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.trees import NO_TREES, Trees
 from foldlog._files.written_files import (
     note_sources,
 )
 from foldlog._privacy.redacting import holders
 from foldlog.eventstore import (
+    ATTRIBUTES,
     NOT_RECORDED,
     ConversationErased,
     ConversationHasForks,
     ConversationNotFound,
     ConversationRow,
+    DocumentChanges,
     EventStoreError,
     InvalidArgument,
     Store,
@@ -137,7 +141,7 @@ def and_forks(
         with suppress(ConversationErased):  # The conversation was erased after it was listed.
             forks = store.forks_sharing(name, NOT_RECORDED)
             rows_by_id |= {
-                fork: store.conversation(fork)
+                fork: store.conversation(fork, pending=True)
                 for fork in forks
                 if fork not in rows_by_id and fork not in except_ids
             }
@@ -245,7 +249,9 @@ def iter_erased(
                 paths = chain.from_iterable(sources.values())
                 noted_names = note_sources(store, paths, [member.id for member in (row, *forks)])
                 tombstone = erase_one(row.id, expected=how.expected.get(row.id))
-                fork_rows = [store.conversation(member.id) for member in erased_rows[:-1]]
+                fork_rows = [
+                    store.conversation(member.id, pending=True) for member in erased_rows[:-1]
+                ]
                 # Forks without a tombstone were detached before.
                 erased_rows = [fork for fork in fork_rows if fork.erased_at is not None]
                 erased_rows.append(tombstone)
@@ -271,7 +277,7 @@ def iter_erased(
         ]
         agents = [
             f"sub-agent {name}"
-            for name in dict.fromkeys([*below, *sub_agents(store, row.id)])
+            for name in dict.fromkeys([*below, *_sub_agents(store, row.id)])
             if name not in erased_ids
         ]
         last_row = erased_rows[-1]
@@ -318,6 +324,35 @@ def _above(row: ConversationRow, rows: Mapping[str, ConversationRow], trees: Tre
         above.append(name)
         row = rows[name]
     return above
+
+
+def _sub_agents(store: Store, conversation: str) -> list[str]:
+    # A conversation below ``conversation`` is a sub-agent if its first event names a parent, as in
+    # Claude Code. It also counts as a sub-agent if this event cannot be read. Figures know more
+    # sub-agents, but may not be counted yet.
+    return [
+        row.id
+        for row in rows_beginning_with(store, f"{conversation}/")
+        if row.erased_at is None and not companion_of(row.id) and _is_begun_by_another(store, row)
+    ]
+
+
+def _is_begun_by_another(store: Store, row: ConversationRow) -> bool:
+    if row.pending or row.archived:
+        # Figures are read here, because reading an event would make or restore all events.
+        ((_, figures),) = FiguresOfStore(store).of([row])
+        overview = figures.overview
+        return overview.problem is not None or parent_in(overview.attributes or {}) != ""
+    try:
+        return any(
+            "parent" in event.meta
+            or (type(event) is DocumentChanges and "parent" in str(event.changed.get(ATTRIBUTES)))
+            for event in store.events(row.id, 0, 1)
+        )
+    except ConversationErased:  # The conversation was erased after it was listed.
+        return False
+    except EventStoreError:  # The key of the conversation may be missing.
+        return True
 
 
 def clear(store: Store) -> bool:

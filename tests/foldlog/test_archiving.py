@@ -35,3 +35,18 @@ def test_a_conversation_that_is_erased_as_it_is_archived_is_not_called_damaged(
         monkeypatch.setattr(archive, "_find_damage", after_an_erasure)
         [outcome] = histories.maintenance.archive(timedelta(0), f"file://{tmp_path}/objects")
         assert outcome.stays == "it was changed at the same time; archive it again"
+
+
+def test_an_expiry_restores_no_archive(tmp_path):
+    with api.open(tmp_path / "foldlog.db") as histories:
+        for name in ("old", "old/agent"):
+            histories.create(name, {} if name == "old" else {"parent": "old"})
+            histories[name].append([said("1"), said("2")])
+        histories.maintenance.archive(timedelta(0), f"file://{tmp_path}/objects")
+        before = [*histories.store.iter_conversations()]
+        assert all(row.archived for row in before)
+        expired = histories.maintenance.expire(timedelta(0), dry_run=True)
+        assert [row.id for row in expired.conversations] == ["old/agent", "old"]
+        assert [*histories.store.iter_conversations()] == before
+        expired = histories.maintenance.expire(timedelta(0))
+        assert [row.archived for row in expired.conversations] == [2, 2]

@@ -2,12 +2,14 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from foldlog import Histories
 from tests.foldlog.archive.imports import imported, open_with_imports
 
+AGENTS = Path(__file__).parents[2] / "golden" / "tasks" / "claude-code"
 MARCH = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
@@ -93,3 +95,43 @@ def test_what_is_younger_makes_no_events_to_know_that(store, clock, tmp_path):
         )
         assert store.conversation("s1", pending=True).pending == pending
     assert would.events == {"s1": (0, 1)}
+
+
+def test_an_expiry_makes_no_events_of_imports_that_were_never_used(store, clock):
+    for path in sorted(AGENTS.rglob("*.jsonl")):
+        imported(store, path)
+    clock.now += 100 * DAY
+    before = [*store.iter_conversations()]
+    names = {row.id for row in before}
+    assert len(names) == 4 and all(row.version == 0 for row in before)
+
+    for with_children in (False, True):
+        expired = Histories(store).maintenance.expire(
+            90 * DAY, dry_run=True, with_children=with_children
+        )
+        assert ({row.id for row in expired.conversations}, expired.stay) == (names, ())
+        assert [*store.iter_conversations()] == before
+
+    expired = Histories(store).maintenance.expire(90 * DAY)
+    assert {(row.id, row.version) for row in expired.conversations} == {(name, 0) for name in names}
+
+
+def test_a_dry_run_names_the_sub_agents_of_an_import_and_makes_no_events(foldlog):
+    assert foldlog("import", AGENTS).status == 0
+    before = foldlog("list --json").document["conversations"]
+    left = foldlog("store erase top --reason x --dry-run")
+    assert "not erased, and may contain the content: 3 sub-agents" in left.err
+    assert foldlog("list --json").document["conversations"] == before
+    assert all(row["version"] == 0 for row in before)
+
+
+def test_a_dry_run_makes_no_events_of_new_records_of_an_import(store, clock, tmp_path):
+    path = session(tmp_path / "s1.jsonl", 3)
+    imported(store, path)
+    store.fork("s1", 2, "fork")
+    imported(store, session(path, 4))
+    clock.now += 100 * DAY
+    before = [*store.iter_conversations()]
+    assert [(row.id, row.version, row.pending) for row in before] == [("fork", 2, 0), ("s1", 3, 1)]
+    assert older(store, 90 * DAY) == ["fork", "s1"]
+    assert [*store.iter_conversations()] == before
