@@ -176,6 +176,21 @@ def say_wrapped(*spans: Span) -> None:
         say(*spans)
 
 
+def say_beside(heading: Span, text: str) -> None:
+    """Print a heading and a text in one line. On a terminal, the text is wrapped beside the
+    heading.
+    """
+    if not has_edge():
+        say(heading, text)
+        return
+    from rich.table import Table
+
+    row = Table.grid()
+    row.add_column(no_wrap=True)
+    row.add_row(_text([heading]), _text([text]))
+    _console().print(row)
+
+
 def answer(document: Document, text: str | Sequence[str] | Callable[[], object]) -> None:
     """With ``--json``, print the document, and otherwise print ``text``. If ``text`` is a function,
     call it in the pager.

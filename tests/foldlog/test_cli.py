@@ -204,6 +204,12 @@ def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
     assert name in foldlog("list").out  # whole, on one line
 
 
+def test_diff_says_which_versions_it_takes(foldlog, write):
+    foldlog("import", write("c.jsonl", SAMPLE.read_text().splitlines()[:3]))
+    assert "0 to the number of events" in foldlog("diff --help").out
+    assert [foldlog("diff c", 0, version).status for version in (0, 3, 4)] == [0, 0, 2]
+
+
 @pytest.mark.long  # its sibling: tests/foldlog/archive/test_kills.py
 def test_an_interrupted_import_keeps_whole_records_and_goes_on_there(foldlog, tmp_path):
     long = tmp_path / "long.jsonl"

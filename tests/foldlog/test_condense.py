@@ -83,6 +83,15 @@ def test_a_limit_is_estimated_unless_the_agents_model_is_named(
     assert document["tokens"]["counted_as"] == "gpt-4o"
 
 
+def test_a_narrow_terminal_wraps_each_text_beside_its_heading(work, foldlog, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "45")
+    shown = foldlog("condense c1 --dry-run").out
+    texts = shown[shown.index("  why") :].splitlines()
+    headings = [line.split()[0] for line in texts if line[:11].strip()]
+    assert headings == ["why", "forgot", "View", "tokens", "cost", "instead"]
+    assert len(texts) > len(headings)
+
+
 def test_a_model_is_asked_over_http_and_paid_for_in_the_open(foldlog, work, config, tmp_path):
     with OpenAIServer(Text("The parser is mended.")) as server:
         file = config(asking(server, "max_size = 20"))

@@ -35,7 +35,13 @@ from foldlog.projections import Views
     required=False,
     show_default="the newest condensation",
 )
-@argument("after", "B", "A later version.", type=WholeNumber(min=0), required=False)
+@argument(
+    "after",
+    "B",
+    "A later version: 0 to the number of events.",
+    type=WholeNumber(min=0),
+    required=False,
+)
 @prices_option
 @store_options
 def run(

@@ -102,7 +102,7 @@ def show_condensation(
     )
     terminal.say_wrapped((f"{head}, by the condenser {condenser}", "bold"))
     for heading, text in rows:
-        terminal.say_wrapped((f"  {heading:<9}", "dim"), text)
+        terminal.say_beside((f"  {heading:<9}", "dim"), text)
     if summary is not None:
         terminal.print_summary(summary[1].content, 11)
 
