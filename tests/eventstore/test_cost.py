@@ -3,6 +3,7 @@ clock is needed.
 """
 
 import sqlite3
+from functools import partial
 
 import pytest
 
@@ -17,6 +18,8 @@ from tests.reading import reading
 from tests.said import said, say
 
 SHORT, LONG = 200, 6_000
+SOURCE = 1_000
+"""The key of a conversation whose source has as many blocks as a history has events."""
 TOLERANCE = 1.25
 
 
@@ -70,7 +73,23 @@ def long_store(tmp_path, length):
         store.append("c1", events[start : start + 500], expected_version=start)
     store.append("chain", chain(length), expected_version=0)
     say(store, "z", "behind")
+    store.database.recorder.transact(partial(put_blocks, count=length))
     return store
+
+
+def put_blocks(transaction, count):
+    """Write blocks of a source, of three records each."""
+    for number in range(count):
+        transaction.write("put_block", SOURCE, 3 * number, 3, 0, b"", b"")
+
+
+def last_blocks(store):
+    def read(reader):
+        (first,) = reader.ask("blocks_back", SOURCE, 3 * LONG, 1)
+        return reader.ask("blocks", SOURCE, first[0] - 2, 8)
+
+    rows = store.database.recorder.query(read)
+    assert len(rows) == 2
 
 
 def chain(length):
@@ -113,6 +132,7 @@ STEPS = {
     "why shown": lambda store: Views(store).why("c1", 0),
     "why forgotten lately": lambda store: Views(store).why("chain", store.version("chain") - 9),
     "late difference": late_difference,
+    "last blocks of a source": last_blocks,
 }
 
 

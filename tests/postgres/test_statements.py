@@ -322,6 +322,12 @@ def test_what_an_agent_does_asks_for_one_conversation(url, monkeypatch, keys):
             "0, 9e18::bigint, 1000",
             r"using conversations_erased on conversations c ",
         ),
+        (
+            "blocks",
+            "bigint, bigint, bigint",
+            "7, 14000, 8",
+            r"Index Cond: .*conversation = \$1\) AND \(first >= COALESCE",
+        ),
     ],
 )
 def test_what_grows_with_all_conversations_is_not_walked_for_one(
@@ -334,7 +340,7 @@ def test_what_grows_with_all_conversations_is_not_walked_for_one(
     expected,
 ):
     """To leave lists, and to follow past what is erased: other plans read an entry of each
-    conversation.
+    conversation. To read a page of the blocks of a source: other plans read all earlier blocks.
     """
     open_store(url).close()
     plan = postgres_server.sql(
@@ -343,7 +349,8 @@ def test_what_grows_with_all_conversations_is_not_walked_for_one(
         " created_at, erased_at) SELECT n, n::text::bytea, true, 1, CASE WHEN n = 7 THEN 1 END"
         f" FROM generate_series(1, 20000) n;INSERT INTO {schema}.events SELECT n, m, n * 3 + m,"
         " true, false, 'message', '', '' FROM generate_series(1, 20000) n, generate_series(0, 2)"
-        f" m;ANALYZE; SET plan_cache_mode = force_generic_plan;PREPARE q ({types}) AS"
+        f" m;INSERT INTO {schema}.blocks SELECT 7, n * 3, 3, 0, '', '' FROM generate_series(0, 5000)"
+        f" n;ANALYZE; SET plan_cache_mode = force_generic_plan;PREPARE q ({types}) AS"
         f" {STATEMENTS[name].replace('{schema}', schema)}; EXPLAIN EXECUTE q ({arguments})"
     )
     assert re.search(expected, plan), plan

@@ -840,9 +840,11 @@ UPDATE {schema}.sources SET records = $2::bigint, made = $3::bigint, head = $4::
 -- name: set_pending
 UPDATE {schema}.conversations SET pending = nullif($1::bigint, 0) WHERE key = $2::bigint
 
+-- The first block of a page is found in the index: it contains the record, or begins after the record.
 -- name: blocks
-SELECT first, records, encoding, places, body FROM {schema}.blocks
-WHERE conversation = $1::bigint AND first + records > $2::bigint ORDER BY first LIMIT $3::bigint
+SELECT first, records, encoding, places, body FROM {schema}.blocks WHERE conversation = $1::bigint AND first >= coalesce(
+    (SELECT max(first) FROM {schema}.blocks WHERE conversation = $1::bigint AND first <= $2::bigint), 0
+) AND first + records > $2::bigint ORDER BY first LIMIT $3::bigint
 
 -- name: blocks_back
 SELECT first, records, encoding, places, body FROM {schema}.blocks

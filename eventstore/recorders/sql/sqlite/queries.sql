@@ -513,9 +513,13 @@ FROM (VALUES (?, ?, ?, ?)) v WHERE conversation = v.column1
 -- name: set_pending
 UPDATE conversations SET pending = nullif(?, 0) WHERE key = ?
 
+-- The first block of a page is found in the index: it contains the record, or begins after the record.
 -- name: blocks
-SELECT first, records, encoding, places, body FROM blocks
-WHERE conversation = ? AND first + records > ? ORDER BY first LIMIT ?
+WITH asked (conversation, record, most) AS (SELECT ?, ?, ?)
+SELECT first, records, encoding, places, body FROM blocks WHERE conversation = (SELECT conversation FROM asked)
+AND first >= coalesce((SELECT max(first) FROM blocks WHERE conversation = (SELECT conversation FROM asked)
+AND first <= (SELECT record FROM asked)), 0)
+AND first + records > (SELECT record FROM asked) ORDER BY first LIMIT (SELECT most FROM asked)
 
 -- name: blocks_back
 SELECT first, records, encoding, places, body FROM blocks
