@@ -398,7 +398,9 @@ class CondenseHandler:
             expected_version=ANY_VERSION,
         )
         if appended[0].event.id == view.version:  # No other writer appended an event in between.
-            return view.then([recorded.event for recorded in appended])
+            # No annotation is shown, so only the version of the View changes.
+            annotated = view.then([recorded.event for recorded in appended])
+            return with_field(view, state=annotated.state)
         # If the rules changed, this View was made by the old rules and must not be sent.
         return view if batches[0] is outcomes else None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import chain
@@ -1161,12 +1162,7 @@ class History:
         self._asked_at = self._shown_at = prepared.version if isinstance(prepared, View) else None
         if llm is None or not isinstance(prepared, View):
             return prepared
-        return View(
-            prepared.state,
-            prepared.condensations,
-            getattr(llm, "dialect", "litellm"),
-            prepared.kept_from,
-        )
+        return replace(prepared, dialect=getattr(llm, "dialect", "litellm"))
 
     def request_condensation(
         self, reason: str = "", *, idempotency_key: str | None = None

@@ -1,6 +1,9 @@
 """Condensers of one's own, and what they may leave out: arguments, rules, reasons, results."""
 
+from dataclasses import fields, replace
+
 import pytest
+from msgspec import structs
 
 import foldlog
 from foldlog.condensers import (
@@ -12,6 +15,7 @@ from foldlog.condensers import (
     PipelineCondenser,
     Requirement,
     RollingCondenser,
+    Step,
 )
 from foldlog.eventstore import CondensationAction, InvalidEvent
 from tests.condensers.made import (
@@ -227,6 +231,26 @@ def test_a_step_may_be_for_another_model():
         with pytest.raises(InvalidCondenser, match="agent_llm is of type str"):
             history.prepare(llm="gpt")
         assert len(histories["c2"].prepare(llm=AskableAgent(1))) == 0
+
+
+class Masking(Condenser):
+    """Shortens the first event, and keeps two events."""
+
+    def step(self, view, agent_llm=None):
+        masked = view.with_masks({0: structs.replace(view[0], content="short")})
+        return Step(replace(masked, kept=frozenset({1, 2})), ())
+
+
+def test_a_step_for_another_model_returns_all_of_the_view_in_the_dialect_of_the_model():
+    with new_history(Masking()) as history:
+        history.append(messages(4))
+        view = history.step()
+        assert (view.kept, view.units_before_masks) == (frozenset({1, 2}), history.view().units)
+        other = history.step(llm=AskableAgent(1_000, dialect="anthropic"))
+        assert other.dialect == "anthropic"
+        for field in fields(view):
+            if field.name != "dialect":
+                assert getattr(other, field.name) == getattr(view, field.name), field.name
 
 
 def test_steps_for_several_models_remember_the_same_of_a_conversation():
