@@ -506,11 +506,12 @@ def test_the_page_of_a_task_answers_what_a_debugger_asks(page, serve, tmp_path):
     page.open(address)
     page.wait("document.querySelectorAll('a.row').length === 1")
     assert "2 of 5 runs of 1 task had an error" in page.text(".summary")
+    assert "4 sub-agents" in page.text("a.row")
     page.click("a.row .name")
     page.wait("document.querySelectorAll('.agent').length === 6")
     words = page.text(".agents")
     for answer in (
-        "5 sub-agents, 2 errors, $3.10 + 1 erased agent, $0.3700 without sub-agents, 9 m 36 s",
+        "4 sub-agents, 2 errors, $3.10 + 1 erased agent, $0.3700 without sub-agents, 9 m 36 s",
         "9 m 36 s of work in 3 m 46 s (the first agent alone: 3 m 30 s)",
         "First error in build (Find out why the build of version 4.2 fails, and repair it.): make:",
         "Highest cost: build (Find out why the build of version 4.2 fails, and repair it.) $2.35",
@@ -543,7 +544,7 @@ def test_the_page_of_a_task_answers_what_a_debugger_asks(page, serve, tmp_path):
 
     page.click(".agents p a", "Sign version 4.2")
     page.wait(f"{V}?.history?.conversation === '{TASK}/sign'")
-    page.wait("document.querySelector('.agents')?.innerText.includes('5 sub-agents')")
+    page.wait("document.querySelector('.agents')?.innerText.includes('4 sub-agents')")
     assert "erased 09:03:10, a token of a user" in page.text(".agents")
     page.wait("document.querySelector('.transcript').innerText.includes('may have run')")
     assert page.ask(f"{V}.event") == 6
