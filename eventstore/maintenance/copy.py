@@ -211,9 +211,14 @@ def compare_stores(
             yield UnequalConversation(original.id, problem, behind=behind)
         elif not has_source(source.database, target.database, original, copy):
             problem = "the source records or their redactions differ between source and target"
-            # A target with further records, which have no events yet, stays as it is.
-            behind = max(copy.pending, 0) <= max(original.pending, 0)
+            # A target with further records stays as it is.
+            behind = _records(target.database, copy) <= _records(source.database, original)
             yield UnequalConversation(original.id, problem, behind=behind)
+
+
+def _records(database: Database, conversation: Conversation) -> int:
+    stored = query_sources(database, Sources.of_state, conversation)
+    return 0 if stored is None else stored.records
 
 
 def _copy_if_different(
