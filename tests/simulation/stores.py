@@ -190,8 +190,9 @@ class StoreSteps(Runner):
         if site.model.living:
             database = site.processes[0].store.database
             key_ids = {*database.recorder.value("key_ids").split()}
-            names = database.settings.keys.names if site.ring else ()
-            check_equal("keys", key_ids, {*names}, change)
+            names = [*database.settings.keys.names] if site.ring else []
+            # an earlier rekey that was refused may have left a second key in the ring
+            check_equal("keys", key_ids, {*names[:1]}, change)
 
     def vacuum(self, rng, process):
         site = process.site
