@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import count, repeat
 from operator import attrgetter
 from typing import Final, Literal
 
@@ -189,11 +188,10 @@ class Appending(Struct, eq=False):
             self.database.last_conversation = self.last_conversation
         if self.earlier is not None:
             return self.earlier
-        places = count(self.place())
-        fields = zip(
-            places, repeat(self.conversation), repeat(self.moment), self.decided, strict=False
-        )
-        return tuple(map(_new, repeat(Recorded), fields))
+        recorded = []
+        for position, event in enumerate(self.decided, self.place()):
+            recorded.append(_new(Recorded, (position, self.conversation, self.moment, event)))
+        return tuple(recorded)
 
     def _earlier(
         self, reading: ReadTransaction, idempotency_key: str

@@ -181,7 +181,6 @@ def record_checksum(
 
 
 _checksum_and_id = struct.Struct(">II").unpack_from
-_each_salt = struct.Struct(f"{SALT_BYTES}s").iter_unpack
 _YEARS = range(YEAR_10000)
 """The times that can be recorded, in microseconds since 1970."""
 
@@ -208,11 +207,14 @@ def make_rows(
         head = first_head(conversation, salt)
     seed = checksum_seed(name)
     recorded_at = now if updated_at is None or updated_at < now else updated_at
-    salts = _each_salt(
+    salts = (
         urandom(SALT_BYTES * len(batch)) if secret is None else _salts(secret, event_id, len(batch))
     )
     rows = []
-    for (kind, schema, shown, structural, body, _), (event_salt,) in zip(batch, salts, strict=True):
+    salt_at = 0
+    for kind, schema, shown, structural, body, _ in batch:
+        event_salt = salts[salt_at : salt_at + SALT_BYTES]
+        salt_at += SALT_BYTES
         kind_bytes, measured_kind = _kind_bytes(kind)
         head = sha256(b"%b%bsalted %d %d %d %d %d %b\n%b" % (
             head, salt, event_id, schema, shown, structural, recorded_at, measured_kind,
@@ -374,10 +376,10 @@ def time_before(microseconds: int, span: timedelta) -> datetime:
         return datetime.min.replace(tzinfo=UTC)
 
 
-@lru_cache(64)  # all events of one batch have the same time
+@lru_cache(1)  # all events of one batch have the same time
 def from_microseconds(moment: int) -> datetime:
     try:
-        return EPOCH + timedelta(microseconds=moment)
+        return EPOCH + timedelta(0, 0, moment)  # a keyword would double the time
     except (TypeError, OverflowError) as error:
         raise StoreDamaged(
             f"the store holds the impossible time {moment!r:.40}; run 'foldlog store verify', then"

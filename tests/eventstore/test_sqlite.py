@@ -416,17 +416,17 @@ def test_a_group_shares_one_commit(recorder, path):
 
 
 class FollowedBy:
-    """A connection on which something happens right after the first commit."""
+    """A cursor on which something happens right after the first commit."""
 
-    def __init__(self, connection, happens):
-        self._connection = connection
+    def __init__(self, cursor, happens):
+        self._cursor = cursor
         self._happens = [happens]
 
     def __getattr__(self, name):
-        return getattr(self._connection, name)
+        return getattr(self._cursor, name)
 
     def execute(self, statement, *parameters):
-        cursor = self._connection.execute(statement, *parameters)
+        cursor = self._cursor.execute(statement, *parameters)
         if statement == "COMMIT" and self._happens:
             self._happens.pop()()
         return cursor
@@ -516,8 +516,8 @@ def test_what_a_program_that_is_not_ours_commits_right_after_an_append_is_seen(
     with open_store(path) as store:
         store.append("c1", HI, expected_version=0)
         store.append("c1", HI, expected_version=1)
-        ours = store._recorder._writing
-        ours.connection = FollowedBy(ours.connection, lambda: execute(path, ERASED))
+        ours = store._recorder._writing._transaction
+        ours.cursor = FollowedBy(ours.cursor, lambda: execute(path, ERASED))
         store.append("c1", HI, expected_version=2)
         with pytest.raises(ConversationErased):
             store.append("c1", HI, expected_version=3)

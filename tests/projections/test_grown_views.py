@@ -133,9 +133,9 @@ def test_another_store_on_the_same_recorder_is_noticed(store):
 def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store, tmp_path):
     """It takes no write lock of ours, so it may commit before our commit is looked at."""
     views = watched(store)
-    writing, path = store.database.recorder._writing, tmp_path / "history.db"
+    ours, path = store.database.recorder._writing._transaction, tmp_path / "history.db"
     statement = "UPDATE conversations SET redactions = coalesce(redactions, 0) + 1"
-    writing.connection = FollowedBy(writing.connection, lambda: execute(str(path), statement))
+    ours.cursor = FollowedBy(ours.cursor, lambda: execute(str(path), statement))
     append(store, *all_said("c"))
     assert store.database.recorder.last_conversation is None
     append(store, *all_said("d"))

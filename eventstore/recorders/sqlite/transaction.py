@@ -39,6 +39,10 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
+        self.cursor = connection.cursor()
+        """The cursor of ``BEGIN``, ``COMMIT`` and the inserts of events. A cursor for each
+        statement would take longer (``benchmarks/append.py``).
+        """
         self._execute_many = connection.executemany
         self._next_position: int | None = None
 
@@ -111,7 +115,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
                     values += its_meta, stored
                 values.append(stored)
                 position += 1
-            self._execute(_insert_together(len(batch), are_plain), values)
+            self.cursor.execute(_insert_together(len(batch), are_plain), values)
             if Body in map(type, bodies):
                 self._attach(key, batch)
 

@@ -92,7 +92,7 @@ class SQLiteWriting:
         connection = self.connection or self.open()
         try:
             if self._patience_s > AT_ONCE_S:
-                connection.execute("BEGIN IMMEDIATE")
+                self._transaction.cursor.execute("BEGIN IMMEDIATE")
             else:
                 with maintenance.waiting_at_most(connection, self._patience_s):
                     connection.execute("BEGIN IMMEDIATE")
@@ -137,7 +137,7 @@ class SQLiteWriting:
     def commit(self) -> None:
         self._stage = _COMMITTING
         try:
-            self.connection.execute("COMMIT")  # type: ignore[union-attr]  # it has begun
+            self._transaction.cursor.execute("COMMIT")
         except sqlite3.Error as error:
             # Make no call before this assignment, because signal handlers run at calls. If a signal
             # handler raises right after COMMIT, its error has a frame of its own, and COMMIT has
