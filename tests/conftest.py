@@ -135,7 +135,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_redundant(item: pytest.Item, on_server: Counter[tuple[Path, str]]) -> bool:
     """Return whether a case of a conformance test, with more parameters than its recorder, may be left
-    out because cases with an SQLite file test the same.
+    out because cases with an SQLite file test the same; in the folder ``archive``, cases in memory.
 
     Cases in memory may, because they run the statements of a file. Cases on a server may if they use
     one form of stored bytes. Of the other cases of a function, every third one runs on a server,
@@ -144,10 +144,11 @@ def _is_redundant(item: pytest.Item, on_server: Counter[tuple[Path, str]]) -> bo
     parameters: dict[str, Any] = {}
     if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
         parameters = item.callspec.params
-    if len(parameters) < 2 or item.path.parent.name not in ("conformance", "ledger"):
+    folder = item.path.parent.name
+    if len(parameters) < 2 or folder not in ("archive", "conformance", "ledger"):
         return False
-    if "postgresql" not in parameters.values():
-        return "memory" in parameters.values()
+    if not {"postgresql", "postgresql-encrypted"}.intersection(map(str, parameters.values())):
+        return "memory" in parameters.values() and folder != "archive"
     if (
         parameters.get("settings") in ("plain", "zlib", "encrypted")
         or parameters.get("store", "") is None

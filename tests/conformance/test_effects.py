@@ -84,9 +84,9 @@ def work(history, bank, mode):
             history.append_reply(pay_reply(history, missing[0]))
 
 
-def killed_at(recorder, bank, mode, point):
-    """Have a worker pay that is killed at a point: before a transaction, or in the tool. Return
-    whether it was.
+def killed_at(recorder, name, bank, mode, point):
+    """Have a worker of a conversation pay that is killed at a point: before a transaction, or in the
+    tool. Return whether it was.
     """
     reached = -1
 
@@ -99,7 +99,7 @@ def killed_at(recorder, bank, mode, point):
     bank.reached = reach
     store = Store(Between(recorder, reach, ("transact", "query")))
     try:
-        work(Histories(store)["pay"], bank, mode)
+        work(Histories(store)[name], bank, mode)
     except Killed:
         return True
     finally:
@@ -110,12 +110,13 @@ def killed_at(recorder, bank, mode, point):
 @pytest.mark.parametrize("mode", MODES)
 def test_a_worker_killed_at_any_point_pays_nothing_twice(mode, open_recorder):
     kills = doubts = 0
+    recorder = open_recorder()
     for point in itertools.count(0, 1 if WHOLE in os.environ else 3):
-        recorder, bank = open_recorder(), Bank()
-        if not killed_at(recorder, bank, mode, point):
+        name, bank = f"pay {point}", Bank()
+        if not killed_at(recorder, name, bank, mode, point):
             break
         kills += 1
-        history = Histories(Store(recorder))["pay"]
+        history = Histories(Store(recorder))[name]
         work(history, bank, mode)
         assert set(Counter(bank.paid).values()) <= {1}, f"killed at point {point}"
         unknown = {effect.call.arguments["to"] for effect in history.effects("unknown")}

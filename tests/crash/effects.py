@@ -98,7 +98,7 @@ def work(url, bank, mode, seed):
                 with history.lease(ttl_s=2, wait_s=0):
                     _turn(history, tool, options)
             except LeaseTaken:  # perhaps by a killed worker, for up to two seconds
-                time.sleep(0.01)
+                time.sleep(0.05)
             if len(history.effects()) == PAYMENTS and not history.open_calls():
                 names.pop(0)
             else:

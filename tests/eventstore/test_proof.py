@@ -1,15 +1,18 @@
 """Checkpoints: what an operator changes after one is named, and what is lawful is not."""
 
 import base64
+import io
 import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -32,6 +35,7 @@ from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.signed_note import read_key, read_note
+from tests.commands import run_foldlog
 from tests.said import all_said, say
 from tests.sound import changes
 
@@ -453,13 +457,15 @@ def make_keys(key, public):
 
 
 def foldlog(path, *arguments):
-    return subprocess.run(
-        ["foldlog", "store", *map(str, arguments), "--db", path],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "FOLDLOG_KEY": "22" * 32},
-    )
+    """Run a command on a store. Return its exit status and what it printed."""
+    words = ["store", *map(str, arguments), "--db", str(path)]
+    with (
+        redirect_stdout(io.StringIO()) as out,
+        redirect_stderr(io.StringIO()) as err,
+        patch.dict(os.environ, FOLDLOG_KEY="22" * 32),
+    ):
+        status = run_foldlog(*words)
+    return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
 
 
 # -- the command

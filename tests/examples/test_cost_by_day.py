@@ -1,8 +1,11 @@
 """The example of a projection of one's own counts every model call once."""
 
-import subprocess
+import io
+import runpy
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -10,16 +13,18 @@ import foldlog
 from foldlog import CondensationAction, Message
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples/cost_by_day.py"
-PATIENCE_S = 60
 
 
 def run(url: str, table: Path) -> str:
-    command = [sys.executable, str(EXAMPLE), url, str(table)]
-    process = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
-    assert (process.returncode, process.stderr) == (0, "")
-    return " ".join(process.stdout.split()[1:])
+    with (
+        patch.object(sys, "argv", [str(EXAMPLE), url, str(table)]),
+        redirect_stdout(io.StringIO()) as out,
+        redirect_stderr(io.StringIO()) as err,
+        pytest.raises(SystemExit) as ended,
+    ):
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert (ended.value.code, err.getvalue()) == (0, "")
+    return " ".join(out.getvalue().split()[1:])
 
 
 def say(url: str, model: str, times: int) -> None:

@@ -156,7 +156,7 @@ def test_what_was_killed_is_finished_by_what_meets_it(
     monkeypatch.setattr(importing, "CHUNK", 3)
     cases = [*product(KILLED, (1, 2, 4))]
     if not whole:  # in a file each operation meets each killed one, at one of its kills at least
-        step = 7 if is_sampled else 2
+        step = 7 if is_sampled else 3
         cases = cases[list(MEETING).index(meeting) % step :: step]
     for number, (killed, transactions) in enumerate(cases):
         recorder = open_at(number)

@@ -22,6 +22,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psycopg
+
 UNPRIVILEGED = (
     {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
 )
@@ -187,9 +189,18 @@ class Server:
         )
 
     def sql(self, statement: str, database: str = "postgres") -> str:
-        return self.run(
-            "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", statement
-        ).strip()
+        """Run statements. Return the rows of the last one, a line each, with ``|`` between values."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            while cursor.nextset():
+                pass
+            result = cursor.pgresult
+            assert result is not None
+            rows = [
+                [result.get_value(row, column) or b"" for column in range(result.nfields)]
+                for row in range(result.ntuples)
+            ]
+        return "\n".join(b"|".join(row).decode() for row in rows).strip()
 
     def _end(self) -> None:
         if self._process is not None:

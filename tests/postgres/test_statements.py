@@ -345,10 +345,10 @@ def test_what_grows_with_all_conversations_is_not_walked_for_one(
     open_store(url).close()
     plan = postgres_server.sql(
         f"INSERT INTO {schema}.listed SELECT decode(repeat('00', 16), 'hex'), n, n FROM"
-        f" generate_series(1, 5000) n;INSERT INTO {schema}.conversations (key, id, visible,"
+        f" generate_series(1, 2000) n;INSERT INTO {schema}.conversations (key, id, visible,"
         " created_at, erased_at) SELECT n, n::text::bytea, true, 1, CASE WHEN n = 7 THEN 1 END"
-        f" FROM generate_series(1, 20000) n;INSERT INTO {schema}.events SELECT n, m, n * 3 + m,"
-        " true, false, 'message', '', '' FROM generate_series(1, 20000) n, generate_series(0, 2)"
+        f" FROM generate_series(1, 5000) n;INSERT INTO {schema}.events SELECT n, m, n * 3 + m,"
+        " true, false, 'message', '', '' FROM generate_series(1, 5000) n, generate_series(0, 2)"
         f" m;INSERT INTO {schema}.blocks SELECT 7, n * 3, 3, 0, '', '' FROM generate_series(0, 5000)"
         f" n;ANALYZE; SET plan_cache_mode = force_generic_plan;PREPARE q ({types}) AS"
         f" {STATEMENTS[name].replace('{schema}', schema)}; EXPLAIN EXECUTE q ({arguments})"

@@ -26,10 +26,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not hasattr(metafunc.module, "new_store"):
         return
     brief = ("memory", "postgresql-encrypted") if name in BOTH_DATABASES else ("memory",)
-    params = [
-        pytest.param(form, id=name, marks=() if name in brief else pytest.mark.long)
-        for name, form in FORMS.items()
-    ]
+    params = [pytest.param(form, marks=() if form in brief else pytest.mark.long) for form in FORMS]
     metafunc.parametrize("opened", params, indirect=True)
 
 
@@ -41,7 +38,7 @@ def opened(
     if not hasattr(request, "param"):
         yield
         return
-    database, keys = request.param
+    database, keys = FORMS[request.param]
     stores: list[Store] = []
 
     def open_one() -> Store:
