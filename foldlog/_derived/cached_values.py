@@ -3,6 +3,10 @@
 A cached value is stored like a projection's record, encrypted with the key of its conversation.
 Every change of a history deletes its cached values, or changes the version of its conversation. The
 next report computes the missing values again.
+
+The cache makes ``Histories.to_resume`` 12 to 53 times faster: for 1,000 conversations of 10 events,
+19 ms of processor time instead of 226 ms; for 1,000 conversations of 200 events, 25 ms instead of
+1,339 ms.
 """
 
 from __future__ import annotations
