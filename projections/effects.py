@@ -15,7 +15,7 @@ environment, in addition to the observation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypeGuard, get_args
 
 from msgspec import Struct
 
@@ -39,7 +39,7 @@ APPROVAL: Final = "foldlog.approval"
 """The name of the annotations that record that an approval of a call was asked or decided."""
 
 
-def is_approval(event: Event) -> bool:
+def is_approval(event: Event) -> TypeGuard[Annotation]:
     return isinstance(event, Annotation) and event.name == APPROVAL
 
 
@@ -68,10 +68,11 @@ class Effect(Struct, frozen=True):
 
 class CallTrace(Struct):
     """The events of one call: its marks, its observation, and its late outcomes and approvals from
-    the oldest to the newest.
+    the oldest to the newest. ``key`` is the key of the call.
     """
 
     call: Action
+    key: str
     marks: list[Annotation] = []
     observation: Observation | None = None
     late: list[JsonObject] = []
@@ -122,8 +123,9 @@ class CallTrace(Struct):
         return None if self.observation is None else self.observation.content
 
 
-def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
-    """Return the traces of the calls among ``events``, by the id of the call.
+def trace(events: Iterable[tuple[Event, bytes]]) -> dict[int, CallTrace]:
+    """Return the traces of the calls among ``events``, which have their heads, by the id of the
+    call.
 
     A runtime may record the start of a tool before it stores the action. The mark then contains the
     intent, and the trace has the id of the mark. A later action with the same ``call_id`` gets the
@@ -131,14 +133,14 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
     """
     traces = dict[int, CallTrace]()
     by_call_id = dict[str, int]()
-    for event in events:
+    for event, head in events:
         match event:
             case Action(source="agent"):
                 earlier = None if event.call_id is None else by_call_id.get(event.call_id)
                 if earlier is not None and _is_bare_intent(traces[earlier]):
                     traces[event.id] = traces[earlier]
                 else:
-                    traces[event.id] = CallTrace(event)
+                    traces[event.id] = CallTrace(event, key_of(head))
                 if event.call_id is not None:
                     by_call_id[event.call_id] = event.id
             case Observation():
@@ -150,7 +152,8 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
                     # this one answers the call again.
                     traces[called].observation = event
             case Annotation(name=name, data={"intent": dict(intent)}) if name == MARK:
-                traces[event.id] = CallTrace(_call_of_intent(event.id, intent), [event])
+                call = _call_of_intent(event.id, intent)
+                traces[event.id] = CallTrace(call, key_of(head), [event])
                 by_call_id[str(intent.get("call_id"))] = event.id
             case Annotation(cause=int(cause)) if cause in traces:
                 traces[cause].note(event)

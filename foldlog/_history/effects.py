@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import structs
 
@@ -50,7 +50,6 @@ from foldlog.projections.effects import (
     CallTrace,
     effect_fields,
     first_own,
-    key_of,
     key_of_intent,
     key_of_mark,
     trace as trace_calls,
@@ -67,6 +66,16 @@ RULE = "__foldlog_effect__"
 """The attribute of a tool in which ``foldlog.effect`` stores the rule of the tool."""
 _QUOTED_MAX = 200
 _RECORDED = "the outcome was still recorded; begin again with history.lease()"
+
+
+class Outcome(NamedTuple):
+    """What is recorded when a tool has ended. ``extras`` are stored and not shown."""
+
+    content: Any
+    is_error: bool
+    extras: JsonMap
+    idempotency_key: str | None = None
+    unredacted: NothingRedacted | None = None
 
 
 class NotApproved(InvalidArgument):
@@ -210,24 +219,12 @@ def end_elsewhere(
     even if the lease has ended, and once for each ``idempotency_key``. Raises ``InvalidEvent``
     unless it is a call.
     """
-    traces, keys = read_traces(history, call_id if isinstance(call_id, int) else 0)
-    named = (
-        event_id
-        for event_id, trace in reversed(traces.items())
-        if call_id in (event_id, trace.call.call_id)
-    )
-    event_id = next(named, None)
-    if event_id is None:
+    trace = _newest_trace(read_traces(history, call_id if isinstance(call_id, int) else 0), call_id)
+    if trace is None:
         raise InvalidEvent(f"{call_id!r} is not a call of a tool in {history.id!r}")
-    call = traces[event_id].call
-    outcome = find_outcome(history, idempotency_key, call, content, is_error)
-    return outcome or record_outcome(
-        history,
-        call,
-        keys[event_id],
-        content,
-        is_error,
-        idempotency_key=idempotency_key,
+    outcome = Outcome(content, is_error, {}, idempotency_key)
+    return find_outcome(history, trace.call, outcome) or record_outcome(
+        history, trace.call, trace.key, outcome
     )
 
 
@@ -295,9 +292,9 @@ class Attempt:
 
     def _read_trace(self) -> None:
         _, self._unredacted = self._history._version_and_guard()
-        traces, keys = read_traces(self._history, _start_of(self._history, self.call))
+        traces = read_traces(self._history, _start_of(self._history, self.call))
         self._trace = traces[self.call.id]
-        self.key = keys[self.call.id]
+        self.key = self._trace.key
 
     @property
     def is_in_doubt(self) -> bool:
@@ -393,14 +390,8 @@ class Attempt:
         self, content: Any, is_error: bool, unredacted: NothingRedacted | None = None
     ) -> Recorded:
         block = self._history._lease_block
-        recorded = record_outcome(
-            self._history,
-            self.call,
-            self.key,
-            _storable(content),
-            is_error,
-            unredacted=unredacted,
-        )
+        outcome = Outcome(_storable(content), is_error, {}, unredacted=unredacted)
+        recorded = record_outcome(self._history, self.call, self.key, outcome)
         if block is not None and not block.lease.held:
             block.check_held(_RECORDED)
         return recorded
@@ -461,60 +452,43 @@ def record_approval(
 
 
 def record_outcome(
-    history: History,
-    call: Action,
-    key: str,
-    content: Any,
-    is_error: bool,
-    fields: JsonMap | None = None,
-    extras: JsonMap | None = None,
-    unredacted: NothingRedacted | None = None,
-    idempotency_key: str | None = None,
+    history: History, call: Action, key: str, outcome: Outcome, fields: JsonMap | None = None
 ) -> Recorded:
     # The outcome of an open call becomes its observation. The outcome of a closed call becomes a
     # message of a single line, which the model is shown. This function does not check the lease.
-    extras = {**(extras or {}), MARK: {"key": key, **(fields or {})}}
+    extras = {**outcome.extras, MARK: {"key": key, **(fields or {})}}
     append_result = partial(
         history._append_result,
-        is_error=is_error,
+        call,
+        is_error=outcome.is_error,
         extras=extras,
-        idempotency_key=idempotency_key,
-        unredacted=unredacted,
+        idempotency_key=outcome.idempotency_key,
+        unredacted=outcome.unredacted,
     )
     try:
-        return append_result(call, content)
+        return append_result(outcome.content)
     except InvalidArgument:
         # The tool returned a list that only looks like the parts of a message, so its JSON is
         # stored.
-        if isinstance(content, str):
+        if isinstance(outcome.content, str):
             raise
-        text = as_json(content)
-        return record_outcome(
-            history, call, key, text, is_error, fields, extras, unredacted, idempotency_key
-        )
+        text = outcome._replace(content=as_json(outcome.content))
+        return record_outcome(history, call, key, text, fields)
     except InvalidEvent as error:
         # Either the call was closed in between, or this content cannot be stored.
         if any(call.id == open_call.id for open_call in history.open_calls()):
-            return append_result(
-                call, f"the tool returned, but its result cannot be stored: {error}"
-            )
-    return _append_late(history, call, key, content, is_error, extras, unredacted, idempotency_key)
+            return append_result(f"the tool returned, but its result cannot be stored: {error}")
+    return _append_late(history, call, key, outcome, extras)
 
 
 def _append_late(
-    history: History,
-    call: Action,
-    key: str,
-    content: Any,
-    is_error: bool,
-    extras: JsonObject,
-    unredacted: NothingRedacted | None,
-    idempotency_key: str | None,
+    history: History, call: Action, key: str, outcome: Outcome, extras: JsonObject
 ) -> Recorded:
-    text = as_json(content)
-    ended = "failed" if is_error else "ended"
-    outcome = {"outcome": content if isinstance(content, str) else text, "is_error": is_error}
-    meta = {**extras, MARK: {**extras[MARK], **outcome}}
+    text = as_json(outcome.content)
+    ended = "failed" if outcome.is_error else "ended"
+    content = outcome.content if isinstance(outcome.content, str) else text
+    recorded_outcome = {"outcome": content, "is_error": outcome.is_error}
+    meta = {**extras, MARK: {**extras[MARK], **recorded_outcome}}
     while True:
         # The call may have been redacted while its tool ran.
         _, guard = history._version_and_guard()
@@ -526,11 +500,11 @@ def _append_late(
                 history.id,
                 late,
                 expected_version=ANY_VERSION,
-                idempotency_key=idempotency_key,
-                guard=unredacted or guard,
+                idempotency_key=outcome.idempotency_key,
+                guard=outcome.unredacted or guard,
             )
         except VersionConflict:
-            if unredacted is not None:
+            if outcome.unredacted is not None:
                 raise
         else:
             return recorded
@@ -542,58 +516,45 @@ def without_redacted(history: History, call: Action) -> Action:
     return call if has_content(stored) else structs.replace(call, arguments=None)
 
 
-def record_overtaken(
-    history: History,
-    call_id: str | Action,
-    content: Any,
-    is_error: bool,
-    extras: JsonMap | None,
-    idempotency_key: str | None,
-) -> None:
+def record_overtaken(history: History, call_id: str | Action, outcome: Outcome) -> None:
     block = history._lease_block
     if block is None:
         return
     try:
         block.check_held(_RECORDED)
     except LeaseTaken:
-        if find_outcome(history, idempotency_key, call_id, content, is_error) is not None:
-            raise
-        traces, keys = read_traces(history)
-        name = call_id.id if isinstance(call_id, Action) else call_id
-        for event_id, call_trace in reversed(traces.items()):
-            if name in (event_id, call_trace.call.call_id):
-                record_outcome(
-                    history,
-                    call_trace.call,
-                    keys[event_id],
-                    content,
-                    is_error,
-                    extras=extras,
-                    idempotency_key=idempotency_key,
-                )
-                raise
+        if find_outcome(history, call_id, outcome) is None:
+            name = call_id.id if isinstance(call_id, Action) else call_id
+            trace = _newest_trace(read_traces(history), name)
+            if trace is None:
+                return
+            record_outcome(history, trace.call, trace.key, outcome)
+        raise
 
 
-def find_outcome(
-    history: History,
-    idempotency_key: str | None,
-    call_id: str | Action,
-    content: Any,
-    is_error: bool,
-) -> Recorded | None:
+def _newest_trace(traces: dict[int, CallTrace], name: int | str) -> CallTrace | None:
+    """Return the trace of the newest call with this event id, or with this id of the model."""
+    for event_id, trace in reversed(traces.items()):
+        if name in (event_id, trace.call.call_id):
+            return trace
+    return None
+
+
+def find_outcome(history: History, call_id: str | Action, outcome: Outcome) -> Recorded | None:
     """Return the outcome that was recorded under the key, or None if the key was never used. Raises
     ``IdempotencyConflict`` if the key belongs to another outcome, or to the outcome of another
     call.
     """
+    key = outcome.idempotency_key
     # An outcome is an observation or a late outcome, so the store cannot compare the events.
-    for recorded in () if idempotency_key is None else history.recorded(idempotency_key):
+    for recorded in () if key is None else history.recorded(key):
         event: Any = recorded.event
         late = effect_fields(event.meta) if isinstance(event, Message) else {}
-        outcome = late.get("outcome", getattr(event, "content", None))
+        content = late.get("outcome", getattr(event, "content", None))
         failed = late.get("is_error", getattr(event, "is_error", None))
-        is_equal = (as_json(outcome), failed) == (as_json(content), is_error)
+        is_equal = (as_json(content), failed) == (as_json(outcome.content), outcome.is_error)
         if not _is_of_call(history, event, call_id) or (has_content(event) and not is_equal):
-            raise IdempotencyConflict(history.id, str(idempotency_key), event.id)
+            raise IdempotencyConflict(history.id, str(key), event.id)
         return recorded
     return None
 
@@ -610,15 +571,15 @@ def _is_of_call(history: History, outcome: Event, call_id: str | Action) -> bool
 def settle(
     history: History, key: str, outcome: Any, is_error: bool, by: str | None, reason: str
 ) -> Recorded:
-    traces, keys = read_traces(history)
-    call = next((trace.call for trace in each_once(traces) if keys[trace.call.id] == key), None)
+    traces = each_once(read_traces(history))
+    call = next((trace.call for trace in traces if trace.key == key), None)
     if call is None:
         raise InvalidArgument(
             f"conversation {history.id!r} has no effect with key {key!r}; history.effects() "
             f"returns all effects"
         )
     fields = {name: value for name, value in (("by", by), ("reason", reason)) if value}
-    return record_outcome(history, call, key, outcome, is_error, fields)
+    return record_outcome(history, call, key, Outcome(outcome, is_error, {}), fields)
 
 
 def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
@@ -626,17 +587,16 @@ def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
         raise InvalidArgument(
             f"the state of an effect is one of {', '.join(sorted(STATES))}, not {state!r:.60}"
         )
-    traces, keys = read_traces(history)
     lease_token = token_of(history._store, history.id)
     all_effects = (
         Effect(
             trace.call,
-            keys[trace.call.id],
+            trace.key,
             trace.state(lease_token),
             len(trace.marks),
             trace.outcome,
         )
-        for trace in each_once(traces)
+        for trace in each_once(read_traces(history))
     )
     return tuple(effect for effect in all_effects if state in (None, effect.state))
 
@@ -644,14 +604,15 @@ def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
 def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Observation]:
     # An observation says what the log shows: the call may have run, it was not begun, or it was
     # interrupted.
-    traces, keys = read_traces(history, min(_start_of(history, call) for call in calls))
+    traces = read_traces(history, min(_start_of(history, call) for call in calls))
     tools_with_marks = {call_trace.call.tool for call_trace in traces.values() if call_trace.marks}
     observations = []
     for call in calls:
         extras: JsonObject = {}
         if traces[call.id].marks:
-            content, extras = _doubt(keys[call.id], reason)
-            extras = {MARK: {"key": keys[call.id], **extras}}
+            key = traces[call.id].key
+            content, extras = _doubt(key, reason)
+            extras = {MARK: {"key": key, **extras}}
         elif call.tool in tools_with_marks:
             # The runtime of this tool marks every beginning, so a call without a mark did not
             # begin.
@@ -665,21 +626,20 @@ def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Obse
 def taken_back(history: History, version: int) -> Message | None:
     lines = []
     keys_taken_back = []
-    traces, keys = read_traces(history, version)
+    traces = read_traces(history, version)
     # A runtime may have recorded the start of a tool before ``version``, and the call after it.
     starts = [_start_of(history, each.call) for each in traces.values() if not each.marks]
     if min(starts, default=version) < version:
-        traces, keys = read_traces(history, min(starts))
+        traces = read_traces(history, min(starts))
     taken = {each.call.id: each for event_id, each in traces.items() if event_id >= version}
     for trace in taken.values():
         state = trace.state(None)
         if not trace.marks or state not in ("done", "unknown"):
             continue
-        key = keys[trace.call.id]
-        keys_taken_back.append(key)
+        keys_taken_back.append(trace.key)
         what = "it had run" if state == "done" else "it may have run"
         outcome = as_json(trace.outcome)[:_QUOTED_MAX]
-        lines.append(f"Taken back, but {what}: {_quote(trace.call)} (key {key}): {outcome}")
+        lines.append(f"Taken back, but {what}: {_quote(trace.call)} (key {trace.key}): {outcome}")
     if not lines:
         return None
     meta = {MARK: {"taken_back": keys_taken_back}}
@@ -691,33 +651,20 @@ def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
     return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 
-def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace], dict[int, str]]:
-    """Return two maps whose keys are the ids of actions and intents: the first has the traces of
-    their calls, and the second has the keys of their calls. Cost: the function reads the events
-    from ``start`` on.
+def read_traces(history: History, start: int = 0) -> dict[int, CallTrace]:
+    """Return the traces of calls by the ids of their actions and intents. Cost: the function reads
+    the events from ``start`` on.
     """
-    keys = dict[int, str]()
 
     def read(reading: ReadTransaction, first: int, stop: int) -> Iterator[tuple[Event, bytes]]:
         rows = reading.rows(first, stop, stop - first)
         events = dense_events(reading.conversation, rows, first, stop)
         return ((event, row.head) for event, row in zip(events, rows, strict=True))
 
-    def events() -> Iterator[Event]:
-        store = history._store
-        if not history.version():
-            return
-        for event, head in chain.from_iterable(
-            pages(store.database, history.id, start, NUMBER_MAX, read)
-        ):
-            if isinstance(event, Action | Annotation):
-                keys[event.id] = key_of(head)
-            yield event
-
-    traces = trace_calls(events())
-    for event_id, call_trace in traces.items():
-        keys[event_id] = keys[call_trace.call.id]
-    return traces, keys
+    if not history.version():
+        return {}
+    events = pages(history._store.database, history.id, start, NUMBER_MAX, read)
+    return trace_calls(chain.from_iterable(events))
 
 
 def _start_of(history: History, call: Action) -> int:

@@ -882,16 +882,17 @@ class History:
             )
         except EventStoreError as error:
             # Another worker may have the lease, and may have closed the call.
-            from foldlog._history.effects import find_outcome, record_overtaken
+            from foldlog._history.effects import Outcome, find_outcome, record_overtaken
 
-            record_overtaken(self, call_id, content, is_error, extras, idempotency_key)
+            outcome = Outcome(content, is_error, extras or {}, idempotency_key)
+            record_overtaken(self, call_id, outcome)
             if not isinstance(error, IdempotencyConflict):
                 raise
             # The outcome may have been recorded after the lease was lost.
-            outcome = find_outcome(self, idempotency_key, call_id, content, is_error)
-            if outcome is None:
+            recorded = find_outcome(self, call_id, outcome)
+            if recorded is None:
                 raise
-            return outcome
+            return recorded
 
     def _append_result(
         self,

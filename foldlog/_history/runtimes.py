@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -68,9 +68,9 @@ class RuntimeCall:
         bound = _bound(history)
         intent_id = started.intent_of(bound, self.call_id)
         if intent_id is not None:
-            traces, keys = effects.read_traces(history, intent_id)
-            if traces[intent_id].observation is None:  # The runtime tries this call again.
-                return self._repeat(history, rule, keys[intent_id], traces[intent_id])
+            trace = effects.read_traces(history, intent_id)[intent_id]
+            if trace.observation is None:  # The runtime tries this call again.
+                return self._repeat(history, rule, trace)
         if is_repeated:
             # Another worker began this call, perhaps after this worker read the effects of other
             # workers. So read them again.
@@ -78,9 +78,8 @@ class RuntimeCall:
         started.load_left_behind(bound, partial(_read_left_behind, history, started.worker))
         left = started.take_left_behind(bound, self.call_id)
         if left is not None:
-            left_key, left_trace = left
-            started.remember(bound, self.call_id, left_trace.call.id)
-            return self._repeat(history, rule, left_key, left_trace)
+            started.remember(bound, self.call_id, left.call.id)
+            return self._repeat(history, rule, left)
         if untold_traces := started.untold(bound):
             return "", self._tell_model(history, untold_traces)
         stored_call = next(
@@ -97,24 +96,24 @@ class RuntimeCall:
         return key, None
 
     def _repeat(
-        self, history: History, rule: effects.EffectRule, key: str, trace: CallTrace
+        self, history: History, rule: effects.EffectRule, trace: CallTrace
     ) -> tuple[str, Any]:
         if rule.check is not None:
-            outcome = rule.check(key, trace.call)
+            outcome = rule.check(trace.key, trace.call)
             if outcome is not None:
-                return key, outcome
+                return trace.key, outcome
         if rule == effects.EffectRule("never"):
-            return key, self._tell_model(history, {key: trace})
+            return trace.key, self._tell_model(history, [trace])
         self._mark(history, trace.call, len(trace.marks) + 1)
-        return key, None
+        return trace.key, None
 
-    def _tell_model(self, history: History, traces: dict[str, CallTrace]) -> str:
+    def _tell_model(self, history: History, traces: Sequence[CallTrace]) -> str:
         _mark_as_told(history, traces)
         lines = [
-            effects.in_doubt_words(effects.without_redacted(history, trace.call), key)
-            for key, trace in traces.items()
+            effects.in_doubt_words(effects.without_redacted(history, trace.call), trace.key)
+            for trace in traces
         ]
-        for trace in traces.values():
+        for trace in traces:
             trace.is_told = True
         return "\n".join(lines)
 
@@ -229,27 +228,23 @@ def note_left_behind(histories: Histories, conversation: str) -> None:
             _mark_as_told(history, untold_traces)
 
 
-def _mark_as_told(history: History, traces: Mapping[str, CallTrace]) -> None:
+def _mark_as_told(history: History, traces: Sequence[CallTrace]) -> None:
     history.append(
-        [
-            Annotation(name=MARK, data={"told": True}, cause=trace.call.id)
-            for trace in traces.values()
-        ]
+        [Annotation(name=MARK, data={"told": True}, cause=trace.call.id) for trace in traces]
     )
 
 
-def _read_left_behind(history: History, worker: str) -> dict[str, CallTrace]:
+def _read_left_behind(history: History, worker: str) -> list[CallTrace]:
     # If the model already got a message about a call, the call still counts as left behind. Its
     # runtime may repeat the call, for example if the program was killed before the runtime stored
     # the answer.
     if not _has_effects(history):
-        return {}
-    traces, keys = effects.read_traces(history)
-    return {
-        keys[trace.call.id]: trace
-        for trace in effects.each_once(traces)
+        return []
+    return [
+        trace
+        for trace in effects.each_once(effects.read_traces(history))
         if structs.replace(trace, is_told=False).is_left_by(worker)
-    }
+    ]
 
 
 def _has_effects(history: History) -> bool:

@@ -27,7 +27,7 @@ class StartedCalls:
         self._remembered_max = remembered_max
         self._lock = Lock()
         self._intents: dict[tuple[BoundConversation, str], int] = {}
-        self._left_behind: dict[BoundConversation, dict[str, CallTrace]] = {}
+        self._left_behind: dict[BoundConversation, list[CallTrace]] = {}
 
     @property
     def worker(self) -> str:
@@ -55,30 +55,28 @@ class StartedCalls:
             self._left_behind.pop(conversation, None)
 
     def load_left_behind(
-        self, conversation: BoundConversation, read: Callable[[], dict[str, CallTrace]]
+        self, conversation: BoundConversation, read: Callable[[], list[CallTrace]]
     ) -> None:
-        """Remember the calls that other workers left behind, by their keys. ``read`` is called if
-        they are not in memory.
+        """Remember the calls that other workers left behind. ``read`` is called if they are not in
+        memory.
         """
         if conversation not in self._left_behind:
             traces = read()
             with self._lock:
                 self._left_behind.setdefault(conversation, traces)
 
-    def take_left_behind(
-        self, conversation: BoundConversation, call_id: str
-    ) -> tuple[str, CallTrace] | None:
-        """Remove a call that another worker left behind, and return its key and its trace."""
+    def take_left_behind(self, conversation: BoundConversation, call_id: str) -> CallTrace | None:
+        """Remove a call that another worker left behind, and return it."""
         with self._lock:
-            traces = self._left_behind.get(conversation, {})
-            for key, trace in traces.items():
+            traces = self._left_behind.get(conversation, [])
+            for trace in traces:
                 if trace.call.call_id == call_id:
-                    del traces[key]
-                    return key, trace
+                    traces.remove(trace)
+                    return trace
         return None
 
-    def untold(self, conversation: BoundConversation) -> dict[str, CallTrace]:
-        """Return the calls left behind about which the model has no message yet, by their keys."""
+    def untold(self, conversation: BoundConversation) -> list[CallTrace]:
+        """Return the calls left behind about which the model has no message yet."""
         with self._lock:
-            traces = self._left_behind.get(conversation, {})
-            return {key: trace for key, trace in traces.items() if not trace.is_told}
+            traces = self._left_behind.get(conversation, [])
+            return [trace for trace in traces if not trace.is_told]

@@ -32,7 +32,7 @@ from foldlog._words.gist import id_words
 from foldlog._words.reasons import requests_before
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Store
 from foldlog.projections import NoSuchEvent, Views, Why
-from foldlog.projections.effects import trace
+from foldlog.projections.effects import is_approval
 
 SETTINGS = EVENT_SETTINGS
 
@@ -149,8 +149,8 @@ def _approvals(store: Store, conversation: str, event: Event) -> Sequence[Annota
     """Return the approvals that were asked and decided about a call."""
     if not isinstance(event, Action) or event.id < 0:
         return ()
-    traces = trace(store.events(conversation, event.id))
-    return traces[event.id].approvals if event.id in traces else ()
+    later = store.events(conversation, event.id)
+    return [approval for approval in filter(is_approval, later) if approval.cause == event.id]
 
 
 def _terms_dropped(
