@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, Final
@@ -72,7 +72,7 @@ class Service:
         path = raw.partition(b"?")[0].decode("latin-1").removeprefix(PREFIX)
         try:
             if (scope["method"], path) == ("GET", "/openapi.json"):
-                return Answer(200, self._document)
+                return _response(200, self._document, {})
             principal = self._tokens.principal(headers.get("authorization", ""))
             principal.enter()
             ending.callback(principal.leave)
@@ -81,9 +81,7 @@ class Service:
             if not isinstance(error, EventStoreError | ValueError | TypeError):
                 _log.error("the service failed: %s", path, exc_info=error)
             refusal = refusal_of(error, has_lease=LEASE in headers)
-            return Answer(
-                refusal.status, _encode(refusal.document), MEDIA_TYPE, refusal.headers.items()
-            )
+            return _response(refusal.status, _encode(refusal.document), refusal.headers, MEDIA_TYPE)
 
     async def _admit(
         self, request: Request, path: str, headers: dict[str, str], principal: Principal
@@ -120,33 +118,11 @@ class Service:
         return answer
 
 
-class Answer:
-    """An answer whose content is complete."""
-
-    def __init__(
-        self,
-        status: int,
-        content: bytes,
-        media_type: str = "application/json",
-        headers: Iterable[tuple[str, str]] = (),
-    ) -> None:
-        self._content = content
-        sent = {
-            "content-type": media_type,
-            "content-length": str(len(content)),
-            "cache-control": "no-store",
-            "x-content-type-options": "nosniff",
-            **dict(headers),
-        }
-        self._start = {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [(name.encode(), value.encode("latin-1")) for name, value in sent.items()],
-        }
-
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        await send(self._start)
-        await send({"type": "http.response.body", "body": self._content})
+def _response(
+    status: int, content: bytes, headers: Mapping[str, str], media_type: str = "application/json"
+) -> Response:
+    sent = {"cache-control": "no-store", "x-content-type-options": "nosniff", **headers}
+    return Response(content, status, sent, media_type)
 
 
 def _find(method: str, path: str) -> tuple[Operation, Sequence[str]]:
@@ -192,7 +168,7 @@ def _read_parameters(
     return arguments
 
 
-def _answer_of(operation: Operation, document: Any, headers: Mapping[str, str]) -> Answer:
+def _answer_of(operation: Operation, document: Any, headers: Mapping[str, str]) -> Response:
     content = b"" if operation.answer is None else _encode(document)
     others = {}
     version = getattr(document, "version", None)
@@ -201,4 +177,4 @@ def _answer_of(operation: Operation, document: Any, headers: Mapping[str, str]) 
     if len(content) >= _GZIP_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
         content = zlib.compress(content, 1, wbits=31)
         others["content-encoding"] = "gzip"
-    return Answer(operation.status, content, headers=others.items())
+    return _response(operation.status, content, others)
