@@ -158,7 +158,6 @@ def redact_matching(
 ) -> RedactionReport:
     """Redact the events that ``redacting`` finds. With ``dry_run``, only find them."""
     chosen = redacting.choose(with_summaries=with_summaries)
-    ids = {name: tuple(event.id for event in events) for name, events in chosen.unredacted.items()}
     receipts = list[RedactionReceipt]()
     stay = list[Problem]()
     if not dry_run:
@@ -168,6 +167,10 @@ def redact_matching(
         if redacting.holds is not None:
             stay += redacting.find_remaining()
     stay += [Problem(name, problem) for name, problem in redacting.problems.items()]
+    ids = {
+        name: tuple(sorted(event.id for event in events))
+        for name, events in chosen.unredacted.items()
+    }
     unconfirmed = unconfirmed_by(chosen, receipts, () if dry_run else redacting.files())
     return RedactionReport(ids, tuple(chosen.beside), tuple(receipts), tuple(stay), unconfirmed)
 
@@ -259,24 +262,59 @@ class Redacting:
         redacted. If ``asked`` has an entry for a conversation, only the events with these ids are
         redacted in it. If ``chosen`` has only one event and it cannot be redacted, raises
         ``CannotRedact``.
+
+        If a searched fork was detached after the search, it now has copies of the events that it
+        shared. The fork is then searched again, and its events are redacted too and added to
+        ``chosen.unredacted``.
         """
-        receipts = list[RedactionReceipt]()
-        stay = list[Problem]()
-        for_content = self._before is None or self.holds is not None
+        batches = [*_batches(chosen, asked)]
+        is_single = sum(len(ids) for _, ids in batches) == 1
         redact_ids = partial(
             redact_events,
             reason=reason,
             by=by,
             with_summaries=with_summaries,
-            for_content=for_content,
+            for_content=self._before is None or self.holds is not None,
         )
+        receipts, stay = self._redact(chosen, batches, redact_ids, on_events, is_single=is_single)
+        searched = set[str]()
+        while rows := self._detached_forks(searched):
+            searched |= {row.id for row in rows}
+            forks = Redacting(
+                self.store,
+                rows,
+                self.holds,
+                self._before,
+                everywhere=False,
+                conversation=self._conversation,
+            )
+            forks.store_of = self.store_of
+            copied = forks.choose(with_summaries=with_summaries)
+            more_receipts, more_stay = forks._redact(copied, [*_batches(copied, {})], redact_ids)
+            receipts += more_receipts
+            stay += more_stay
+            for name, events in copied.unredacted.items():
+                chosen.unredacted.setdefault(name, []).extend(events)
+            self.problems |= forks.problems
+            self._refused |= forks._refused
+        return receipts, stay
+
+    def _redact(
+        self,
+        chosen: Chosen,
+        batches: list[tuple[str, list[int]]],
+        redact_ids: Callable[[Store, str, list[int]], RedactionReceipt],
+        on_events: Callable[[int], object] = lambda count: None,
+        *,
+        is_single: bool = False,
+    ) -> tuple[list[RedactionReceipt], list[Problem]]:
+        receipts = list[RedactionReceipt]()
+        stay = list[Problem]()
         if self.holds is not None:
             for name, shown_events in chosen.shown.items():
                 shown_ids = {event.id for event in shown_events}
                 with self._without_erased():
                     keep_documents(self.store_of(name), name, shown_ids, self.holds)
-        batches = [*_batches(chosen, asked)]
-        is_single = sum(len(ids) for _, ids in batches) == 1
         while batches:
             name, ids = batches.pop(0)
             try:
@@ -297,6 +335,17 @@ class Redacting:
             with self._without_erased():
                 redact_beside(self.store_of(name), name)
         return receipts, stay
+
+    def _detached_forks(self, except_ids: Container[str]) -> list[ConversationRow]:
+        """Return the searched forks that have no parent any more."""
+        rows = list[ConversationRow]()
+        for row in self.rows:
+            if row.parent is not None and row.id not in except_ids:
+                with self._without_erased():
+                    present = self.store_of(row.id).conversation(row.id, pending=True)
+                    if present.parent is None and present.erased_at is None:
+                        rows.append(present)
+        return rows
 
     @contextmanager
     def _without_erased(self) -> Iterator[None]:
