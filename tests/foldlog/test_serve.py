@@ -358,6 +358,29 @@ def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tm
         assert histories["c"].version() == 3
 
 
+INTERRUPTED_TWICE = """
+import runpy, signal, sys, uvicorn
+
+async def main_loop(server):
+    for _ in range(2):
+        server.handle_exit(signal.SIGINT, None)
+
+uvicorn.Server.main_loop = main_loop
+sys.argv[1:] = ["serve", "--port", "0"]
+runpy.run_module("foldlog", run_name="__main__")
+"""
+
+
+def test_a_second_interrupt_ends_the_server_without_a_traceback(tmp_path):
+    with foldlog.open(tmp_path / "foldlog.db") as histories:
+        histories["c"].append(said("hello"))
+    command = [sys.executable, "-c", INTERRUPTED_TWICE]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.stderr.splitlines() == [
+        "foldlog: note: open this address in a browser; Ctrl-C ends the server"
+    ]
+
+
 @pytest.mark.parametrize(
     "options, address",
     [([], "http://localhost:"), (["--allow-host", "127.0.0.1"], "http://127.0.0.1:")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from contextlib import suppress
 from pathlib import Path
@@ -132,5 +133,7 @@ def run(
             proxy_headers=False,
         )
         server = uvicorn.Server(settings)
+        # A second Ctrl-C cuts the server off, which is no error.
+        logging.getLogger("uvicorn.error").addFilter(lambda record: not server.force_exit)
         with suppress(KeyboardInterrupt):  # the usual end of a server
             server.run(sockets=[listener])
