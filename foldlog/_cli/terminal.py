@@ -187,6 +187,7 @@ def say_beside(heading: Span, text: str) -> None:
 
     row = Table.grid()
     row.add_column(no_wrap=True)
+    row.add_column(overflow="fold")  # a long path or command is not cut
     row.add_row(_text([heading]), _text([text]))
     _console().print(row)
 

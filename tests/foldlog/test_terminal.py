@@ -74,6 +74,14 @@ def _shown(value):
 _any_text = st.text(st.characters(exclude_categories=()))
 
 
+def test_a_long_word_beside_a_heading_is_folded_and_not_cut(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "45")
+    path = "/".join(map(str, range(30)))
+    terminal.say_beside("  file  ", f"at {path}")
+    shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "".join(shown).replace(" ", "") == f"fileat{path}"
+
+
 @given(
     st.recursive(
         _any_text, lambda inner: st.lists(inner) | st.dictionaries(_any_text, inner, max_size=1)
