@@ -275,7 +275,7 @@ def test_the_page_of_the_python_interface_has_every_public_name_with_its_contrac
 def test_the_documents_for_users_have_at_most_40_000_words():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     counts = {
-        path.name: len(path.read_text().split()) for path in pages if "decisions" not in path.parts
+        path: len(path.read_text().split()) for path in pages if "decisions" not in path.parts
     }
     assert sum(counts.values()) <= 40_000, counts
 
