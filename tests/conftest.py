@@ -163,7 +163,6 @@ def _is_redundant(item: pytest.Item, on_server: Counter[tuple[Path, str]]) -> bo
 
 def pytest_collection_finish() -> None:
     """Exclude the tests themselves, which are most objects of this process, from garbage collection."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 

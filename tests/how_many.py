@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 def examples(count: int, *suppressed: HealthCheck) -> settings:
     """Return settings for so many examples with ``scripts/test --all``, and otherwise for a tenth of
-    them, but at least six. Each run draws other examples.
+    them, but at least six and at most a hundred. Each run draws other examples.
     """
-    few = min(max(count // 10, FEW), count)
+    few = min(max(count // 10, FEW), count, 100)
     return settings(
         max_examples=count if WHOLE in os.environ else few,
         deadline=None,

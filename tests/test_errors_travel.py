@@ -19,7 +19,7 @@ VALUES = {"str": "c1", "int": 7, "int | None": None, "bool": True, "tuple[str, .
 
 
 def exceptions() -> Iterator[type[Exception]]:
-    """Yield every exception class of every module that needs no SDK."""
+    """Yield every exception class of every module that needs no SDK. Imports these modules."""
     with_sdk = tuple(adapter.module for adapter in ADAPTERS)
     modules = [module.name for module in pkgutil.walk_packages(foldlog.__path__, "foldlog.")]
     for name in modules:
@@ -43,13 +43,11 @@ def new_error(kind: type[Exception]) -> Exception:
     return kind(**values)
 
 
-CLASSES = sorted(set(exceptions()), key=lambda kind: f"{kind.__module__}.{kind.__qualname__}")
-
-
 @pytest.mark.parametrize("copy_error", COPIES, ids=["pickle", "copy", "deepcopy"])
 def test_an_exception_is_the_same_after_a_journey(copy_error: Callable[[Exception], Exception]):
-    assert len(CLASSES) > 30
-    for kind in CLASSES:
+    classes = set(exceptions())
+    assert len(classes) > 30
+    for kind in classes:
         error = new_error(kind)
         error.add_note("it was meant for c1")
         error.more = {"n": 1}  # type: ignore[attr-defined]

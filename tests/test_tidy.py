@@ -228,7 +228,7 @@ def test_each_cell_of_the_ledger_names_something_that_is_there():
 def _defined(path):
     """Return the functions and classes of a file, each with the class that it is in."""
     kinds = (ast.FunctionDef, ast.ClassDef)
-    outer = [("", node) for node in ast.parse(_text_of(path)).body if isinstance(node, kinds)]
+    outer = [("", node) for node in _nodes(path)[0].body if isinstance(node, kinds)]
     return outer + [
         (of.name, node)
         for _, of in outer

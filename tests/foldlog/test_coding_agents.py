@@ -20,7 +20,6 @@ from foldlog._privacy.secrets import secret_finder
 from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
-from foldlog._programs.server import Requests, mount, serve_stdio, server
 from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused
@@ -91,6 +90,12 @@ class Session:
 def histories(tmp_path):
     with library.open(f"sqlite:///{tmp_path}/agents.db") as histories:
         yield histories
+
+
+@pytest.fixture
+def tool_server():
+    """The module of the MCP server, imported when a test needs it: that takes half a second."""
+    return pytest.importorskip("foldlog._programs.server")
 
 
 @pytest.fixture
@@ -383,12 +388,11 @@ def test_sessions_are_those_of_a_folder_or_since_a_time(histories, tmp_path):
     assert tools.sessions(since="once").startswith("cannot be answered: ")
 
 
-def test_a_parameter_that_a_tool_does_not_have_is_refused(histories):
-    pytest.importorskip("mcp")
+def test_a_parameter_that_a_tool_does_not_have_is_refused(histories, tool_server):
     from mcp import Client as McpClient
 
     async def ask():
-        async with McpClient(server(answers(histories))) as client:
+        async with McpClient(tool_server.server(answers(histories))) as client:
             return await client.call_tool("recall", {"words": WORD, "conversation_id": "s1"})
 
     answer = asyncio.run(ask())
@@ -396,15 +400,14 @@ def test_a_parameter_that_a_tool_does_not_have_is_refused(histories):
     assert "conversation_id" in answer.content[0].text
 
 
-def test_the_server_has_five_tools_that_only_read_and_are_short(histories, session):
-    pytest.importorskip("mcp")
+def test_the_server_has_five_tools_that_only_read_and_are_short(histories, session, tool_server):
     from mcp import Client as McpClient
 
     session.user("begin").reply(f"The word is {WORD}.")
     stop(histories, session)
 
     async def ask():
-        async with McpClient(server(answers(histories))) as client:
+        async with McpClient(tool_server.server(answers(histories))) as client:
             tools = (await client.list_tools()).tools
             return tools, await client.call_tool("why", {"about": WORD, "conversation": "s1"})
 
@@ -421,12 +424,14 @@ def test_the_server_has_five_tools_that_only_read_and_are_short(histories, sessi
     assert answer.text.startswith(f"conversation s1 at version 2: '{WORD}' is known, by event 1")
 
 
-def test_the_tools_of_serve_need_its_token(histories, session):
-    pytest.importorskip("mcp")
+def test_the_tools_of_serve_need_its_token(histories, session, tool_server):
     session.user("begin").reply(f"The word is {WORD}.")
     stop(histories, session)
     app = application(
-        histories.store, token="token-of-test", port=8765, tools=mount(answers(histories))
+        histories.store,
+        token="token-of-test",
+        port=8765,
+        tools=tool_server.mount(answers(histories)),
     )
     bearer = {"authorization": "Bearer token-of-test"}
     assert Client(app).send("POST", "/mcp").status == 401
@@ -622,9 +627,9 @@ def test_a_sub_agent_without_an_id_is_told_which_session_answers(histories, sess
     assert "NOTE" not in answers(histories, {}).why("bug", conversation="s1")
 
 
-def test_a_request_with_half_a_character_reaches_the_server_as_json_that_it_reads():
+def test_a_request_with_half_a_character_reaches_the_server_as_json_that_it_reads(tool_server):
     call = b'{"id": 7, "params": {"query": "a \\uD800 b \\ud83d\\ude00"}}\n'
-    requests = Requests(io.BytesIO(b'{"id": 6}\n' + call + b"not json \\ud800\n"))
+    requests = tool_server.Requests(io.BytesIO(b'{"id": 6}\n' + call + b"not json \\ud800\n"))
     first, second, third = io.BufferedReader(requests).readlines()
     assert (first, third) == (b'{"id": 6}\n', b"not json \\ud800\n")
     text = json.loads(second)
@@ -643,7 +648,7 @@ HANDSHAKE = {
 }
 
 
-def test_a_client_that_gave_up_on_discovery_gets_the_handshake(histories, monkeypatch):
+def test_a_client_that_gave_up_on_discovery_gets_the_handshake(histories, monkeypatch, tool_server):
     """As Copilot CLI does, if the server needs more than ten seconds to start."""
     requests = [
         {"id": 0, "method": "server/discover", "params": {"_meta": ENVELOPE}},
@@ -665,7 +670,7 @@ def test_a_client_that_gave_up_on_discovery_gets_the_handshake(histories, monkey
 
     monkeypatch.setattr(sys, "stdin", None)
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written))
-    serve_stdio(answers(histories), Client(lines.encode()))
+    tool_server.serve_stdio(answers(histories), Client(lines.encode()))
     replies = {reply["id"]: reply for reply in map(json.loads, written.getvalue().splitlines())}
     assert replies[1]["result"]["protocolVersion"] == "2025-11-25"
     assert len(replies[2]["result"]["tools"]) == 5

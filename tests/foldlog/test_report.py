@@ -184,7 +184,7 @@ def test_texts_can_be_read_and_kinds_differ_in_colour(theme):
 def test_the_file_is_small_beside_the_texts(tmp_path):
     from benchmarks.workload import history
 
-    events = list(history(2_000))
+    events = list(history(1_000))
     text, elements = written(tmp_path, events)
     shown = sum(len(json.dumps(event)) for chunk in data(elements, "texts") for event in chunk)
     assert len(text) <= 1.2 * shown + 300_000
