@@ -30,7 +30,13 @@ from typing import Any
 
 from foldlog._files.open_files import SQLITE
 from foldlog._formats.blocks import content_of_parts as content_of_parts, shown_blocks, thinking_of
-from foldlog._formats.files.readers import Placed, open_read_only, parse_line, rows_in
+from foldlog._formats.files.readers import (
+    Placed,
+    open_read_only,
+    parse_line,
+    rows_in,
+    text_in_cell,
+)
 from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import json_text, parse_text as parsed_text
 from foldlog._formats.messages import spoken
@@ -105,14 +111,19 @@ def _conversations_of_editor(path: Path) -> Iterator[Contained]:
     conversations = list[tuple[str, float, str, list[str]]]()
     with open_read_only(path) as database:
         for key, value in database.execute(_CONVERSATIONS):
-            fields = dict_or_empty(parsed_text(_text_of(value)))
+            fields = dict_or_empty(parsed_text(text_in_cell(value)))
             headers = dicts_in(fields, "fullConversationHeadersOnly")
             bubbles = [item["bubbleId"] for item in headers if type(item.get("bubbleId")) is str]
             created_at = fields.get("createdAt")
             began = float(created_at) if isinstance(created_at, int | float) else 0.0
             if bubbles:
                 conversations.append(
-                    (key.partition(":")[2], began, text_or_empty(fields, "name"), bubbles)
+                    (
+                        text_in_cell(key).partition(":")[2],
+                        began,
+                        text_or_empty(fields, "name"),
+                        bubbles,
+                    )
                 )
     for name, _, title, bubbles in sorted(conversations, key=lambda item: (item[1], item[0])):
         yield Contained(name, Placed(0, partial(_bubbles, path, name, bubbles)), title=title)
@@ -126,15 +137,9 @@ def _bubbles(path: Path, conversation: str, names: list[str]) -> Iterator[Locate
             if row is None or row[0] is None:
                 yield at(place, None, "is listed in its conversation, but is missing")
                 continue
-            located = parse_line(_text_of(row[0]).encode(), 0, 0, place)
+            located = parse_line(text_in_cell(row[0]).encode(), 0, 0, place)
             bubble = dict_or_empty(located.value)
             yield located._replace(value=pick(bubble, _KEPT))
-
-
-def _text_of(value: Any) -> str:
-    if type(value) is bytes:
-        return value.decode(errors="replace")
-    return str(value)
 
 
 def _conversation_of_store(path: Path) -> Iterator[Contained]:
@@ -153,7 +158,9 @@ def _about(database: sqlite3.Connection) -> Fields:
     """
     row = database.execute("SELECT value FROM meta WHERE key = '0'").fetchone()
     try:
-        return dict_or_empty(parsed_text(bytes.fromhex(_text_of(row[0])).decode() if row else None))
+        return dict_or_empty(
+            parsed_text(bytes.fromhex(text_in_cell(row[0])).decode() if row else None)
+        )
     except ValueError:
         return {}
 

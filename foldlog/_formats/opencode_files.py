@@ -39,6 +39,7 @@ from foldlog._formats.files.readers import (
     parse_line,
     record_in,
     rows_in,
+    text_in_cell,
 )
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import parse_text as parsed_text
@@ -128,7 +129,8 @@ def _sessions_in(path: Path) -> str:
     """
     queries = [query for query in _SESSIONS if rows_in(path, f"EXPLAIN {query}")]
     tables = " UNION ALL ".join(queries or _SESSIONS)
-    return f"SELECT id, total(size) FROM ({tables}) GROUP BY id ORDER BY min(time_created), id"
+    return f"""SELECT CAST(id AS TEXT), total(size) FROM ({tables})
+GROUP BY id ORDER BY min(time_created), id"""
 
 
 def _in_storage(storage: Path) -> Iterator[Contained]:
@@ -181,11 +183,13 @@ def _rows(
     """Yield rows in the format of an export."""
     for row in map(dict, database.execute(select[table], (of,)) if table in select else ()):
         fields: Fields = {}
-        data = parse_line(str(row.pop("data", "{}")).encode(), 0, 0, f"{path}, {table} {row['id']}")
+        text = text_in_cell(row.pop("data", "{}"))
+        data = parse_line(text.encode(), 0, 0, f"{path}, {table} {row['id']}")
         for column, value in row.items():
             *names, last = column.replace("_id", "ID").split("_")
             if value is not None:
                 holder = reduce(lambda held, name: held.setdefault(name, {}), names, fields)
+                value = text_in_cell(value) if type(value) is bytes else value
                 json_value = parsed_text(value) if column in _JSON else None
                 holder[last] = value if json_value is None else json_value
         yield data._replace(value={**dict_or_empty(data.value), **fields})

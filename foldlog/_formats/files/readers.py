@@ -102,9 +102,15 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?{query}", uri=True)
         ) as database:
+            database.text_factory = text_in_cell
             yield database
     except sqlite3.Error as error:
         raise OSError(EIO, str(error)) from error
+
+
+def text_in_cell(value: Any) -> str:
+    """Return the value of a column as text. Bytes that are not UTF-8 are replaced by U+FFFD."""
+    return value.decode(errors="replace") if type(value) is bytes else str(value)
 
 
 def rows_in(path: Path, query: str) -> list[Any]:

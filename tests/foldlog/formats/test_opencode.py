@@ -182,6 +182,28 @@ def test_damaged_rows_of_a_database_are_findings_and_the_rest_is_read(tmp_path):
     assert places == [f"{path}, message msg_1", f"{path}, part prt_2_02"]
 
 
+@pytest.mark.parametrize(
+    "change, is_read",
+    [
+        ("UPDATE session SET title = CAST(x'6cff' AS TEXT)", True),
+        ("UPDATE session SET title = x'6cff'", True),
+        ("UPDATE part SET data = CAST(x'7b22ff227d' AS TEXT)", True),
+        ("UPDATE message SET data = CAST(data AS BLOB)", True),
+        ("UPDATE session SET id = CAST(id AS BLOB)", True),
+        ("UPDATE session SET id = CAST(x'ff' AS TEXT)", False),
+    ],
+)
+def test_bytes_in_a_database_that_are_no_text_end_no_import(change, is_read, tmp_path, foldlog):
+    path = database(tmp_path / "opencode.db", IN_ORDER)
+    exported(tmp_path / "z.json", [{**SESSION, "info": {**SESSION["info"], "id": "other"}}])
+    execute(path, change)
+    result = foldlog("import .")
+    assert "Traceback" not in result.err
+    names = foldlog("list --json").rows()
+    assert names == (["other", "ses_1"] if is_read else ["other"])
+    assert is_read or "contains no record that can be read" in result.err
+
+
 def test_a_session_of_a_storage_that_is_gone_stays(tmp_path, foldlog):
     path = stored(tmp_path / "storage", IN_ORDER)
     (session,) = (path / "session").glob("*/*.json")
