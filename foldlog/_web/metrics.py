@@ -7,17 +7,24 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import NamedTuple
 
 from foldlog._answers.figures import FleetDocument
-from foldlog._base.json_types import JsonObject
 from foldlog._files.written_files import is_a_copy
 from foldlog._words.reasons import WORDS
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Store, follower_status
 
-_Sample = tuple[dict[str, str], float]
+
+class _Gauge(NamedTuple):
+    """A figure with one value, or with a value for each value of a label."""
+
+    name: str
+    about: str
+    values: Mapping[str, float]
+    label: str = ""
 
 
 def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str:
@@ -28,49 +35,45 @@ def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str
     followers.
     """
     lines = []
-    for name, about, samples in chain(_facts(store, fleet), _sums(fleet) if complete else ()):
-        lines += [f"# HELP foldlog_{name} {about}", f"# TYPE foldlog_{name} gauge"]
-        lines += [f"foldlog_{name}{_labels(labels)} {value}" for labels, value in samples]
+    for gauge in chain(_facts(store, fleet), _sums(fleet) if complete else ()):
+        name = f"foldlog_{gauge.name}"
+        lines += [f"# HELP {name} {gauge.about}", f"# TYPE {name} gauge"]
+        lines += [
+            f"{name}{_quoted(gauge.label, value)} {figure}"
+            for value, figure in gauge.values.items()
+        ]
     return "\n".join([*lines, ""])
 
 
-def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
-    yield "conversations", "Conversations that are not erased.", [({}, fleet.conversations)]
-    yield (
+def _facts(store: Store, fleet: FleetDocument) -> Iterator[_Gauge]:
+    yield _Gauge("conversations", "Conversations that are not erased.", _one(fleet.conversations))
+    yield _Gauge(
         "conversations_counted",
         "Conversations whose figures are known.",
-        [({}, fleet.counted - fleet.needs_key)],
+        _one(fleet.counted - fleet.needs_key),
     )
     if store.path is not None:
-        sizes = [
-            ({"file": end[1:] or "db"}, size_of(f"{store.path}{end}"))
-            for end in ("", "-wal", ".search")
-        ]
-        yield (
-            "file_bytes",
-            "Bytes of the store's files.",
-            [(labels, float(size)) for labels, size in sizes],
-        )
-    pending = int(store.database.bytes_pending)
-    yield (
+        sizes = {
+            end[1:] or "db": float(size_of(f"{store.path}{end}")) for end in ("", "-wal", ".search")
+        }
+        yield _Gauge("file_bytes", "Bytes of the store's files.", sizes, "file")
+    yield _Gauge(
         "bytes_pending",
         "1 if the store still has bytes of erased events, otherwise 0.",
-        [({}, pending)],
+        _one(int(store.database.bytes_pending)),
     )
     yield from _followers(store)
 
 
-def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
-    yield (
-        "sub_agents",
-        "Conversations that another conversation began.",
-        [({}, fleet.sub_agents)],
+def _sums(fleet: FleetDocument) -> Iterator[_Gauge]:
+    yield _Gauge(
+        "sub_agents", "Conversations that another conversation began.", _one(fleet.sub_agents)
     )
-    yield "events", "Events of counted conversations.", [({}, fleet.events)]
-    yield (
+    yield _Gauge("events", "Events of counted conversations.", _one(fleet.events))
+    yield _Gauge(
         "view_tokens",
         "Estimated tokens of the Views of counted conversations.",
-        [({}, fleet.view_tokens)],
+        _one(fleet.view_tokens),
     )
     condensations = Counter[str]()
     saved = Counter[str]()
@@ -80,42 +83,46 @@ def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
         label = reason.reason if parts <= set(WORDS.values()) else "other"
         condensations[label] += reason.condensations
         saved[label] += reason.tokens_saved or 0
-    yield "condensations", "Condensations in the log, by reason.", _by_reason(condensations)
-    yield "tokens_saved", "Tokens that condensations took from Views.", _by_reason(saved)
-    yield "condensation_cost_usd", "Recorded cost of condensations.", _sample_of(fleet.cost)
-    yield (
-        "model_cost_usd",
-        "Recorded cost of all calls of models.",
-        _sample_of(fleet.spent.cost),
+    yield _Gauge(
+        "condensations",
+        "Condensations in the log, by reason.",
+        dict(sorted(condensations.items())),
+        "reason",
     )
-    yield (
+    yield _Gauge(
+        "tokens_saved",
+        "Tokens that condensations took from Views.",
+        dict(sorted(saved.items())),
+        "reason",
+    )
+    yield _Gauge("condensation_cost_usd", "Recorded cost of condensations.", _one(fleet.cost))
+    yield _Gauge("model_cost_usd", "Recorded cost of all calls of models.", _one(fleet.spent.cost))
+    yield _Gauge(
         "model_cost_without_sub_agents_usd",
         "Recorded cost of the calls of models in conversations that no other conversation began.",
-        _sample_of(fleet.spent_alone.cost),
+        _one(fleet.spent_alone.cost),
     )
 
 
-def _followers(store: Store) -> Iterator[tuple[str, str, list[_Sample]]]:
+def _followers(store: Store) -> Iterator[_Gauge]:
     recorder = store.database.recorder
     about = "Events that a read model has not confirmed."
     if recorder.on_server:
         status = follower_status(store)
-        lags = [each for each in status.followers if not is_a_copy(each.follower)]
-        yield (
-            "follower_lag_events",
-            about,
-            [({"follower": each.follower}, each.events) for each in lags],
+        lags = [lag for lag in status.followers if not is_a_copy(lag.follower)]
+        yield _Gauge(
+            "follower_lag_events", about, {lag.follower: lag.events for lag in lags}, "follower"
         )
-        ages: list[_Sample] = [({"follower": each.follower}, each.seconds) for each in lags]
-        yield (
+        yield _Gauge(
             "follower_lag_seconds",
             "The age of the first event that a read model has not confirmed.",
-            ages,
+            {lag.follower: lag.seconds for lag in lags},
+            "follower",
         )
-        yield (
+        yield _Gauge(
             "events_held_back",
             "Events that a running transaction holds back.",
-            [({}, status.held_back)],
+            _one(status.held_back),
         )
         return
     last, positions = recorder.query(
@@ -126,33 +133,21 @@ def _followers(store: Store) -> Iterator[tuple[str, str, list[_Sample]]]:
         for name, reached in json.loads(positions)
         if not is_a_copy(name)
     }
-    yield (
-        "follower_lag_events",
-        about,
-        [({"follower": name}, events) for name, events in behind.items()],
-    )
+    yield _Gauge("follower_lag_events", about, behind, "follower")
 
 
-def _by_reason(counted: Counter[str]) -> list[_Sample]:
-    return [({"reason": reason}, number) for reason, number in sorted(counted.items())]
-
-
-def _sample_of(figure: float | None) -> list[_Sample]:
-    """Return a list with one sample for a figure, or an empty list for an unknown figure, because 0
-    would be wrong.
+def _one(figure: float | None) -> Mapping[str, float]:
+    """Return a figure without a label, or nothing for an unknown figure, because 0 would be
+    wrong.
     """
-    return [] if figure is None else [({}, figure)]
+    return {} if figure is None else {"": figure}
 
 
 def size_of(path: str) -> int:
     return os.path.getsize(path) if os.path.exists(path) else 0
 
 
-def _labels(labels: JsonObject) -> str:
-    if not labels:
+def _quoted(label: str, value: str) -> str:
+    if not label:
         return ""
-    quoted = (
-        f"{name}={json.dumps(printable(value, one_line=True), ensure_ascii=False)}"
-        for name, value in labels.items()
-    )
-    return f"{{{','.join(quoted)}}}"
+    return f"{{{label}={json.dumps(printable(value, one_line=True), ensure_ascii=False)}}}"
