@@ -70,8 +70,9 @@ class SourceImport(SourceWriter):
 
     def import_source(self) -> Imported:
         """Import the source. Raises ``VersionConflict`` if another process has stored the source
-        first. Raises ``SourceRefused`` for an erased source, or if the import would bring back a
-        redacted record. Raises ``NotAHistory`` if the source has no records.
+        first, or erases its conversation now. Raises ``SourceRefused`` for an erased source, or if
+        the import would bring back a redacted record. Raises ``NotAHistory`` if the source has no
+        records.
         """
         places = self.query(Sources.places, self.place)
         if self._is_refused(self.place):
@@ -214,11 +215,14 @@ class SourceImport(SourceWriter):
 
     def _forks_named(self, source: Source, name: str) -> list[Source]:
         family = [(self.name_of(member.conversation), member) for member in self._family(source)]
-        return [
+        forks = [
             member
             for member_name, member in family
             if member_name == name or member_name.startswith(f"{name}@")
         ]
+        if not forks:  # the conversation was erased after it was found
+            raise VersionConflict(name, 0, 0)
+        return forks
 
     def _find_base(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
         # A source can be the base only if its record ``end - 1`` carries this number itself. Within

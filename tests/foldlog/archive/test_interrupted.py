@@ -6,6 +6,8 @@ from itertools import count
 
 import pytest
 
+from foldlog._archive.importing import Import, Imported
+from tests.between import at_each_moment
 from tests.eventstore.interruptions import interrupted_at
 from tests.foldlog.archive.imports import bytes_of, events_of, imported, open_with_imports
 from tests.foldlog.records import lines_of
@@ -47,3 +49,25 @@ def test_it_leaves_nothing_half(first, tmp_path):
             if not interrupting.raised:
                 assert place > 3 * _STEP
                 return
+
+
+def test_an_import_whose_conversation_is_erased_meanwhile_says_so_or_succeeds(tmp_path):
+    lines = b"".join(lines_of("claude-code")[:9])
+    paths = [tmp_path / name for name in ("session.jsonl", "copy.jsonl")]
+    for path in paths:
+        path.write_bytes(lines)
+
+    def fill(histories):
+        (conversation,) = {each.conversation for each in Import(histories.store, paths[:1])}
+        return conversation
+
+    def erase_all(histories):
+        for row in histories.store.conversations():
+            histories.erase(row.id, reason="asked for")
+
+    for histories, outcomes in at_each_moment(
+        fill, erase_all, lambda each: [*Import(each.store, paths[1:])]
+    ):
+        (outcome,) = outcomes
+        assert isinstance(outcome, Imported) or "erased" in str(outcome.error)
+        assert_sound(histories.store)
