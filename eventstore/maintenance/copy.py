@@ -332,15 +332,16 @@ def copy_conversation(
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
     ``HistoryDiverged`` if the target has different events, and ``ConversationErased`` if the target
     erased the conversation. Raises ``CannotRedact`` if the source redacted an event that the target
-    stores in an ancestor of the conversation. Raises ``CannotRedact`` if the target redacted an
-    event or a record that the copy would restore.
+    stores in an ancestor of the conversation, or an event whose source record only the target has.
+    Raises ``CannotRedact`` if the target redacted an event or a record that the copy would restore.
 
     A new conversation appears completely or not at all. After an error, an existing conversation
     may have some of the new events. The next copy adds the remaining events. Events are copied
     before their records. If the target redacts a record in between, the copied events of the record
     stay until the source redacts the record too and you copy the conversation again. Cost: copying
     the new events in small transactions. If events were redacted after the last copy, all events
-    are read. If the target has redacted events in an ancestor or a related fork, the copy also
+    are read. They are read at each copy of a fork that has redacted events and whose parent the
+    target lacks. If the target has redacted events in an ancestor or a related fork, the copy also
     reads the events of that ancestor or fork.
     """
     original, earlier = query_sources(source, _with_earlier, conversation)
@@ -458,10 +459,9 @@ def _check_same(
 def _may_lack_redactions(source: Database, original: Conversation, existing: Conversation) -> bool:
     if existing.redactions != original.redactions:
         return True
-    # Equal numbers may count different redactions: a fork counts the redactions of its parent too,
-    # and the target may have redacted other events. A redaction appends its receipt to the
-    # conversation that stores the event. So only the source of the copy can have new receipts or,
-    # if the target stores the shared events itself, redacted shared events.
+    # Equal numbers may count different redactions, because the target may have redacted other
+    # events. A redaction of an own event has appended a receipt after the events of the target. A
+    # redaction of an event that the source shares with its parent has appended none here.
     return original.redactions > 0 and (
         existing.begins < original.begins
         or any(row.kind == "redaction" for row in stored_rows(source, original, existing.version))
