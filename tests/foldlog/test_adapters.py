@@ -14,7 +14,7 @@ SHARED = {"langgraph_deltas", "__init__", "_linked", "_shared"}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
-def test_each_adapter_has_a_file_tests_a_page_and_an_extra():
+def test_adapter_has_file_tests_page_and_extra():
     files = {path.stem for path in PLACE.glob("*.py")} - SHARED
     # an engine
     folders = {path.parent.name for path in (ROOT / "tests" / "adapters").glob("*/newest.txt")} - {
@@ -30,7 +30,7 @@ def test_each_adapter_has_a_file_tests_a_page_and_an_extra():
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
-def test_an_extra_begins_at_the_oldest_release_that_is_tested_and_has_no_end(adapter):
+def test_extra_begins_at_the_oldest_tested_release(adapter):
     assert EXTRAS[adapter.extra] == [f"{adapter.distribution}>={adapter.tested[0]}"]
     tests = ROOT / "tests" / "adapters" / adapter.name
     ends = [

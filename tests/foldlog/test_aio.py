@@ -112,7 +112,7 @@ async def test_following_waits_for_what_comes(histories):
     assert heard == ["b", "c", "d"]
 
 
-async def test_a_reader_that_stops_early_closes_what_it_reads(histories):
+async def test_early_stop_closes_the_reader(histories):
     await histories["c1"].append([said(f"{number}") for number in range(3)])
     for events in (histories["c1"].events(), histories.follow(), histories):
         async with aclosing(aiter(events)) as reading:
@@ -130,7 +130,7 @@ class Slow(Condenser):
         return view
 
 
-async def test_a_call_for_which_the_system_has_no_thread_is_not_made(histories, monkeypatch):
+async def test_call_without_a_thread_is_refused(histories, monkeypatch):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 
@@ -143,7 +143,7 @@ async def test_a_call_for_which_the_system_has_no_thread_is_not_made(histories, 
     assert [event.content async for event in histories["c1"].events()] == ["hi"]
 
 
-async def test_slow_steps_delay_no_append_and_no_step_that_is_quick(tmp_path):
+async def test_slow_step_delays_no_other_call(tmp_path):
     gate = Gate()
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db", condenser=Slow(gate)) as histories:
         quick, slow = histories["quick"], [histories[f"c{n}"] for n in range(40)]
@@ -188,7 +188,7 @@ def groups(histories, monkeypatch):
     return Groups(histories, monkeypatch)
 
 
-async def test_appends_that_wait_at_the_same_time_are_made_together(histories, groups):
+async def test_waiting_appends_are_made_together(histories, groups):
     async def work(n):
         for version in range(3):
             await histories[f"c{n}"].append(said("hi"), expected_version=version)
@@ -201,9 +201,7 @@ async def test_appends_that_wait_at_the_same_time_are_made_together(histories, g
     assert [await histories[f"c{n}"].version() for n in range(31)] == [3] * 31
 
 
-async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alone(
-    histories, groups
-):
+async def test_waiting_appends_keep_their_order(histories, groups):
     history = histories["c1"]
     outcomes = []
 
@@ -231,9 +229,7 @@ async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alon
     assert [event.content async for event in history.events()] == ["a", "b", "c", "d"]
 
 
-async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(
-    histories, groups, monkeypatch
-):
+async def test_cancelled_append_is_withdrawn_or_finished(histories, groups, monkeypatch):
     """Some are cancelled before their group begins, others in the middle of it."""
     middle = Gate()
 
@@ -268,7 +264,7 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(
     assert [await histories[f"c{n}"].version() for n in range(6)] == [0, 0, 1, 1, 1, 1]
 
 
-async def test_an_append_that_may_take_long_does_not_delay_others(histories):
+async def test_long_append_delays_no_other(histories):
     gate = Gate()
 
     def slowly():
@@ -304,7 +300,7 @@ async def test_many_tasks_append_to_other_databases(url, request):
                     break
 
 
-async def test_a_read_that_is_cancelled_before_it_begins_is_withdrawn():
+async def test_read_cancelled_before_its_begin_is_withdrawn():
     pool, gate, begun = ThreadPool("one", 1), Gate(), []
     async with gate.holding(pool.run, gate.pass_through):
         with anyio.move_on_after(0):
@@ -314,7 +310,7 @@ async def test_a_read_that_is_cancelled_before_it_begins_is_withdrawn():
     assert begun == []
 
 
-async def test_a_read_that_is_cancelled_raises_at_once(histories):
+async def test_cancelled_read_raises_at_once(histories):
     gate = Gate()
     read = partial(histories.pool.run, finish=False)
     with anyio.CancelScope() as scope:
@@ -326,9 +322,7 @@ async def test_a_read_that_is_cancelled_raises_at_once(histories):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_step_of_an_iterator_that_is_cancelled_loses_no_page_and_no_error(
-    histories, monkeypatch, fails
-):
+async def test_cancelled_iteration_loses_no_page(histories, monkeypatch, fails):
     gate, read = Gate(), foldlog.Store.events
     numbers = list(range(1_200))
     await histories["c1"].append([said(f"{number}") for number in numbers])
@@ -355,7 +349,7 @@ async def test_a_step_of_an_iterator_that_is_cancelled_loses_no_page_and_no_erro
         assert ids + [event.id async for event in pages] == numbers
 
 
-async def test_an_error_of_a_cancelled_call_is_its_outcome(histories):
+async def test_error_of_a_cancelled_call_is_its_outcome(histories):
     gate = Gate()
     raised = []
 
@@ -372,7 +366,7 @@ async def test_an_error_of_a_cancelled_call_is_its_outcome(histories):
         raised[0].outcome.unwrap()
 
 
-async def test_the_face_has_every_public_name_of_the_sync_one(histories):
+async def test_face_has_the_names_of_the_sync_one(histories):
     pairs = [
         (foldlog.History, foldlog.aio.AsyncHistory),
         (foldlog.Histories, foldlog.aio.AsyncHistories),
@@ -396,7 +390,7 @@ async def test_the_face_has_every_public_name_of_the_sync_one(histories):
     )
 
 
-async def test_only_async_for_iterates_over_histories_and_a_length_is_awaited(histories):
+async def test_sync_protocols_name_their_async_form(histories):
     await histories["c"].append(said("hi"))
     assert [name async for name in histories] == ["c"]
     for pages in (histories, histories["c"].events()):
@@ -422,7 +416,7 @@ async def test_only_async_for_iterates_over_histories_and_a_length_is_awaited(hi
         foldlog.aio.open("memory:", condensers="digest")
 
 
-async def test_closing_waits_for_the_calls_that_have_begun(tmp_path):
+async def test_close_waits_for_begun_calls(tmp_path):
     histories = await foldlog.aio.open(tmp_path / "history.db")
     await histories["c1"].append(said("hi"))
     gate, versions = Gate(), []
@@ -437,7 +431,7 @@ async def test_closing_waits_for_the_calls_that_have_begun(tmp_path):
     assert versions == [1]
 
 
-async def test_a_face_may_be_closed_after_the_sync_one(tmp_path):
+async def test_face_closes_after_the_sync_one(tmp_path):
     histories = await foldlog.aio.open(tmp_path / "history.db")
     await histories["c1"].append(said("hi"))
     histories.sync.close()
@@ -455,7 +449,7 @@ async def test_a_closed_face_says_so(tmp_path):
 
 @pytest.mark.parametrize("times", [10, pytest.param(500, marks=pytest.mark.long)])
 @pytest.mark.parametrize("close", ["sync", "async"])
-async def test_either_face_ends_the_threads_and_connections_of_both(tmp_path, close, times):
+async def test_close_ends_threads_and_connections(tmp_path, close, times):
     async def use():
         opened = foldlog.open(tmp_path / "history.db")
         face = foldlog.aio.face_of(opened)
@@ -488,7 +482,7 @@ async def test_either_face_ends_the_threads_and_connections_of_both(tmp_path, cl
     assert process.num_fds() <= files
 
 
-async def test_a_forked_process_has_threads_of_its_own(histories):
+async def test_forked_process_has_its_own_threads(histories):
     await histories["c1"].append(said("parent"))
     child = os.fork()
     if child == 0:
@@ -504,7 +498,7 @@ async def test_a_forked_process_has_threads_of_its_own(histories):
     assert [event.content async for event in histories["c1"].events()] == ["parent", "child"]
 
 
-def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
+def test_cancelled_task_finishes_its_call(tmp_path):
     """``task.cancel()`` and ``asyncio.timeout`` reach a call that has begun; it is finished all the
     same.
     """
@@ -529,7 +523,7 @@ def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
     asyncio.run(main())
 
 
-async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
+async def test_cancelled_task_releases_its_lease(histories):
     """One in its block, and more that wait than there are threads: none of them holds up other
     calls.
     """
@@ -578,7 +572,7 @@ def _calls(*names):
     ]
 
 
-async def test_tools_of_one_reply_run_at_the_same_time_and_each_once(histories):
+async def test_tools_of_one_reply_run_concurrently(histories):
     history, both = histories["c"], anyio.Event()
     await history.append(_calls("ann", "bob"))
     paid = []
@@ -600,7 +594,7 @@ async def test_tools_of_one_reply_run_at_the_same_time_and_each_once(histories):
     ]
 
 
-async def test_a_tool_that_is_cancelled_may_have_run_and_a_check_asks_outside(histories):
+async def test_cancelled_tool_may_have_run(histories):
     history, begun = histories["c"], anyio.Event()
     await history.append(_calls("ann"))
     (call,) = await history.open_calls()
@@ -631,7 +625,7 @@ async def test_a_tool_that_is_cancelled_may_have_run_and_a_check_asks_outside(hi
     assert (await history.settle(effect.key, "paid twice, says the bank")).event.cause == call.id
 
 
-async def test_the_outcome_of_a_tool_is_recorded_where_its_task_is_cancelled_then(histories):
+async def test_outcome_of_a_cancelled_task_is_recorded(histories):
     history, gate = histories["c"], Gate()
     await history.append(_calls("ann"))
     (call,) = await history.open_calls()

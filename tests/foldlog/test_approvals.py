@@ -29,7 +29,7 @@ def pay(history, **options):
     return paid
 
 
-def test_a_tool_without_a_needed_approval_does_not_run(history):
+def test_tool_without_its_approval_does_not_run(history):
     version = history.version()
     with pytest.raises(InvalidArgument, match="it has no approval; nothing was run"):
         pay(history, needs_approval=True)
@@ -44,7 +44,7 @@ def test_an_asked_question_is_no_approval(history):
         pay(history, needs_approval=True)
 
 
-def test_an_approved_call_runs_and_its_mark_names_the_decision(history):
+def test_mark_of_a_call_names_its_approval(history):
     [call] = history.open_calls()
     until = datetime.now(UTC) + timedelta(hours=1)
     decided = history.decide(call, True, by="ann", reason="small", until=until).event
@@ -57,7 +57,7 @@ def test_an_approved_call_runs_and_its_mark_names_the_decision(history):
 
 
 @pytest.mark.parametrize("until", [None, datetime(2026, 1, 1, tzinfo=UTC)])
-def test_a_refusal_and_an_end_take_the_approval_back(history, until):
+def test_refused_or_expired_approval_allows_nothing(history, until):
     [call] = history.open_calls()
     history.decide(call, True, by="ann")
     history.decide(call, until is not None, by="bob", until=until)
@@ -114,7 +114,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize("command", ["why c 1", "log c"])
-def test_the_approvals_of_a_call_are_shown_in_words(decided, command):
+def test_approvals_of_a_call_are_shown(decided, command):
     lines = [line.partition("annotation")[2].strip() for line in decided(command).out.splitlines()]
     assert [line for line in lines if line] == WORDS
     assert decided("why c 1 --json").document["approvals"] == [2, 3, 4]
@@ -126,7 +126,7 @@ def test_an_export_has_the_approvals(decided):
     assert [approval.get("by") for approval in approvals] == [None, "ann", "bob"]
 
 
-def test_the_page_shows_approvals_without_the_other_annotations(decided):
+def test_page_shows_approvals(decided):
     """The page hides annotations until it is asked for all events."""
     with api.open("foldlog.db") as histories, asking_store(histories.store) as client:
         page = client.json("history?id=c")

@@ -9,7 +9,7 @@ from foldlog.eventstore.maintenance import archive
 from tests.said import said
 
 
-def test_what_is_archived_is_older_than_a_span_or_a_moment(tmp_path):
+def test_age_is_a_span_or_a_time(tmp_path):
     to = f"file://{tmp_path}/objects"
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["old"].append([said("1"), said("2")])
@@ -21,9 +21,7 @@ def test_what_is_archived_is_older_than_a_span_or_a_moment(tmp_path):
         assert (archived.conversation, archived.events) == ("old", 1)
 
 
-def test_a_conversation_that_is_erased_as_it_is_archived_is_not_called_damaged(
-    tmp_path, monkeypatch
-):
+def test_erasure_meanwhile_is_no_damage(tmp_path, monkeypatch):
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["c"].append([said("1"), said("2")])
         find_damage = archive._find_damage

@@ -48,7 +48,7 @@ def turn(history, number, size=200, *, tool="run"):
         max_size=20,
     )
 )
-def test_each_prompt_can_be_shown_again_whatever_condensers_took_the_steps(steps):
+def test_each_prompt_can_be_shown_again(steps):
     with foldlog.open("memory:") as histories:
         history, prompts = histories["c"], {}
         history.append(SYSTEM)
@@ -64,7 +64,7 @@ def test_each_prompt_can_be_shown_again_whatever_condensers_took_the_steps(steps
 
 
 @pytest.mark.parametrize("condenser", [RECENT, MASK], ids=json.dumps)
-def test_a_prompt_can_be_shown_again_long_after_its_rule_was_recorded_first(condenser):
+def test_prompt_long_after_its_rule(condenser):
     with foldlog.open("memory:", condenser=condenser) as histories:
         history = histories["c"]
         for number in range(45):
@@ -85,7 +85,7 @@ def test_why_says_what_hides_an_event():
         assert history.why(5, at=15).sent, "before a step hid it"
 
 
-def test_why_says_what_masks_and_what_shortens_an_event():
+def test_why_says_what_masks_or_shortens():
     with foldlog.open("memory:", condenser=MASK) as histories:
         for number in range(5):
             turn(histories["c"], number)
@@ -113,7 +113,7 @@ class EveryOther(Condenser):
     [EveryOther(), PipelineCondenser([NoOpCondenser(), EveryOther()])],
     ids=["alone", "a part"],
 )
-def test_what_a_condenser_of_ones_own_sent_is_not_known(condenser):
+def test_view_of_an_own_condenser_is_unknown(condenser):
     with foldlog.open("memory:", condenser=condenser) as histories:
         history = histories["c"]
         for number in range(20):
@@ -127,7 +127,7 @@ def test_what_a_condenser_of_ones_own_sent_is_not_known(condenser):
         assert "not known" not in history.why(1).reason
 
 
-def test_a_condenser_of_ones_own_that_shows_everything_is_not_recorded(histories):
+def test_unchanged_view_is_not_recorded(histories):
     class Whole(EveryOther):
         def condense(self, view, agent_llm=None):
             return view.with_events(view.events)
@@ -145,7 +145,7 @@ def test_a_condenser_of_ones_own_that_shows_everything_is_not_recorded(histories
     rows("refusals.json", "rules of a log that choose code or a model, or are malformed"),
     ids=str,
 )
-def test_a_log_chooses_no_code_and_no_model(histories, monkeypatch, rule):
+def test_log_chooses_no_code_or_model(histories, monkeypatch, rule):
     """Whoever wrote the log wrote its rules. What does more than show less, or is malformed, is
     named.
     """

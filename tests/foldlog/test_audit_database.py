@@ -94,7 +94,7 @@ def test_everything_is_in_it(store, path):
     assert rows(path, "SELECT version FROM revisions") == [{"version": 5}]
 
 
-def test_tools_and_condensations_are_counted_as_stats_counts_them(path):
+def test_counts_are_those_of_stats(path):
     (tools,) = re.findall(r"```sql\n(SELECT coalesce.*?)```", DOCUMENT.read_text(), re.DOTALL)
     replaced = {"outcome": "replaced", "reason": "the system prompt was updated"}
     declined = {"outcome": "declined", "reason": "nothing to forget"}
@@ -123,7 +123,7 @@ def test_tools_and_condensations_are_counted_as_stats_counts_them(path):
     assert rows(path, tools) == expected
 
 
-def test_it_confirms_nothing_while_a_conversation_cannot_be_read(store, path, monkeypatch):
+def test_nothing_is_confirmed_while_reads_fail(store, path, monkeypatch):
     erased = next(iter(store.iter_conversations())).id
     audit_database.update(store, path)
     name = audit_database.name_of(path)
@@ -140,7 +140,7 @@ def test_it_confirms_nothing_while_a_conversation_cannot_be_read(store, path, mo
     assert store.conversation(erased).unconfirmed == ()
 
 
-def test_it_confirms_again_what_could_not_be_confirmed(store, path, monkeypatch):
+def test_failed_confirmation_is_repeated(store, path, monkeypatch):
     audit_database.update(store, path)
     name = audit_database.name_of(path)
     erased = next(iter(store.iter_conversations())).id
@@ -160,7 +160,7 @@ def test_it_confirms_again_what_could_not_be_confirmed(store, path, monkeypatch)
     assert store.conversation(erased).unconfirmed == ()
 
 
-def test_a_database_of_another_kind_stays_as_it_is(store, tmp_path):
+def test_other_database_stays_unchanged(store, tmp_path):
     execute(tmp_path / "foreign.db", "CREATE TABLE events (a)")
     open_store(f"sqlite:///{tmp_path}/other.db").close()
     for path in (tmp_path / "foreign.db", tmp_path / "other.db"):
@@ -184,7 +184,7 @@ def test_the_documented_queries_find_something(store, path):
         assert rows(path, query), query
 
 
-def test_numbers_of_any_size_and_what_is_none_are_taken_too(store, path):
+def test_odd_numbers_are_stored(store, path):
     origin = Origin(format="codex", id=7)
     odd = [
         said("a", cause=10**30),
@@ -214,9 +214,7 @@ def damage(store, conversation, event_id):
     )
 
 
-def test_what_is_redacted_while_named_conversations_are_added_goes_with_the_next_run(
-    store, path, monkeypatch
-):
+def test_redaction_meanwhile_is_in_the_next_run(store, path, monkeypatch):
     before_next_call(
         monkeypatch,
         audit_database.AuditTables,
@@ -229,7 +227,7 @@ def test_what_is_redacted_while_named_conversations_are_added_goes_with_the_next
         assert word in event["text"]
 
 
-def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store, tmp_path):
+def test_unreadable_event_is_named(store, tmp_path):
     for conversation in ("c1", "c2"):
         store.append(
             conversation,
@@ -261,9 +259,7 @@ def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store, t
 
 
 @pytest.mark.parametrize("named", [None, ["tidewatch"]])
-def test_an_audit_database_that_knows_more_than_a_restored_store_is_made_again(
-    store, tmp_path, named
-):
+def test_restored_store_makes_it_again(store, tmp_path, named):
     audit, backup = tmp_path / "audit.db", tmp_path / "backup.db"
     back_up(store, str(backup))
     audit_database.update(store, audit, named)
@@ -284,7 +280,7 @@ def test_an_audit_database_that_knows_more_than_a_restored_store_is_made_again(
     assert b"lost" not in audit.read_bytes()
 
 
-def test_the_command_says_that_an_audit_database_was_made_again(store, tmp_path, foldlog):
+def test_command_says_that_it_was_made_again(store, tmp_path, foldlog):
     export = ("export", f"--to={tmp_path}/audit.db", f"--db={tmp_path}/store.db")
     back_up(store, str(tmp_path / "backup.db"))
     store.append("tidewatch", said("lost"), expected_version=5)
@@ -294,7 +290,7 @@ def test_the_command_says_that_an_audit_database_was_made_again(store, tmp_path,
     assert "audit.db was made again: the store was restored" in foldlog(*export).err
 
 
-def test_an_id_reused_after_the_clock_went_back_has_only_new_events(path):
+def test_reused_id_has_only_new_events(path):
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
     with open_store("memory:", clock=lambda: now[0]) as store:
         for named in (None, ["c"]):
@@ -308,7 +304,7 @@ def test_an_id_reused_after_the_clock_went_back_has_only_new_events(path):
             assert b"former" not in path.read_bytes()
 
 
-def test_an_audit_database_with_a_reader_says_that_erased_rows_remain(store, path, monkeypatch):
+def test_open_reader_keeps_erased_rows(store, path, monkeypatch):
     audit_database.update(store, path)
     erase(store, "tidewatch", reason="asked to")
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
@@ -343,7 +339,7 @@ def test_an_audit_database_with_a_reader_says_that_erased_rows_remain(store, pat
         (sqlite3.SQLITE_NOTADB, "it; use another file"),
     ],
 )
-def test_an_error_of_its_file_names_the_remedy(store, path, monkeypatch, error, remedy):
+def test_file_error_names_the_remedy(store, path, monkeypatch, error, remedy):
     def fail(*_):
         if isinstance(error, int):
             raised = sqlite3.OperationalError("SQLite refuses it")
@@ -356,7 +352,7 @@ def test_an_error_of_its_file_names_the_remedy(store, path, monkeypatch, error, 
         audit_database.update(store, path)
 
 
-def test_a_follower_whose_file_is_locked_says_so_in_one_line(foldlog, tmp_path, monkeypatch):
+def test_follower_names_a_locked_file(foldlog, tmp_path, monkeypatch):
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
         store.append("c1", said("word"), expected_version=0)
         audit_database.update(store, tmp_path / "audit.db")
@@ -378,7 +374,7 @@ def test_a_follower_whose_file_is_locked_says_so_in_one_line(foldlog, tmp_path, 
     )
 
 
-def test_a_full_disk_leaves_no_half_audit_database(store, tmp_path, monkeypatch):
+def test_full_disk_leaves_no_half_database(store, tmp_path, monkeypatch):
     tables = []
 
     def fail(database):
@@ -392,9 +388,7 @@ def test_a_full_disk_leaves_no_half_audit_database(store, tmp_path, monkeypatch)
     assert list(tmp_path.glob("audit*")) == []
 
 
-def test_a_conversation_that_is_erased_as_it_is_described_goes_at_the_next_update(
-    store, path, monkeypatch
-):
+def test_erasure_meanwhile_is_in_the_next_update(store, path, monkeypatch):
     find = store.conversation
 
     def then_erased(name, **options):

@@ -30,7 +30,7 @@ def say(store, conversation, times):
     store.append(conversation, events, expected_version=ANY_VERSION)
 
 
-def test_redacted_content_goes_from_it_and_removals_are_confirmed(url, tmp_path):
+def test_removals_are_applied_and_confirmed(url, tmp_path):
     path = tmp_path / "audit.db"
     with open_store(url) as store:
         say(store, "c1", 3)
@@ -53,7 +53,7 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url, tmp_path)
         assert b"word 1" not in path.read_bytes()
 
 
-def test_a_batch_that_ctrl_c_ends_is_not_counted(tmp_path, monkeypatch):
+def test_interrupted_batch_is_not_counted(tmp_path, monkeypatch):
     def interrupted(tables, scope, position):
         raise KeyboardInterrupt
 
@@ -71,7 +71,7 @@ def test_a_batch_that_ctrl_c_ends_is_not_counted(tmp_path, monkeypatch):
         assert tables.events == 3
 
 
-def test_two_followers_of_one_file_add_each_event_once(url, tmp_path):
+def test_two_followers_add_each_event_once(url, tmp_path):
     path = tmp_path / "audit.db"
     with (
         open_store(url) as store,
@@ -94,7 +94,7 @@ def test_two_followers_of_one_file_add_each_event_once(url, tmp_path):
     assert execute(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("kept", 5)]
 
 
-def test_a_killed_follower_loses_and_doubles_nothing(tmp_path):
+def test_killed_follower_loses_no_event(tmp_path):
     url, path = f"sqlite:///{tmp_path}/history.db", tmp_path / "audit.db"
     command = [sys.executable, "-m", *f"foldlog export --db {url} --to {path} --follow".split()]
     with open_store(url) as store:
@@ -151,7 +151,7 @@ print(calls)
 """
 
 
-def test_a_process_killed_while_it_makes_the_file_leaves_a_usable_file(tmp_path, whole):
+def test_kill_leaves_a_usable_file(tmp_path, whole):
     every = 1 if whole else 5
     process = subprocess.run(
         [sys.executable, "-c", KILLED_AT_EACH_CALL, str(tmp_path), str(every)],

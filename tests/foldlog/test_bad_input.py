@@ -49,7 +49,7 @@ def folder(foldlog, five_messages, write, tmp_path):
     return tmp_path
 
 
-def test_bad_input_is_refused_in_one_line_and_changes_nothing(foldlog, folder):
+def test_bad_input_is_refused_in_one_line(foldlog, folder):
     assert foldlog("view five").status == 0  # which makes its events
     before = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
     for typed, words in REFUSED:
@@ -59,7 +59,7 @@ def test_bad_input_is_refused_in_one_line_and_changes_nothing(foldlog, folder):
     assert {name for name in after if not name.startswith("foldlog.db")} <= before.keys()
 
 
-def test_an_import_that_fails_midway_says_what_is_stored_and_can_go_on(foldlog, write, monkeypatch):
+def test_failed_import_can_be_repeated(foldlog, write, monkeypatch):
     for number in range(4):
         write(f"many/h{number}.jsonl", [said(0, "one"), said(1, "two")])
     put = SourcesToWrite.put_blocks

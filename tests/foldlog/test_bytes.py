@@ -30,7 +30,7 @@ EVENTS = [
 ]
 
 
-def test_a_model_is_sent_images_and_the_names_of_other_bytes():
+def test_model_is_sent_images():
     view = View.from_events(EVENTS)
     for dialect in ("openai", "litellm", "anthropic"):
         sent = json.dumps(view.to_messages(dialect), ensure_ascii=False)
@@ -42,7 +42,7 @@ def test_a_model_is_sent_images_and_the_names_of_other_bytes():
     assert user["content"][1] == {"type": "image_url", "image_url": {"url": URL}}
 
 
-def test_bytes_that_are_no_known_image_are_not_sent_as_one():
+def test_unknown_image_is_not_sent():
     view = View.from_events([said(({"type": "image_url", "image_url": {"url": b"\x00"}},))])
     assert view.to_messages("openai") == [
         {"role": "user", "content": "[image: it cannot be sent to this server]"},
@@ -58,7 +58,7 @@ def path(tmp_path):
     return tmp_path / "foldlog.db"
 
 
-def test_every_command_that_shows_events_takes_them(foldlog, path):
+def test_commands_show_events_with_bytes(foldlog, path):
     for line in (
         "log c",
         "log c --full",
@@ -79,7 +79,7 @@ def test_every_command_that_shows_events_takes_them(foldlog, path):
         assert (ran.status, ran.err.count("Traceback")) == (0, 0), (line, ran)
 
 
-def test_documents_are_shown_with_the_names_of_their_bytes(foldlog, path):
+def test_documents_with_bytes_are_shown(foldlog, path):
     with api.open(path) as histories:
         histories["c"].append((), documents={"state": {"at": b"\x00\xff"}, "none": None})
         version = histories["c"].version()

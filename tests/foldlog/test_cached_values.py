@@ -60,7 +60,7 @@ def listed(store, *, sizes=True):
     }
 
 
-def test_lists_and_the_home_of_the_page_read_only_what_has_changed(url, read):
+def test_lists_read_only_changed_conversations(url, read):
     with open_store(f"{url}?mode=ro") as store:  # which keeps nothing
         assert listed(store) == listed(store)
     # nor is anything encrypted for a list
@@ -84,7 +84,7 @@ def test_lists_and_the_home_of_the_page_read_only_what_has_changed(url, read):
         assert (sorted(served(histories.store)), len(read)) == (home, 5)
 
 
-def test_lists_in_any_order_and_figures_read_each_conversation_once(url, read, foldlog):
+def test_sorted_lists_read_each_conversation_once(url, read, foldlog):
     for order, first in (("activity", "c"), ("cost", "a")):
         ran = foldlog("list --reverse --limit 1 --json --sort", order, "--db", url)
         assert ran.rows() == [first]
@@ -99,9 +99,7 @@ def served(store):
 
 
 @pytest.mark.parametrize("writer", ["sqlite", "foreign", "postgresql"])
-def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
-    writer, tmp_path, request
-):
+def test_reports_do_not_wait_for_a_writer(writer, tmp_path, request):
     url = f"sqlite:///{tmp_path}/history.db"
     if writer == "postgresql":
         url = request.getfixturevalue("postgres_url")()
@@ -144,7 +142,7 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
         assert len(list(figures.of(rows))) == count_stored(histories.store) == 2
 
 
-def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url, monkeypatch):
+def test_postponed_values_are_written_in_batches(url, monkeypatch):
     monkeypatch.setattr("foldlog._derived.cached_values._TOGETHER", 2)
     written = [0]
 
@@ -169,7 +167,7 @@ def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url,
     assert sorted(after - before for before, after in pairwise(written)) == [1, 2]
 
 
-def test_pages_of_an_unwritten_list_read_few_attributes(histories, monkeypatch):
+def test_pages_read_few_attributes(histories, monkeypatch):
     for number in range(30):
         histories[f"c{number:02}"].append(said("hi"), documents={"attributes": {"user": "ann"}})
     read, really = [], listing._attributes
@@ -203,7 +201,7 @@ def _bytes_of(url):
 
 
 @pytest.mark.parametrize("remove", [_erase, _redact])
-def test_figures_go_in_the_transaction_of_an_erasure_or_a_redaction(remove, url):
+def test_removal_takes_the_figures(remove, url):
     with foldlog.open(url) as histories:
         listed(histories.store)
     assert b"the words of b" in _bytes_of(url)
@@ -216,7 +214,7 @@ def test_figures_go_in_the_transaction_of_an_erasure_or_a_redaction(remove, url)
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_list_shows_a_conversation_that_is_erased_while_it_is_made_as_erased(whole, url):
+def test_list_shows_an_erasure_meanwhile(whole, url):
     with foldlog.open(url) as histories, open_store(url) as other:
         before = [*histories.store.iter_conversations()]
         erase(other, "b", reason="asked for")
@@ -228,7 +226,7 @@ def test_a_list_shows_a_conversation_that_is_erased_while_it_is_made_as_erased(w
     ]
 
 
-def test_a_title_that_is_redacted_meanwhile_is_not_kept(url, monkeypatch):
+def test_title_redacted_meanwhile_is_not_stored(url, monkeypatch):
     really = counting.overview_of
     with foldlog.open(url) as histories:
 
@@ -243,7 +241,7 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url, monkeypatch):
         assert FigureTables(histories.store.database).between("a", "a") == {}
 
 
-def test_the_first_questions_after_an_import_read_no_conversation(tmp_path, read, foldlog):
+def test_import_stores_the_figures(tmp_path, read, foldlog):
     source, db = tmp_path / "a.jsonl", f"sqlite:///{tmp_path}/history.db"
     source.write_bytes((CORPUS / "claude-code.jsonl").read_bytes())
     foldlog("import", source, "--db", db)
@@ -254,7 +252,7 @@ def test_the_first_questions_after_an_import_read_no_conversation(tmp_path, read
     assert read == []
 
 
-def test_what_is_kept_below_an_id_is_that_of_each_present_version(histories):
+def test_values_below_an_id(histories):
     store, last = histories.store, "a/\U0010ffff\U0010ffff"
     names = ["a/", "a/kept", "a/grown", "a/erased", "a/redacted", "a/other code", last]
     for name in ("a", "a0", *names):

@@ -108,7 +108,7 @@ def kept_of(names, keeps):
 
 @examples(40)
 @given(steps())
-def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(drawn_steps):
+def test_each_checkpoint_is_what_was_put(drawn_steps):
     with foldlog.open("memory:") as histories:
         checkpoints, expected, fresh = opened(histories), {}, iter(range(1_000))
         for number, (parent, keeps, count, event) in enumerate(drawn_steps):
@@ -137,7 +137,7 @@ def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(drawn_
         ]
 
 
-def test_a_child_with_a_smaller_id_than_its_parent_begins_a_fork(checkpoints):
+def test_child_with_a_smaller_id_is_a_fork(checkpoints):
     """Clocks of two machines differ; ids ascend in a branch, so that the newest checkpoint is the
     one at its end.
     """
@@ -166,7 +166,7 @@ def test_notes_are_found_whatever_came_between_them(checkpoints):
     )
 
 
-def test_the_documents_of_the_newest_checkpoint_are_those_of_its_last_event(checkpoints, histories):
+def test_documents_of_the_newest_checkpoint(checkpoints, histories):
     put(checkpoints, 0, None, "a", "zero")
     put(checkpoints, 1, "000", "ab", "one")
     put(checkpoints, 2, "000", "ac", "two")
@@ -179,7 +179,7 @@ def test_the_documents_of_the_newest_checkpoint_are_those_of_its_last_event(chec
         assert contents(reader, reader.find(THREAD, "001"))[1] == "one"
 
 
-def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them(checkpoints, histories):
+def test_hidden_checkpoints_are_left_out(checkpoints, histories):
     for number in range(4):
         put(checkpoints, number, f"{number - 1:03}" if number else None, "abcd"[: number + 1])
     checkpoints.hide(THREAD, ["003"])
@@ -197,7 +197,7 @@ def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them(checkpoints, his
     assert checkpoints.newest(f"{THREAD}/none")[0] is None
 
 
-def test_what_is_put_after_a_thread_was_erased_begins_it_again(histories):
+def test_put_after_an_erasure_begins_again(histories):
     """Also where it was erased between the look and the append, and where a checkpoint before it
     had been put twice.
     """
@@ -219,7 +219,7 @@ def test_what_is_put_after_a_thread_was_erased_begins_it_again(histories):
             )
 
 
-def test_a_put_that_meets_another_writer_looks_again(monkeypatch, histories):
+def test_put_beside_another_writer_is_a_fork(monkeypatch, histories):
     """Another process puts a child of the same parent between the look and the append."""
     ours, theirs = opened(histories), opened(histories)
     put(ours, 0, None, "a")
@@ -238,9 +238,7 @@ def test_a_put_that_meets_another_writer_looks_again(monkeypatch, histories):
 
 
 @pytest.mark.parametrize("first_gone", ["", "a", "d"])
-def test_a_summary_of_records_that_the_runtime_removed_goes_with_them(
-    checkpoints, first_gone, histories
-):
+def test_removed_records_take_their_summary(checkpoints, first_gone, histories):
     put(checkpoints, 0, None, "abcdef")
     history = histories[THREAD]
     history.append(
@@ -257,7 +255,7 @@ def test_a_summary_of_records_that_the_runtime_removed_goes_with_them(
     assert list(history.view()) == []
 
 
-def test_a_thread_goes_on_whatever_checkpoint_is_redacted():
+def test_thread_continues_after_any_redaction():
     for number in range(4):
         with foldlog.open("memory:") as histories:
             checkpoints = opened(histories)
@@ -278,9 +276,7 @@ def test_a_thread_goes_on_whatever_checkpoint_is_redacted():
                 assert contents(reader, reader.find(THREAD))[:2] == (["x", "y"], "new")
 
 
-def test_a_checkpoint_in_a_fork_repeats_no_value_that_was_redacted_in_its_parent(
-    checkpoints, histories
-):
+def test_fork_repeats_no_redacted_value(checkpoints, histories):
     put_small = partial(checkpoints.put, THREAD, body={}, listed=lambda *before: None)
     first = {"small": {"flower": "marigold"}, "channels": ["flower"]}
     put_small("000", parent=None, channels=lambda before: (first, {}))
@@ -298,7 +294,7 @@ def test_a_checkpoint_in_a_fork_repeats_no_value_that_was_redacted_in_its_parent
     assert checkpoints.find(THREAD, "002").value["small"] == {}
 
 
-def test_a_redacted_note_is_not_taken_from_memory(checkpoints, histories):
+def test_redacted_note_is_not_cached(checkpoints, histories):
     for flower in ("tulip", "marigold"):
         checkpoints.note(THREAD, "000", "writes", {"flower": flower})
     assert checkpoints.notes_here(THREAD, "000") == [
@@ -310,7 +306,7 @@ def test_a_redacted_note_is_not_taken_from_memory(checkpoints, histories):
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_checkpoint_repeats_no_note_that_was_redacted_meanwhile(checkpoints, histories, is_late):
+def test_note_redacted_meanwhile_is_not_repeated(checkpoints, histories, is_late):
     put(checkpoints, 0, None, "x")
     write_note = partial(checkpoints.note, THREAD, "000", "writes", {"flower": "marigold"})
     if not is_late:
@@ -333,7 +329,7 @@ def test_a_checkpoint_repeats_no_note_that_was_redacted_meanwhile(checkpoints, h
     assert checkpoints.find(THREAD).id == "001"
 
 
-def test_a_branch_that_is_detached_has_copies_of_its_shared_checkpoints(checkpoints, histories):
+def test_detached_branch_has_its_shared_checkpoints(checkpoints, histories):
     put(checkpoints, 0, None, "x")
     put(checkpoints, 1, "000", "xy")
     put(checkpoints, 2, "000", "xz")

@@ -23,7 +23,7 @@ from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some
 
 
-def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldlog, monkeypatch):
+def test_demo_is_true_and_short(foldlog, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     ran = foldlog("demo")
@@ -81,7 +81,7 @@ def test_it_says_its_version(foldlog):
     assert (ran.status, ran.out, ran.err) == (0, f"foldlog {metadata.version('foldlog')}\n", "")
 
 
-def test_help_can_be_asked_for_by_one_letter_and_names_no_type_of_python(foldlog):
+def test_help_names_no_type_of_python(foldlog):
     for arguments in ((), *map(str.split, NAMES)):
         shown = foldlog(*arguments, "--help").out
         assert re.findall(r"<[a-z ]+[>\[]", shown) == [], arguments
@@ -89,7 +89,7 @@ def test_help_can_be_asked_for_by_one_letter_and_names_no_type_of_python(foldlog
     assert (foldlog("-h").out, foldlog(*arguments, "-h").out) == (foldlog("--help").out, shown)
 
 
-def test_a_copy_of_an_empty_store_is_an_empty_store(foldlog):
+def test_copy_of_an_empty_store_is_empty(foldlog):
     open_store("sqlite:///foldlog.db").close()
     copied = foldlog("store copy foldlog.db new.db").out
     assert copied.startswith("copied 0 events of 0 conversations")
@@ -97,7 +97,7 @@ def test_a_copy_of_an_empty_store_is_an_empty_store(foldlog):
 
 
 @pytest.mark.parametrize("line", some(["list --json", "log five --json", "--help"], 2))
-def test_a_reader_that_goes_away_ends_it_quietly(foldlog, five_messages, tmp_path, line):
+def test_closed_pipe_ends_a_command_quietly(foldlog, five_messages, tmp_path, line):
     foldlog("import", five_messages)
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     reading, writing = os.pipe()
@@ -126,9 +126,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(foldlog, five_messages, tmp_pat
         ("foldlog import --format claude", "claude-code"),
     ],
 )
-def test_a_shell_completes_commands_options_values_and_conversations(
-    foldlog, five_messages, monkeypatch, line, word
-):
+def test_shell_completes_words(foldlog, five_messages, monkeypatch, line, word):
     foldlog("import", five_messages)
     monkeypatch.setenv("_FOLDLOG_COMPLETE", "zsh_complete")
     monkeypatch.setenv("COMP_WORDS", line)
@@ -141,9 +139,7 @@ def test_a_shell_completes_commands_options_values_and_conversations(
     "line",
     ["foldlog -", "foldlog list --limit 4 -", "foldlog log c1 --kind x --", "foldlog fork -"],
 )
-def test_options_are_completed_without_click_as_click_completes_them(
-    foldlog, monkeypatch, shell, line
-):
+def test_options_are_completed_as_by_click(foldlog, monkeypatch, shell, line):
     monkeypatch.setenv("_FOLDLOG_COMPLETE", f"{shell}_complete")
     monkeypatch.setenv("COMP_WORDS", line)
     *before, word = line.split()
@@ -160,9 +156,7 @@ def test_options_are_completed_without_click_as_click_completes_them(
         ("fish", ".config/fish/completions/foldlog.fish", None),
     ],
 )
-def test_completion_is_installed_once_and_leaves_other_settings(
-    foldlog, tmp_path, monkeypatch, shell, file, settings
-):
+def test_completion_is_installed_once(foldlog, tmp_path, monkeypatch, shell, file, settings):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SHELL", f"/bin/{shell}")
     if settings:
@@ -182,7 +176,7 @@ def test_a_shell_without_completion_is_named(foldlog, monkeypatch):
     assert (ran.status, "for bash, zsh and fish, but the shell is csh" in ran.err) == (2, True)
 
 
-def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
+def test_output_fits_the_terminal(foldlog, write, monkeypatch):
     name = "a-conversation-with-a-long-name-" * 3
     foldlog(
         "import", write("some.jsonl", SAMPLE.read_text().splitlines()[:100]), "--conversation", name
@@ -211,7 +205,7 @@ def test_diff_says_which_versions_it_takes(foldlog, write):
 
 
 @pytest.mark.long  # its sibling: tests/foldlog/archive/test_kills.py
-def test_an_interrupted_import_keeps_whole_records_and_goes_on_there(foldlog, tmp_path):
+def test_interrupted_import_continues(foldlog, tmp_path):
     long = tmp_path / "long.jsonl"
     with long.open("w") as file:
         line = json.dumps(said(0, "again and again " * 50))
@@ -252,7 +246,7 @@ def records_in(store):
             return 0
 
 
-def test_a_store_that_is_interrupted_while_it_is_made_is_removed(foldlog, tmp_path, monkeypatch):
+def test_half_made_store_is_removed(foldlog, tmp_path, monkeypatch):
     def interrupted(url):
         open_store(url).close()
         raise KeyboardInterrupt
@@ -262,7 +256,7 @@ def test_a_store_that_is_interrupted_while_it_is_made_is_removed(foldlog, tmp_pa
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_command_is_interrupted_in_one_line_from_its_first_import_to_its_end(tmp_path):
+def test_command_is_interrupted_in_one_line(tmp_path):
     (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
     early = {**os.environ, "PYTHONPATH": str(tmp_path)}
     ran = subprocess.run(
@@ -281,11 +275,11 @@ def test_a_command_is_interrupted_in_one_line_from_its_first_import_to_its_end(t
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_json_is_an_option_of_the_command_wherever_the_word_stands(foldlog):
+def test_json_is_an_option_anywhere(foldlog):
     assert foldlog("append c hello --new --key --json").out == "c: 1 event appended, 0\n"
     assert foldlog("-- list --json").rows() == ["c"]
 
 
-def test_a_hook_that_is_named_after_two_dashes_works_too(foldlog, monkeypatch):
+def test_hook_works_after_two_dashes(foldlog, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"no JSON")))
     assert "the hook did nothing" in foldlog("-- hook").err

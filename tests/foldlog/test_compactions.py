@@ -29,7 +29,7 @@ def history(history):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
-def test_a_compaction_stands_for_all_before_it_and_goes_back_as_it_came(history, case):
+def test_compaction_replaces_all_before_it(history, case):
     for step in case["steps"]:
         for method, appended in step.items():
             getattr(history, method)(appended)
@@ -44,7 +44,7 @@ def test_a_compaction_stands_for_all_before_it_and_goes_back_as_it_came(history,
     [case for case in CASES if case["prompts"].keys() & {"anthropic", "responses"}],
     ids=lambda case: case["case"],
 )
-def test_the_clients_of_the_providers_take_the_prompts(case):
+def test_clients_of_providers_accept_the_prompts(case):
     needs = "needs the types of the provider's client"
     if messages := case["prompts"].get("anthropic"):
         beta = pytest.importorskip("anthropic.types.beta", reason=needs)
@@ -54,7 +54,7 @@ def test_the_clients_of_the_providers_take_the_prompts(case):
         TypeAdapter(list[openai.ResponseInputItemParam]).validate_python(items)
 
 
-def test_a_compaction_is_a_condensation_and_keeps_what_else_its_reply_says(history):
+def test_compaction_is_a_condensation(history):
     _, message = history.append_reply(MESSAGE)
     edits = MESSAGE["context_management"]
     assert message.event.meta["message"] == {"context_management": edits}
@@ -64,7 +64,7 @@ def test_a_compaction_is_a_condensation_and_keeps_what_else_its_reply_says(histo
     assert history.append_reply(reply)[1].event.meta["usage"]["prompt_tokens"] == 7
 
 
-def test_the_objects_of_the_clients_are_read_as_their_maps(history):
+def test_client_objects_are_read_as_maps(history):
     needs = "needs the types of the provider's client"
     beta = pytest.importorskip("anthropic.types.beta", reason=needs)
     history.append_reply(beta.BetaMessage.model_validate(MESSAGE))
@@ -78,7 +78,7 @@ def test_the_objects_of_the_clients_are_read_as_their_maps(history):
 ASKED = {"role": "user", "content": "how far?"}
 
 
-def test_an_import_reads_them_as_a_reply_is_read():
+def test_import_reads_compactions_as_replies():
     answer = {"role": "assistant", "content": MESSAGE["content"]}
     sure = {"role": "user", "content": "sure?"}
     events = list(decode([ASKED, answer, sure], "anthropic-messages"))

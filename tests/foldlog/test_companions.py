@@ -71,13 +71,13 @@ ERASURES = {
 
 
 @pytest.mark.parametrize("how", ERASURES)
-def test_an_erasure_takes_the_companions_and_leaves_what_others_share(opened, how):
+def test_erasure_takes_the_companions(opened, how):
     erase, remaining = ERASURES[how]
     erase(opened)
     assert sorted(opened) == sorted(remaining)
 
 
-def test_a_conversation_that_stays_keeps_its_companions(opened):
+def test_refused_erasure_leaves_the_companions(opened):
     row = opened.store.conversation("t")
     with pytest.raises(ConversationHasForks):
         opened.erase("t", **WHY)
@@ -89,7 +89,7 @@ def test_a_conversation_that_stays_keeps_its_companions(opened):
     assert "t/+writes" in opened
 
 
-def test_a_companion_that_gets_an_event_before_its_turn_stays(opened):
+def test_newer_companion_stays(opened):
     maintenance, names = opened.maintenance, []
 
     def stays(name):
@@ -104,9 +104,7 @@ def test_a_companion_that_gets_an_event_before_its_turn_stays(opened):
 
 
 @pytest.mark.parametrize("way", ["named", "by age"])
-def test_an_erasure_that_was_killed_before_the_companions_takes_them_again(
-    opened, monkeypatch, way
-):
+def test_killed_erasure_is_repeated(opened, monkeypatch, way):
     before = erase.erase
     with monkeypatch.context() as patched:
         patched.setattr(erase, "erase", lambda *which, **how: before(*which, **how) and 1 / 0)
@@ -126,7 +124,7 @@ def test_an_erasure_that_was_killed_before_the_companions_takes_them_again(
 # --------------------------------------------------------------------------------------------------
 
 
-def test_the_differences_of_a_copy_are_those_of_companions_too(opened, tmp_path):
+def test_copy_compares_the_companions(opened, tmp_path):
     with api.open(tmp_path / "other.db") as other:
         moved = other.maintenance.copy_from(opened, "t", "t")
         assert sorted(copied.conversation for copied in moved) == ["t", "t/+writes"]
@@ -153,7 +151,7 @@ def redacted_in(histories, name):
     return [event.id for event in histories[name].events() if event.redacted]
 
 
-def test_a_redaction_takes_the_copies_in_the_companions(opened):
+def test_redaction_takes_copies_in_companions(opened):
     receipt = opened["t"].redact(1, **WHY)
     assert receipt.event_ids == (1,)
     assert receipt.quotes == (("t/+writes", 0, True), ("t/+writes", 1, True))
@@ -165,7 +163,7 @@ def test_a_redaction_takes_the_copies_in_the_companions(opened):
 @pytest.mark.parametrize(
     "text, holds", [("Bob", True), ("bob", False), ("key", False), ("no", False)]
 )
-def test_a_short_text_is_a_copy_as_a_whole_text_under_its_name(opened, text, holds):
+def test_short_text_must_match_as_a_whole(opened, text, holds):
     opened["u"].append(said(text))
     packed = b64encode(b"\x92\xa7content\xa3Bob\xa4more").decode()
     for value in (
@@ -179,7 +177,7 @@ def test_a_short_text_is_a_copy_as_a_whole_text_under_its_name(opened, text, hol
     assert redacted_in(opened, "u/+writes") == ([0, 1] if holds else [])
 
 
-def test_what_other_turns_have_in_common_with_a_redacted_message_is_no_copy(opened):
+def test_common_parts_are_no_copies(opened):
     parts = [
         ({"type": "text", "text": text}, {"type": "image", "mime": "image/png"})
         for text in ("pin 4711", "later")
@@ -194,7 +192,7 @@ def test_what_other_turns_have_in_common_with_a_redacted_message_is_no_copy(open
     assert redacted_in(opened, "u/+writes") == [0, 1]
 
 
-def test_a_redaction_of_a_shared_event_reaches_the_forks_companions(opened):
+def test_redaction_reaches_companions_of_forks(opened):
     opened["t"].fork(2, "v")
     opened["v/+writes"].append(note(SECRET))
     opened["t"].redact(1, **WHY)
@@ -202,7 +200,7 @@ def test_a_redaction_of_a_shared_event_reaches_the_forks_companions(opened):
 
 
 @pytest.mark.parametrize("which", ["1", "--matching sk-4111"])
-def test_what_may_still_hold_a_copy_is_named(foldlog, opened, tmp_path, which):
+def test_possible_holders_are_named(foldlog, opened, tmp_path, which):
     foldlog("report t/+writes --output beside.html")
     number = "SELECT key FROM conversations WHERE id = 't/+writes'"
     damage = f"UPDATE events SET body = x'00' WHERE id = 1 AND conversation = ({number})"
@@ -214,9 +212,7 @@ def test_what_may_still_hold_a_copy_is_named(foldlog, opened, tmp_path, which):
 
 
 @pytest.mark.parametrize("origin", ["shared", "detached", "copied"])
-def test_a_redaction_of_a_fork_takes_the_copies_beside_what_it_was_begun_from(
-    opened, tmp_path, origin
-):
+def test_redaction_of_a_fork_reaches_its_origin(opened, tmp_path, origin):
     with api.open(tmp_path / "other.db") as other:
         histories = opened
         if origin == "detached":
@@ -232,15 +228,13 @@ def test_a_redaction_of_a_fork_takes_the_copies_beside_what_it_was_begun_from(
         assert len(redacted_in(histories, "t/+writes")) == 1
 
 
-def test_a_redaction_that_is_refused_leaves_the_copies(opened):
+def test_refused_redaction_leaves_the_copies(opened):
     with pytest.raises(InvalidArgument, match="belongs to conversation 't'"):
         opened["t/@1"].redact(1, **WHY)
     assert redacted_in(opened, "t/+writes") == []
 
 
-def test_a_command_that_was_killed_between_two_events_takes_the_copies_again(
-    foldlog, opened, monkeypatch
-):
+def test_killed_redaction_is_repeated(foldlog, opened, monkeypatch):
     opened["u"].append(
         said([{"type": "text", "text": SECRET}, {"type": "text", "text": "more words"}])
     )
@@ -254,7 +248,7 @@ def test_a_command_that_was_killed_between_two_events_takes_the_copies_again(
     assert (redacted_in(opened, "u"), redacted_in(opened, "u/+writes")) == ([0], [0])
 
 
-def test_a_conversation_is_as_young_as_its_companions(foldlog, opened):
+def test_conversation_is_as_young_as_its_companions(foldlog, opened):
     opened["t/+writes"].append(note("the answer of a person"))
     assert [
         row.id

@@ -71,9 +71,7 @@ def by_name(ran):
     return {row["strategy"]: row for row in ran.document["strategies"]}
 
 
-def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_touched(
-    foldlog, work, config, tmp_path
-):
+def test_condensers_are_replayed_without_writing(foldlog, work, config, tmp_path):
     before = (tmp_path / "foldlog.db").read_bytes()
     configs = [config("digest", "max_size = 20"), config("recent", "max_events = 9")]
     ran = foldlog("compare c1", *(f"--config={path}" for path in configs), "--json")
@@ -89,7 +87,7 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
     assert (tmp_path / "foldlog.db").read_bytes() == before
 
 
-def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, work, config):
+def test_limits_are_counted_as_in_an_agent(foldlog, work, config):
     file, shown = config("digest", "max_tokens = 1500"), []
     for model, says in (
         (None, "Condensers compare estimated tokens with their limits"),
@@ -114,7 +112,7 @@ def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, 
     assert shown[0] != shown[1]
 
 
-def test_the_default_takes_the_limit_of_the_model_that_the_log_names(foldlog, work, monkeypatch):
+def test_default_limit_is_that_of_the_model(foldlog, work, monkeypatch):
     table = {"tiny-model": msgspec.Raw(b'{"max_input_tokens": 1000, "max_output_tokens": 100}')}
     monkeypatch.setattr("foldlog.condensers.models.limits.litellms_table", lambda: table)
     rows = by_name(foldlog("compare c1 --json"))
@@ -127,7 +125,7 @@ def test_the_default_takes_the_limit_of_the_model_that_the_log_names(foldlog, wo
 
 
 @pytest.mark.parametrize("line", ["compare c1", "condense c1 --dry-run", "report c1"])
-def test_a_model_that_litellm_does_not_know_is_named_once_and_still_counts(foldlog, work, line):
+def test_unknown_model_is_named_once(foldlog, work, line):
     ran = foldlog(f"{line} --agent-model gpt-99")
     assert (ran.status, ran.err) == (
         0,
@@ -141,7 +139,7 @@ def test_a_model_that_litellm_does_not_know_is_named_once_and_still_counts(foldl
     assert (with_known_model.status, with_known_model.err) == (0, "")
 
 
-def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
+def test_usage_of_a_summarizer_is_shown(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
         file = config("llm", "max_size = 20", *model_at(server.url))
         _, row, *_ = by_name(foldlog("compare c1 --config", file, "--json")).values()
@@ -158,7 +156,7 @@ def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
     assert "cost of the condenser's own model" in out
 
 
-def test_a_model_of_unknown_price_does_not_cost_nothing(foldlog, work, config):
+def test_unknown_price_is_not_zero(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
         (address,) = model_at(server.url)
         file = config("llm", "max_size = 20", address.replace("gpt-4o-mini", "stub"))
@@ -177,7 +175,7 @@ def test_a_model_of_unknown_price_does_not_cost_nothing(foldlog, work, config):
 
 
 @pytest.mark.parametrize("how", ["refused", "not there"])
-def test_a_model_that_cannot_be_reached_ends_it_at_once(foldlog, work, config, tmp_path, how):
+def test_unreachable_model_ends_the_command(foldlog, work, config, tmp_path, how):
     with OpenAIServer(Failure(401, "no such key")) as server:
         url = server.url if how == "refused" else "http://127.0.0.1:9/v1"
         good, file = config("noop"), config("llm", "max_size = 20", *model_at(url))
@@ -219,7 +217,7 @@ def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_
     assert "name the agent's model with" in foldlog("compare c1 --prices prices.json").err
 
 
-def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, config, monkeypatch):
+def test_model_of_the_agent_is_suggested(foldlog, work, config, monkeypatch):
     metadata = {"model": "small", "usage": {"input_tokens": 9}}
     condensation = CondensationAction(forgotten_event_ids=(1,), metadata=metadata)
     append(

@@ -71,9 +71,7 @@ def stored_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("agent, estimated", [("", True), ("--agent-model gpt-4o", None)])
-def test_a_limit_is_estimated_unless_the_agents_model_is_named(
-    foldlog, work, config, agent, estimated
-):
+def test_limit_is_estimated_without_a_model(foldlog, work, config, agent, estimated):
     small = config('[condenser]\ntype = "digest"\nmax_tokens = 600\n')
     document = foldlog(f"condense c1 --config {small} {agent} --dry-run --json").document
     assert (document["metadata"]["tokens_max"], document["metadata"].get("tokens_estimated")) == (
@@ -83,7 +81,7 @@ def test_a_limit_is_estimated_unless_the_agents_model_is_named(
     assert document["tokens"]["counted_as"] == "gpt-4o"
 
 
-def test_a_narrow_terminal_wraps_each_text_beside_its_heading(work, foldlog, monkeypatch):
+def test_narrow_terminal_wraps_texts(work, foldlog, monkeypatch):
     monkeypatch.setenv("COLUMNS", "45")
     shown = foldlog("condense c1 --dry-run").out
     texts = shown[shown.index("  why") :].splitlines()
@@ -92,7 +90,7 @@ def test_a_narrow_terminal_wraps_each_text_beside_its_heading(work, foldlog, mon
     assert len(texts) > len(headings)
 
 
-def test_a_model_is_asked_over_http_and_paid_for_in_the_open(foldlog, work, config, tmp_path):
+def test_model_is_asked_and_its_cost_shown(foldlog, work, config, tmp_path):
     with OpenAIServer(Text("The parser is mended.")) as server:
         file = config(asking(server, "max_size = 20"))
         document = foldlog("condense c1 --config", file, "--json").document
@@ -120,9 +118,7 @@ OUT_OF_REACH = {
 
 
 @pytest.mark.parametrize("answer", some(OUT_OF_REACH.values(), 3))
-def test_a_digest_takes_the_place_of_a_summary_that_a_model_does_not_give(
-    foldlog, work, config, tmp_path, answer
-):
+def test_digest_replaces_a_missing_summary(foldlog, work, config, tmp_path, answer):
     with OpenAIServer(answer or Text("")) as server:
         file = config(asking(server if answer else "http://127.0.0.1:9/v1"))
         ran = foldlog("condense c1 --config", file, "--json")
@@ -137,9 +133,7 @@ def test_a_digest_takes_the_place_of_a_summary_that_a_model_does_not_give(
 
 
 @pytest.mark.parametrize("answer", some(OUT_OF_REACH.values(), 3))
-def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(
-    foldlog, work, config, tmp_path, answer
-):
+def test_failed_summary_without_a_fallback(foldlog, work, config, tmp_path, answer):
     with OpenAIServer(answer or Text("")) as server:
         address = server if answer else "http://127.0.0.1:9/v1"
         file = config(asking(address, "fallback = false"))
@@ -161,9 +155,7 @@ def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(
     )
 
 
-def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(
-    foldlog, work, config, monkeypatch
-):
+def test_unanswered_request_is_a_finding(foldlog, work, config, monkeypatch):
     class ShyConfig(CondenserConfig):
         """Says that it answers requests."""
 
@@ -181,7 +173,7 @@ def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(
     assert "the condenser 'shy' did not condense" in ran.err
 
 
-def test_a_summary_that_makes_the_view_larger_is_named(foldlog, monkeypatch):
+def test_larger_view_is_noted(foldlog, monkeypatch):
     with open_store(DB) as store:
         messages = [Message(source=source, content="ok") for source in ("user", "agent", "user")]
         store.append("few", messages, expected_version=0)
@@ -194,9 +186,7 @@ def test_a_summary_that_makes_the_view_larger_is_named(foldlog, monkeypatch):
         )
 
 
-def test_without_litellm_tokens_are_estimated_and_nothing_else_is_missing(
-    foldlog, work, monkeypatch, config
-):
+def test_tokens_are_estimated_without_litellm(foldlog, work, monkeypatch, config):
     monkeypatch.setitem(sys.modules, "litellm", None)
     ran = foldlog("condense c1 --dry-run")
     assert ran.status == 0

@@ -22,21 +22,21 @@ USAGE = json.loads((Path(__file__).parents[1] / "golden" / "usage.json").read_te
 
 
 @pytest.mark.parametrize("written, usage", USAGE["usage as others write it, and as foldlog does"])
-def test_usage_has_one_shape_and_no_count_that_nobody_told(written, usage):
+def test_usage_has_one_shape(written, usage):
     assert usage_of(written) == usage
 
 
 @pytest.mark.parametrize(
     "count", [-1, 300.5, "many", True, [1], float("nan"), float("inf"), "-3", "1e999", 10**31]
 )
-def test_a_count_that_cannot_be_read_is_not_known(count):
+def test_unreadable_count_is_unknown(count):
     usage = usage_of({"prompt_tokens": count, "completion_tokens": 3})
     assert usage == usage_of(usage) == {"completion_tokens": 3}
     assert usage_of({"input_tokens": count}) == {}
 
 
 @pytest.mark.parametrize("reply", USAGE["replies that cost 0.25 dollars for 9 tokens"])
-def test_a_reply_of_a_program_has_the_cost_and_the_tokens_that_it_tells(reply):
+def test_recorded_reply_has_its_cost_and_tokens(reply):
     def model_with(number, value):
         """The figures of the model where the reply tells something else for a number."""
         text = json.dumps(reply["record"]).replace(str(number), json.dumps(value))
@@ -53,14 +53,14 @@ def test_a_reply_of_a_program_has_the_cost_and_the_tokens_that_it_tells(reply):
 
 
 @pytest.mark.parametrize("case", USAGE["what a call costs"])
-def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path, case):
+def test_call_is_priced_by_its_tokens(tmp_path, case):
     path = tmp_path / "prices.json"
     path.write_text(json.dumps({"m": case["price of m"]}))
     cost = table_of_prices.Prices(path).cost(case["model"], case["usage"], case.get("above", -1))
     assert cost == (None if case["cost"] is None else pytest.approx(case["cost"]))
 
 
-def test_prices_of_the_package_have_the_steps_of_long_prompts(monkeypatch):
+def test_long_prompts_have_other_prices(monkeypatch):
     step = SimpleNamespace(start=200_000, price=4.0)
     priced = dict.fromkeys(("cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok"))
     priced |= {"input_mtok": SimpleNamespace(base=2.0, tiers=[step]), "output_mtok": 10.0}
@@ -79,14 +79,14 @@ def test_prices_of_the_package_have_the_steps_of_long_prompts(monkeypatch):
     assert table_of_prices.Prices().cost("another-model", usage) is None
 
 
-def test_the_package_prices_a_model_that_it_knows():
+def test_package_prices_a_known_model():
     pytest.importorskip("genai_prices", reason="genai-prices is not installed")
     price = table_of_prices._genais_price("claude-opus-4-5-20251101")
     assert price is not None
     assert price.input_cost_per_token == pytest.approx(5e-6)
 
 
-def test_a_retired_model_has_the_price_of_another_provider(
+def test_retired_model_has_another_providers_price(
     monkeypatch,
 ):
     entry = msgspec.Raw(b'{"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05}')
@@ -102,7 +102,7 @@ def test_a_retired_model_has_the_price_of_another_provider(
     )
 
 
-def test_prices_that_cannot_be_read_are_refused(tmp_path, history):
+def test_unreadable_prices_are_refused(tmp_path, history):
     for text in [
         "",
         "[]",
@@ -119,7 +119,7 @@ def test_prices_that_cannot_be_read_are_refused(tmp_path, history):
         history.stats(prices=tmp_path / "missing.json")
 
 
-def test_a_reply_has_a_cost_meta_and_a_time(history):
+def test_reply_has_cost_meta_and_time(history):
     at = datetime(2026, 3, 1, tzinfo=UTC)
     calls = [
         {"id": name, "type": "function", "function": {"name": "run", "arguments": "{}"}}
@@ -145,14 +145,14 @@ NO_NUMBERS = (None, "0.1", True, float("nan"), float("inf"))
     "about, cost",
     [({"meta": {"cost": 0.01}}, 0.01), *(({"metadata": {"cost": no}}, None) for no in NO_NUMBERS)],
 )
-def test_a_condensation_costs_what_it_or_its_source_says_in_a_number(about, cost, histories):
+def test_condensation_has_its_recorded_cost(about, cost, histories):
     condensation = CondensationAction(id=1, forgotten_event_ids=(0,), **about)
     histories.store.ingest("c", [said("hi", id=0), condensation])
     (figures,) = histories["c"].stats().condensations.values()
     assert figures.cost == cost
 
 
-def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_known(histories):
+def test_strategy_without_a_model_costs_nothing(histories):
     for name, condenser in (("ours", "amortized_forgetting"), ("other", "of a friend")):
         metadata = {"condenser": condenser, "outcome": "condensed"}
         condensation = CondensationAction(forgotten_event_ids=[0], metadata=metadata)
@@ -167,7 +167,7 @@ def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_know
         assert [each["cost"] for each in costs] == [0.0, None]
 
 
-def test_pages_say_what_a_conversation_cost(tmp_path, histories):
+def test_pages_show_costs(tmp_path, histories):
     def say(histories, name, **meta):
         histories[name].append(Message(source="agent", content="hm", meta=meta))
 

@@ -17,9 +17,7 @@ def users_store(foldlog, tmp_path, monkeypatch):
     return tmp_path / ".data/foldlog/foldlog.db"
 
 
-def test_an_import_adds_to_the_store_of_the_hooks(
-    foldlog, users_store, five_messages, tmp_path, monkeypatch
-):
+def test_import_adds_to_the_users_store(foldlog, users_store, five_messages, tmp_path, monkeypatch):
     advice = foldlog("setup claude-code").err
     assert f"and its hooks will write to {users_store}; to import" in advice
     assert advice.endswith(": foldlog import --from claude-code\n")
@@ -38,7 +36,7 @@ def test_an_import_adds_to_the_store_of_the_hooks(
     assert foldlog().out.split() == ["plain,five"]
 
 
-def test_a_store_in_the_folder_comes_before_the_store_of_the_hooks(foldlog, users_store, write):
+def test_store_in_the_folder_comes_first(foldlog, users_store, write):
     foldlog("import", write("c1.jsonl", [said(0, "hello")]))
     foldlog("import c1.jsonl --db", users_store, "--as", "other")
     assert foldlog("list --json").rows() == ["c1"]
@@ -46,7 +44,7 @@ def test_a_store_in_the_folder_comes_before_the_store_of_the_hooks(foldlog, user
     assert quick_hook.options_in([]) == (str(users_store), False)
 
 
-def test_a_restore_does_not_replace_the_users_store(foldlog, users_store, write, tmp_path):
+def test_restore_leaves_the_users_store(foldlog, users_store, write, tmp_path):
     path = write("c1.jsonl", [said(0, "hello")])
     foldlog("import", path, "--db", users_store)
     foldlog("store backup monday.db")
@@ -61,7 +59,7 @@ def test_a_doctor_without_a_store_leaves_none(foldlog, users_store):
     assert not users_store.exists()
 
 
-def test_the_helps_of_all_commands_show_their_default_store():
+def test_help_shows_the_default_store():
     stores = {
         name: option.default
         for name in NAMES

@@ -49,9 +49,7 @@ def fails_for_odd(really):
     return row_of
 
 
-def test_an_event_that_cannot_be_taken_is_named_and_stops_neither_others_nor_removals(
-    derived, store, monkeypatch
-):
+def test_failing_event_stops_no_other(derived, store, monkeypatch):
     say(store, "secret", "a word to erase", "another word")
     say(store, "other", "a word to redact", "the last word")
     derived.catch_up()
@@ -65,7 +63,7 @@ def test_an_event_that_cannot_be_taken_is_named_and_stops_neither_others_nor_rem
     assert derived.position == store.database.last_position
 
 
-def test_what_the_store_cannot_do_now_is_not_blamed_on_an_event(derived, store, monkeypatch):
+def test_unavailable_store_blames_no_event(derived, store, monkeypatch):
     def away(recorded):
         raise StoreUnavailable("the server is away", kind="away")
 
@@ -79,7 +77,7 @@ def test_what_the_store_cannot_do_now_is_not_blamed_on_an_event(derived, store, 
 
 
 @pytest.mark.parametrize("remove", [erase, redact])
-def test_what_was_read_before_a_removal_is_not_added_behind_it(derived, store, remove):
+def test_removal_between_two_pages(derived, store, remove):
     """A batch is read a page at a time: a removal may come between two pages."""
     say(store, "c", "a word to remove")
     before = list(follow(store, 0))
@@ -94,9 +92,7 @@ def test_what_was_read_before_a_removal_is_not_added_behind_it(derived, store, r
     assert derived.position == store.database.last_position
 
 
-def test_a_redacted_event_leaves_although_what_is_left_of_it_cannot_be_taken(
-    derived, store, monkeypatch
-):
+def test_failing_redacted_event_is_removed(derived, store, monkeypatch):
     def fails(recorded):
         raise ValueError
 
@@ -108,7 +104,7 @@ def test_a_redacted_event_leaves_although_what_is_left_of_it_cannot_be_taken(
     assert texts(derived) == ["a word"]
 
 
-def test_a_text_that_the_database_refuses_is_left_out_alone(derived, store, monkeypatch):
+def test_refused_text_is_left_out_alone(derived, store, monkeypatch):
     really = AuditTables._insert
 
     def refuses(tables, *arguments):
@@ -123,7 +119,7 @@ def test_a_text_that_the_database_refuses_is_left_out_alone(derived, store, monk
     assert left_out(derived) == [("c", 1)]
 
 
-def test_every_entry_that_erases_content_is_a_removal(store):
+def test_every_erasing_entry_is_a_removal(store):
     say(store, "c", "a word", "another")
     redact(store, "c", 0, reason="asked for", by="ann")
     erase(store, "c", reason="asked for")

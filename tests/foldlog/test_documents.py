@@ -54,7 +54,7 @@ ErasedDocument        store erase six --yes --reason "asked to"
 """The class of the document that each command prints, in the order of a session."""
 
 
-def test_the_schema_is_that_of_the_classes():
+def test_schema_is_that_of_the_classes():
     assert json.loads(SCHEMA.read_text()) == json.loads(json.dumps(schema())), (
         "scripts/json-schema makes it again"
     )
@@ -71,7 +71,7 @@ def test_each_command_prints_its_document(foldlog, five_messages):
     assert {"audit.db", "copy.db", "exported.jsonl", "five.html", "other.db"} <= names
 
 
-def test_a_list_shows_the_format_of_a_conversation_that_begins_with_documents(foldlog):
+def test_list_shows_the_format_after_documents(foldlog):
     with api.open("foldlog.db") as histories:
         histories["langgraph/t"].append((), documents={"checkpoint": {"step": -1}})
         histories["langgraph/t"].append(said("hi", origin=Origin(format="langchain")))

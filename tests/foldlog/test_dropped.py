@@ -87,7 +87,7 @@ def logs(draw):
 
 @examples(100)
 @given(logs())
-def test_what_was_dropped_is_what_a_naive_comparison_of_views_finds(events):
+def test_dropped_terms_equal_a_naive_comparison(events):
     for event in events:
         if isinstance(event, CondensationAction):
             before = View.from_events(events[: event.id])
@@ -97,7 +97,7 @@ def test_what_was_dropped_is_what_a_naive_comparison_of_views_finds(events):
 
 @examples(60)
 @given(logs(), st.sampled_from(NAMES))
-def test_a_fact_is_known_where_an_event_of_the_view_has_its_words(events, word):
+def test_fact_is_known_by_words_of_the_view(events, word):
     def has(version):
         texts = (
             text for event in View.from_events(events[:version]) for text in event_texts(event)
@@ -131,7 +131,7 @@ def history(history):
     return history
 
 
-def test_terms_that_the_agent_needed_again_are_named_with_the_event(history):
+def test_needed_terms_are_named(history):
     dropped = history.dropped()
     assert (dropped.condensation.id, dropped.ids, dropped.summary.content) == (
         3,
@@ -153,7 +153,7 @@ def test_terms_that_the_agent_needed_again_are_named_with_the_event(history):
         history.dropped(2)
 
 
-def test_the_newest_condensation_is_one_that_stands_and_forgot_something(history):
+def test_newest_condensation_forgot_something(history):
     history.append(CondensationRequest(reason="too long"))
     history.append(
         CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})
@@ -164,7 +164,7 @@ def test_the_newest_condensation_is_one_that_stands_and_forgot_something(history
     assert history.dropped(3).ids == (1, 2), "what it dropped when it was made"
 
 
-def test_a_term_that_stands_in_a_longer_one_is_not_lost(history):
+def test_term_within_a_longer_one_stays(history):
     history.append(said("see alpha.py and beta.py"))
     history.append(
         CondensationAction(
@@ -176,7 +176,7 @@ def test_a_term_that_stands_in_a_longer_one_is_not_lost(history):
 
 @examples(60)
 @given(logs(), st.integers(0, 30), st.integers(0, 30))
-def test_a_range_tells_of_each_condensation_what_it_dropped(events, start, stop):
+def test_range_has_each_condensation(events, start, stop):
     with foldlog.open("memory:") as histories:
         history = histories["c"]
         history.append(events)
@@ -190,9 +190,7 @@ def of(history):
     return history._store, history.id
 
 
-def test_a_long_range_reads_each_event_once_and_names_the_newest_condensations(
-    monkeypatch, histories
-):
+def test_long_range_reads_each_event_once(monkeypatch, histories):
     history = histories["c"]
     for number in range(40):
         history.append([said(f"src/file_{number}.py")])
@@ -208,7 +206,7 @@ def test_a_long_range_reads_each_event_once_and_names_the_newest_condensations(
     assert read == [(61, 80)]
 
 
-def test_a_term_is_looked_for_in_so_many_events_after_its_condensation(history, monkeypatch):
+def test_search_for_a_term_ends(history, monkeypatch):
     history.append([said("so?"), Message(source="agent", content="4711002")])
     assert [each.term for each in history.dropped().needed] == ["MAX_SIZE", "4711002"]
     monkeypatch.setattr(dropped_module, "EVENTS_AFTER", 2)
@@ -218,13 +216,13 @@ def test_a_term_is_looked_for_in_so_many_events_after_its_condensation(history, 
     assert first == history.dropped(3), "a later condensation does not extend the search"
 
 
-def test_what_is_not_sent_is_not_known(history):
+def test_unsent_event_is_not_known(history):
     history.append(Action(tool="read", arguments={"path": "left_open.py"}))
     fact = history.fact("left_open.py")
     assert (fact.is_known, "but is not sent to a model" in fact.reason) == (False, True)
 
 
-def test_words_of_a_hidden_event_are_not_called_retracted(history):
+def test_hidden_event_is_not_called_retracted(history):
     version = history.version()
     history.append([said("hello"), Annotation(name="n", data={"t": "zebra"}), said("draft")])
     history.retract(version + 2)
@@ -232,7 +230,7 @@ def test_words_of_a_hidden_event_are_not_called_retracted(history):
     assert "only retracted events contain it" in history.fact("draft").reason
 
 
-def test_what_the_system_prompt_and_the_tools_name_was_not_needed_again():
+def test_names_of_tools_are_not_needed_again():
     tool = {"function": {"name": "todo", "parameters": {"enum": ["in_progress"]}}}
     text = "in_progress todo_list src/alpha.py"
     written = (

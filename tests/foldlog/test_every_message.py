@@ -113,7 +113,7 @@ def append_unless_refused(history, messages):
 @pytest.mark.parametrize(
     "way", ["append of a list", "append of events", "append_records", "refused"]
 )
-def test_a_result_without_an_id_is_of_the_newest_reply_in_every_way(history, way, case):
+def test_result_without_an_id_is_paired(history, way, case):
     """``pairs`` are the place of a call among all calls, and its result; ``refused`` the places of
     results of no open call.
     """
@@ -154,7 +154,7 @@ WAYS_OF_BLOCKS = [
 
 @pytest.mark.parametrize("way", WAYS_OF_BLOCKS)
 @pytest.mark.parametrize("blocks", OF_THE_SERVER.values(), ids=OF_THE_SERVER)
-def test_a_block_of_anthropics_server_goes_back_to_it_and_its_texts_to_others(history, way, blocks):
+def test_server_block_goes_back_unchanged(history, way, blocks):
     reply = [{"type": "text", "text": "said-1"}, *blocks, USE]
     result = {"type": "tool_result", "tool_use_id": "k1", "content": "said-4"}
     messages = [{"role": "assistant", "content": reply}, {"role": "user", "content": [result]}]
@@ -168,7 +168,7 @@ def test_a_block_of_anthropics_server_goes_back_to_it_and_its_texts_to_others(hi
 
 @pytest.mark.parametrize("way", WAYS_OF_BLOCKS)
 @pytest.mark.parametrize("block", OF_THE_USER.values(), ids=OF_THE_USER)
-def test_blocks_of_users_and_results_go_to_anthropic_unchanged(history, way, block):
+def test_user_block_goes_back_unchanged(history, way, block):
     content = [FOUND, {"type": "text", "text": "said-4"}]
     result = {"type": "tool_result", "tool_use_id": "k1", "content": content}
     question = [{"type": "text", "text": "said-1"}, PAGE, block]
@@ -195,7 +195,7 @@ class Fallback(BaseModel):
     [{"type": "compaction", "content": "x"}, Fallback(**{"from": {"model": "a"}})],
     ids=repr,
 )
-def test_what_a_client_gives_back_as_it_got_it_is_known(history, block):
+def test_client_object_goes_back_unchanged(history, block):
     text = {"type": "text", "text": "said-1"}
     history.append([ASKED, {"role": "assistant", "content": [text, block]}])
     (_, sent) = history.view().to_messages("anthropic")[1]["content"]
@@ -217,7 +217,7 @@ def test_items_of_openais_responses(history, way):
     assert_sent(history, ITEMS)
 
 
-def test_blocks_beside_calls_of_a_chat_and_in_results_and_prompts_change_no_role(history):
+def test_blocks_in_a_chat_change_no_role(history):
     thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
     text = {"type": "text", "text": "said-1"}
     image = {"type": "image", "source": {"type": "url", "url": "https://x"}}
@@ -288,7 +288,7 @@ def read(event):
         ("anthropic-messages", drawn_message_of_anthropic),
     ],
 )
-def test_append_and_imports_read_a_message_alike_and_lose_nothing(format, drawn):
+def test_append_and_import_read_alike(format, drawn):
     for seed in some(range(1_000), 300):
         message = drawn(random.Random(seed))
         before = json.dumps(message)
@@ -309,7 +309,7 @@ def test_append_and_imports_read_a_message_alike_and_lose_nothing(format, drawn)
             assert written == {"content": None, **message}
 
 
-def test_a_call_whose_output_is_in_the_reply_was_made_by_the_server():
+def test_call_with_its_output_is_the_servers():
     call = {"type": "shell_call", "call_id": "k1"}
     output = {"type": "shell_call_output", "call_id": "k1"}
     items = [call, output, ITEMS[1]]
@@ -319,7 +319,7 @@ def test_a_call_whose_output_is_in_the_reply_was_made_by_the_server():
     assert [type(event) for event in from_openai(items)] == [Action, Observation, Message]
 
 
-def test_what_servers_leave_out_or_add_changes_no_speaker_and_loses_nothing():
+def test_missing_role_is_the_agent():
     (reply,) = from_openai({"choices": [{"message": {"content": "hi"}}]})
     assert (reply.source, reply.content) == ("agent", "hi")
     items = [{"type": "message", "role": role, "content": role} for role in ("user", "assistant")]
@@ -330,7 +330,7 @@ def test_what_servers_leave_out_or_add_changes_no_speaker_and_loses_nothing():
 
 
 @pytest.mark.parametrize("output", ["", []])
-def test_an_empty_output_is_empty_whatever_else_its_item_tells(output):
+def test_empty_output_is_empty(output):
     item = {"type": "shell_call_output", "call_id": "k1", "output": output, "max_output_length": 7}
     (event,) = from_openai(item)
     assert (event.content, event.meta["item"]["max_output_length"]) == ("", 7)
@@ -338,9 +338,7 @@ def test_an_empty_output_is_empty_whatever_else_its_item_tells(output):
 
 @pytest.mark.parametrize("call, answer", CLIENT_CALLS.values(), ids=CLIENT_CALLS)
 @pytest.mark.parametrize("of_server", SERVER_CALLS, ids=lambda item: item["type"])
-def test_what_a_client_answers_is_a_call_and_what_the_server_did_is_named(
-    history, call, answer, of_server
-):
+def test_client_call_beside_a_server_call(history, call, answer, of_server):
     for item in (call, answer):
         imported = decode([item], "openai-responses")
         assert list(map(read, from_openai(item))) == list(map(read, imported))

@@ -149,7 +149,7 @@ def test_totals_of_a_store_follow_each_change(store):
     assert figures.count(LISTED._replace(sub_agents=False)) == 9
 
 
-def test_a_store_that_can_only_be_read_shows_the_same(tmp_path):
+def test_read_only_store_shows_the_same(tmp_path):
     url = f"sqlite:///{tmp_path}/history.db"
     filled(open_store(url)).close()
     with open_store(f"{url}?mode=ro") as read_only:
@@ -160,7 +160,7 @@ def test_a_store_that_can_only_be_read_shows_the_same(tmp_path):
         )
 
 
-def test_texts_are_sealed_and_numbers_are_shown_without_the_key(tmp_path):
+def test_texts_are_encrypted_and_numbers_plain(tmp_path):
     url = f"sqlite:///{tmp_path}/history.db"
     with open_store(url, keys=KEYS) as sealed:
         FiguresOfStore(filled(sealed)).refresh()
@@ -200,7 +200,7 @@ def forget_figures(store, name):
     store.database.recorder.transact(lambda transaction: transaction.forget_figures(key))
 
 
-def test_figures_are_made_again_when_their_rows_are_gone(store):
+def test_lost_figures_are_made_again(store):
     figures = FiguresOfStore(store)
     figures.refresh()
     before = figures.totals().document()
@@ -284,7 +284,7 @@ def test_replies_are_compared_once(store, tmp_path, monkeypatch):
     assert replies_stored(store) == {"first": 3, "second": 2, "third": 1, "fourth": 2}
 
 
-def test_replies_are_compared_again_when_figures_are_made_again(store, tmp_path):
+def test_lost_figures_compare_replies_again(store, tmp_path):
     logs = tmp_path / "logs"
     write_logs(logs, {"first": [1, 2], "second": [1, 2]})
     foldlog.Histories(store).import_(logs)
@@ -296,7 +296,7 @@ def test_replies_are_compared_again_when_figures_are_made_again(store, tmp_path)
 
 
 @pytest.mark.parametrize("place", [(counting, "overview_of"), (FigureCounter, "_write")])
-def test_a_fork_that_is_detached_as_it_is_counted_has_its_figures(place, histories, monkeypatch):
+def test_detached_fork_has_its_figures(place, histories, monkeypatch):
     histories["c"].append([said("one"), said("two")])
     histories["c"].fork(2, "fork")
     histories["fork"].append([said("three")])

@@ -27,7 +27,7 @@ from tests.web_client import asking_store
 
 
 @pytest.mark.parametrize("format", some(FORMATS, 9))
-def test_every_place_says_the_same_of_a_history(foldlog, format):
+def test_figures_are_equal_everywhere(foldlog, format):
     corpus = CORPUS / f"{format}.jsonl"
     assert foldlog("import --conversation c --format", format, corpus).status == 0
     assert foldlog("append other 'something else' --new").status == 0
@@ -62,7 +62,7 @@ def test_every_place_says_the_same_of_a_history(foldlog, format):
         assert of_models == (stats["spent"][field] or 0), field
 
 
-def test_events_and_summaries_that_condensations_forgot_are_what_the_views_lost(histories):
+def test_forgotten_counts_equal_the_views(histories):
     (history,) = histories.import_(SAMPLE)
     lost = [
         event.id
@@ -79,7 +79,7 @@ def test_events_and_summaries_that_condensations_forgot_are_what_the_views_lost(
     "tool, is_error, state",
     [("finish", False, "answer"), ("finish", True, "error"), ("bash", False, "result")],
 )
-def test_a_run_that_ends_with_finish_is_answered(foldlog, tool, is_error, state):
+def test_run_with_finish_is_answered(foldlog, tool, is_error, state):
     with library.open("foldlog.db") as histories:
         call = Action(tool=tool, call_id="1", arguments={"message": "done"})
         result = Observation(call_id="1", content="so be it", is_error=is_error)
@@ -87,7 +87,7 @@ def test_a_run_that_ends_with_finish_is_answered(foldlog, tool, is_error, state)
     assert foldlog("list --long --json").rows("state") == [state]
 
 
-def test_the_borders_of_prices_are_those_of_the_table():
+def test_price_borders_equal_the_table():
     spec = find_spec("litellm")
     table = json.loads(
         Path(spec.origin).with_name("model_prices_and_context_window_backup.json").read_text()
@@ -108,7 +108,7 @@ def test_the_borders_of_prices_are_those_of_the_table():
         prices.of(model)
 
 
-def test_a_prompt_has_no_fewer_tokens_than_its_parts():
+def test_prompt_has_the_tokens_of_its_parts():
     usage = {"prompt_tokens": 13, "cached_tokens": 10, "cache_write_tokens": 7}
     assert whole(usage) == {**usage, "prompt_tokens": 20}
     assert whole({"prompt_tokens": 5, "cached_tokens": 6})["prompt_tokens"] == 6
@@ -133,7 +133,7 @@ OF_NO_REPLY = {"aider": 1, "anthropic-messages": 1, "pydantic-ai": 1}
 
 
 @pytest.mark.parametrize("format", sorted({*FORMATS} - TELLS_NO_CALLS))
-def test_copies_of_a_history_count_each_reply_once(histories, format):
+def test_copies_count_each_reply_once(histories, format):
     records = TELLS_CALLS[format]
     # which ends with a sum
     growing = records[: len(records) * 2 // 3] if format != "copilot-cli" else records

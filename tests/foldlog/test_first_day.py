@@ -19,7 +19,7 @@ from tests.how_many import some
 from tests.said import said
 
 
-def test_the_help_of_each_command_has_an_example_that_it_takes():
+def test_help_has_a_valid_example():
     for name in NAMES:
         command = command_named(name)
         [example] = re.findall(
@@ -39,14 +39,14 @@ def stdin(monkeypatch):
     return set_stdin
 
 
-def test_the_rows_of_the_store_fit_a_terminal_of_80_columns(foldlog):
+def test_rows_fit_80_columns(foldlog):
     with foldlog_open("foldlog.db") as histories:
         histories["a-conversation-with-a-name"].append(said("a long title " * 9))
     (row,) = [line for line in foldlog("").out.splitlines() if "a long title" in line]
     assert 70 < len(row) <= 79
 
 
-def test_an_import_from_stdin_leaves_no_file_and_names_none(foldlog, stdin, tmp_path, monkeypatch):
+def test_import_from_stdin_leaves_no_file(foldlog, stdin, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     stdin(SAMPLE.read_bytes())
     assert foldlog("import -").status == 0
@@ -56,7 +56,7 @@ def test_an_import_from_stdin_leaves_no_file_and_names_none(foldlog, stdin, tmp_
     assert not list(tmp_path.glob("foldlog-stdin-*"))
 
 
-def test_stdin_that_is_a_terminal_is_refused(foldlog, monkeypatch):
+def test_terminal_as_stdin_is_refused(foldlog, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -80,7 +80,7 @@ def test_stdin_that_is_a_terminal_is_refused(foldlog, monkeypatch):
         2,
     ),
 )
-def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(command, counted, tmp_path):
+def test_bar_counts_and_vanishes(command, counted, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append("c", [said("a word")] * 1_500, expected_version=0)
     with open(tmp_path / "out", "wb") as out:
@@ -106,7 +106,7 @@ def used_again(foldlog, five_messages):
         histories.create("five", replace_erased=True).append(said("again"))
 
 
-def test_a_copy_counts_the_tombstone_below_a_conversation_that_has_its_id(foldlog, used_again):
+def test_copy_counts_a_tombstone_of_a_reused_id(foldlog, used_again):
     for copied in ("copied 2 events and 1 tombstone", "copied 0 events"):
         assert foldlog("store copy foldlog.db new.db").out.startswith(copied)
     foldlog("store erase five --yes --reason 'asked to'")

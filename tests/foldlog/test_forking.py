@@ -99,7 +99,7 @@ def describe_view(view):
 
 @pytest.mark.parametrize("format", [CLAUDE_CODE, "openhands-v1"])
 @pytest.mark.parametrize("seed", some(range(12), 4))
-def test_a_fork_at_any_record_of_a_tree_shows_the_branch_that_ends_there(histories, seed, format):
+def test_fork_at_a_record_shows_its_branch(histories, seed, format):
     rows = drawn_records(format, random.Random(seed))
     records = [record for _, _, record in rows]
     history = imported(histories, "tree", records, format)
@@ -115,7 +115,7 @@ def test_a_fork_at_any_record_of_a_tree_shows_the_branch_that_ends_there(histori
     assert list(history.export()) == records
 
 
-def test_a_fork_at_a_call_has_the_whole_response_with_its_results(histories):
+def test_fork_at_a_call_has_its_results(histories):
     calls = [replied("b", "a", use("c1")), replied("c", "b", use("c2"))]
     results = [result("d", "b", "c1"), result("e", "c", "c2")]
     later = [
@@ -142,7 +142,7 @@ def test_a_fork_at_a_call_has_the_whole_response_with_its_results(histories):
 
 
 @pytest.mark.parametrize("format", ["otlp-genai", "pydantic-ai"])
-def test_a_fork_at_a_record_of_several_events_has_only_whole_records(histories, format):
+def test_fork_has_only_whole_records(histories, format):
     golden = Path(__file__).parents[1] / "golden" / "imports" / f"{format}.jsonl"
     records = json.loads(golden.read_text().splitlines()[0])["records"]
     history = imported(histories, "c1", records, format)
@@ -154,7 +154,7 @@ def test_a_fork_at_a_record_of_several_events_has_only_whole_records(histories, 
     ]
 
 
-def test_numeric_ids_are_found_as_texts_and_the_last_equal_id_counts(histories):
+def test_numeric_and_repeated_ids(histories):
     records = [
         {"id": n, "source": "user", "action": "message", "args": {"content": str(n)}}
         for n in (4, 7, 4, 9)
@@ -165,7 +165,7 @@ def test_numeric_ids_are_found_as_texts_and_the_last_equal_id_counts(histories):
     assert shown(history.fork(at_source="4")) == [4, 7, 4]
 
 
-def test_an_id_that_no_event_has_and_a_version_beside_it_are_refused(histories):
+def test_unknown_source_id_is_refused(histories):
     history = imported(histories, "c1", [user_line("a", None)])
     with pytest.raises(
         InvalidArgument, match="'c1' has no event with the source id 'z' among its 1 event"
@@ -178,7 +178,7 @@ def test_an_id_that_no_event_has_and_a_version_beside_it_are_refused(histories):
     assert list(histories) == ["c1"]
 
 
-def test_the_async_face_forks_at_a_source_id_too(tmp_path):
+def test_async_face_forks_at_a_source_id(tmp_path):
     async def forked():
         async with aio.open(tmp_path / "s.db") as histories:
             history = histories["c1"]
@@ -191,7 +191,7 @@ def test_the_async_face_forks_at_a_source_id_too(tmp_path):
     assert asyncio.run(forked()) == ["a", "b"]
 
 
-def test_results_that_others_part_from_their_response_are_not_gathered(histories):
+def test_results_after_other_records_are_left_out(histories):
     records = [
         user_line("a", None),
         replied("b", "a", use("c1")),
@@ -203,9 +203,7 @@ def test_results_that_others_part_from_their_response_are_not_gathered(histories
     assert isinstance(history.fork(at_source="d").view().events[-1], Observation)
 
 
-def test_a_list_shows_no_fork_under_another_conversation_with_the_id_of_its_parent(
-    foldlog, monkeypatch
-):
+def test_list_shows_no_fork_under_a_reused_id(foldlog, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with open_histories("foldlog.db") as histories:
         histories["c"].append(said("before"))
@@ -217,7 +215,7 @@ def test_a_list_shows_no_fork_under_another_conversation_with_the_id_of_its_pare
     assert [first or f"  {second}" for first, second in names] == ["c", "  h", "f"]
 
 
-def test_a_fork_was_not_recorded_before_it_was_made(tmp_path):
+def test_fork_is_not_older_than_itself(tmp_path):
     times = iter(datetime(2026, 3, 1, 12, minute, tzinfo=UTC) for minute in range(60))
     with open_histories(tmp_path / "h.db", clock=lambda: next(times)) as histories:
         histories["c"].append(said("a"))

@@ -6,7 +6,7 @@ import threading
 from foldlog._web import threads
 
 
-def test_calls_beyond_the_number_of_threads_wait_for_a_thread(monkeypatch):
+def test_more_calls_than_threads_wait(monkeypatch):
     monkeypatch.setattr(threads, "_THREADS_MAX", 2)
 
     async def run():
@@ -29,7 +29,7 @@ def test_calls_beyond_the_number_of_threads_wait_for_a_thread(monkeypatch):
     asyncio.run(run())
 
 
-def test_one_call_after_the_other_uses_one_thread():
+def test_successive_calls_use_one_thread():
     async def run():
         pool = threads.Threads()
         used = {await pool.run(threading.get_ident) for _ in range(5)}
@@ -39,7 +39,7 @@ def test_one_call_after_the_other_uses_one_thread():
     assert len(asyncio.run(run())) == 1
 
 
-def test_a_thread_serves_the_next_loop_after_its_loop_was_closed():
+def test_thread_serves_the_next_loop():
     pool = threads.Threads()
     goes_on = threading.Event()
 

@@ -53,7 +53,7 @@ def store(tmp_path):
     return "my store.db"
 
 
-def test_the_command_that_reverses_a_retraction_works_as_printed(foldlog, store, run_hint):
+def test_command_that_reverses_a_retraction_works(foldlog, store, run_hint):
     foldlog("attributes 'my $id' --set a=1 --db", store)
     shown = foldlog("retract 'my $id' --to 1 --db", store).out
     assert "took back 2 events, the View shows 1 event" in shown  # the attribute stays
@@ -61,7 +61,7 @@ def test_the_command_that_reverses_a_retraction_works_as_printed(foldlog, store,
     assert "the View shows 3 events" in foldlog("retract 'my $id' --to 4 --db", store).out
 
 
-def test_an_error_names_the_store_that_was_given(foldlog, store, run_hint, monkeypatch):
+def test_error_names_the_store(foldlog, store, run_hint, monkeypatch):
     refused = foldlog("view qqq --db", store).err
     assert """'foldlog list --db "my store.db"' shows""" in refused
     assert run_hint(refused) == [0]
@@ -69,7 +69,7 @@ def test_an_error_names_the_store_that_was_given(foldlog, store, run_hint, monke
     assert "'foldlog list' shows" in foldlog("view qqq").err
 
 
-def test_an_extra_is_installed_from_where_foldlog_was(tmp_path, monkeypatch):
+def test_extra_is_installed_as_foldlog_was(tmp_path, monkeypatch):
     for recorded, typed in [
         (None, "pip install 'foldlog[llm]'"),
         (
@@ -90,7 +90,7 @@ def test_an_extra_is_installed_from_where_foldlog_was(tmp_path, monkeypatch):
         assert install_command("llm") == typed
 
 
-def test_a_password_is_not_shown_in_a_command():
+def test_hint_shows_no_password():
     hints.use_store("postgresql://ann:secret@host/db")
     assert (
         hints.complete_commands("run 'foldlog store verify'")
@@ -130,7 +130,7 @@ def texts(path):
     ]
 
 
-def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatch):
+def test_command_in_a_message_is_valid(monkeypatch):
     monkeypatch.delenv("FOLDLOG_DB", raising=False)
     hints.use_store("my store.db")
     checked = 0
@@ -155,7 +155,7 @@ def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatc
     assert checked > 20
 
 
-def test_the_default_store_is_named_by_its_file(foldlog, five_messages):
+def test_default_store_is_named_by_its_file(foldlog, five_messages):
     open_store("sqlite:///foldlog.db").close()
     outputs = [foldlog("list").out, foldlog("import", five_messages).out]
     assert [("sqlite:" in out, "foldlog.db" in out) for out in outputs] == [(False, True)] * 2

@@ -25,7 +25,7 @@ from tests.golden.rows import rows
 from tests.said import all_said, said
 
 
-def test_options_after_a_bare_path_are_refused_and_no_file_is_made(tmp_path, monkeypatch):
+def test_options_after_a_path_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path, url in (
         ("new.db?mode=rwc", r"sqlite:///new\.db\?mode=rwc"),
@@ -40,7 +40,7 @@ def test_options_after_a_bare_path_are_refused_and_no_file_is_made(tmp_path, mon
         assert pathlib.Path(name).exists()
 
 
-def test_a_history_without_events_is_empty_in_every_method(histories):
+def test_empty_history_is_empty_in_every_method(histories):
     history = histories["c1"]
     for empty in (
         history,
@@ -74,7 +74,7 @@ def test_a_history_without_events_is_empty_in_every_method(histories):
     assert "c1" not in histories
 
 
-def test_a_tool_may_change_the_arguments_of_a_call_that_it_is_given(histories):
+def test_tool_may_change_its_arguments(histories):
     history, arguments = histories["c1"], {"command": "ls", "env": {"A": "1"}}
     history.append([*all_said("list it"), Action(tool="run", arguments=arguments, call_id="k")])
     for calls in (history.open_calls, lambda: history.view().open_calls):
@@ -113,7 +113,7 @@ def test_histories_are_counted_and_always_true(histories):
 # ---------------------------------------------------------------
 
 
-def test_who_hears_of_an_export_or_an_import_is_a_function(histories):
+def test_notes_and_findings_must_be_functions(histories):
     for call in (
         lambda: histories["c"].export(notes=[]),
         lambda: encode([], "openai-chat", notes=[]),
@@ -124,7 +124,7 @@ def test_who_hears_of_an_export_or_an_import_is_a_function(histories):
             call()
 
 
-def test_an_import_reports_lines_and_files_that_it_cannot_read(histories, tmp_path):
+def test_import_reports_unreadable_lines(histories, tmp_path):
     messages = [json.dumps({"role": role, "content": "a"}) for role in ("user", "assistant")]
     (tmp_path / "a.jsonl").write_text("\n".join([*messages, "{", *messages]))
     (tmp_path / "b.json").write_text('{"messages": oops')
@@ -133,7 +133,7 @@ def test_an_import_reports_lines_and_files_that_it_cannot_read(histories, tmp_pa
     assert ["a.jsonl:3" in findings[0], "b.json" in findings[1]] == [True, True]
 
 
-def test_the_format_of_an_export_is_that_of_the_first_record_also_after_documents(histories):
+def test_export_has_the_format_of_the_records(histories):
     records = [{"role": "user", "content": "a"}]
     for name in ("imported", "own", "documents"):
         histories[name].append((), documents={"state": {}})
@@ -147,7 +147,7 @@ def test_the_format_of_an_export_is_that_of_the_first_record_also_after_document
     assert notes == ["left out: 1 change of documents, which openai-chat cannot hold"]
 
 
-def test_only_the_first_append_of_records_reads_the_earlier_records(monkeypatch):
+def test_later_append_reads_no_records(monkeypatch):
     with foldlog.open("memory:") as histories:
         history, record = histories["c"], {"role": "user", "content": "a"}
         history.append_records([record], format="openai-responses")
@@ -157,12 +157,12 @@ def test_only_the_first_append_of_records_reads_the_earlier_records(monkeypatch)
         assert queries == []
 
 
-def test_a_misspelled_strategy_is_refused_with_its_name():
+def test_misspelled_strategy_is_refused():
     with pytest.raises(InvalidCondenser, match=r"did you mean 'digest'.* end in \.toml"):
         foldlog.open("memory:", condenser="digst")
 
 
-def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
+def test_view_is_exported_as_sent():
     masking = {"type": "observation_masking", "attention_window": 1}
     with foldlog.open("memory:", condenser=masking) as histories:
         history = histories["c"]
@@ -184,7 +184,7 @@ def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
         ("atif", ["hm", "ok"]),
     ],
 )
-def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(format, kept):
+def test_exported_view_has_its_thinking(format, kept):
     old, hm, ok = (
         [{"type": "thinking", "thinking": text, "signature": "s"}] for text in ("old", "hm", "ok")
     )
@@ -213,9 +213,7 @@ def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(forma
     "problem, method, arguments, options",
     rows("wrong_arguments.json", "what is said of a method with its arguments and options"),
 )
-def test_an_argument_of_a_wrong_type_or_value_is_named(
-    histories, problem, method, arguments, options
-):
+def test_wrong_argument_is_named(histories, problem, method, arguments, options):
     history = histories["c"]
     history.append(Action(tool="run", arguments={}))
     target = history if hasattr(history, method) else histories
@@ -225,7 +223,7 @@ def test_an_argument_of_a_wrong_type_or_value_is_named(
     assert (history.version(), [*histories]) == (1, ["c"])
 
 
-def test_a_name_and_a_reason_may_have_half_of_a_surrogate_pair(histories, tmp_path):
+def test_name_may_have_half_a_character(histories, tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text('{"role": "user", "content": "hi"}')
     (history,) = histories.import_(path, conversation="\ud800")
@@ -236,7 +234,7 @@ def test_a_name_and_a_reason_may_have_half_of_a_surrogate_pair(histories, tmp_pa
     assert r"(\ud801)" in str(refused.value)
 
 
-def test_a_view_is_made_of_events_and_a_time_is_not_negative(history):
+def test_view_is_made_of_events(history):
     for wrong in (lambda: foldlog.View.from_events([1]), lambda: history.view().then([{}])):
         with pytest.raises(InvalidEvent, match="a View is made of events, not of"):
             wrong()

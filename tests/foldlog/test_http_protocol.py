@@ -63,7 +63,7 @@ def send(*parts):
     return paths, transport
 
 
-def test_the_body_after_an_upgrade_is_no_second_request():
+def test_body_after_an_upgrade_is_no_request():
     length = b"Content-Length: %d\r\n\r\n" % len(INNER)
     upgrade = b"Connection: upgrade\r\nUpgrade: h2c\r\n"
     paths, transport = send(POST + upgrade + length, INNER)

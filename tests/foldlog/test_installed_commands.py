@@ -45,7 +45,7 @@ def installed(foldlog, tmp_path, monkeypatch):
     return foldlog
 
 
-def test_the_command_of_a_package_runs_and_is_listed(installed):
+def test_installed_command_runs_and_is_listed(installed):
     with open_histories("foldlog.db") as histories:
         histories["c1"].append(said("hi"))
     assert "._" not in PAGE.read_text(), "what is private may change"
@@ -58,11 +58,11 @@ def test_the_command_of_a_package_runs_and_is_listed(installed):
     assert "A command of hello" not in installed("list --help").out, "foldlog's own stay"
 
 
-def test_a_command_of_a_package_is_told_whether_json_is_asked_for(installed):
+def test_installed_command_knows_of_json(installed):
     assert (installed("asked").out, installed("asked --json").out) == ("False\n", "True\n")
 
 
-def test_a_command_of_a_package_is_completed_beside_the_others(installed, monkeypatch):
+def test_installed_command_is_completed(installed, monkeypatch):
     monkeypatch.setenv("_FOLDLOG_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "foldlog s")
     monkeypatch.setenv("COMP_CWORD", "1")
@@ -70,7 +70,7 @@ def test_a_command_of_a_package_is_completed_beside_the_others(installed, monkey
     assert installed().out.split() == [f"plain,{name}" for name in names]
 
 
-def test_a_command_that_cannot_be_loaded_is_named(installed):
+def test_broken_command_is_named(installed):
     ran = installed("broken")
     assert ran.status == 2
     assert (
@@ -79,12 +79,12 @@ def test_a_command_that_cannot_be_loaded_is_named(installed):
     )
 
 
-def test_the_options_of_a_command_are_of_their_types(installed):
+def test_options_have_their_types(installed):
     assert installed("shout --at 1 2 --who me").out == "(1, 2) ME\n"
     assert installed("shout").out == "(0, 0) YOU\n"
 
 
-def test_a_function_that_is_not_a_command_is_refused_by_its_name(installed):
+def test_plain_function_is_refused(installed):
     ran = installed("plain")
     assert ran.status == 2
     assert "the command 'plain' of hello is a function, not a command of Click" in ran.err

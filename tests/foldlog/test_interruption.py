@@ -36,7 +36,7 @@ def shown(history):
     }
 
 
-def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_shows_both(history):
+def test_closed_call_shows_its_sibling(history):
     history.append([said("go"), call("a"), call("b"), result("a", "it is done")])
     assert shown(history) == {}
     (recorded,) = history.close_open_calls("the power failed")
@@ -53,7 +53,7 @@ def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_sho
     assert history.open_calls() == ()
 
 
-def test_calls_without_an_id_or_with_the_same_one_are_answered_each(history):
+def test_calls_without_own_ids_are_closed(history):
     history.append(
         [Action(tool="run"), Action(tool="run"), call("a"), result("a"), call("a", response="r2")]
     )
@@ -71,7 +71,7 @@ def overtake(history, monkeypatch, before):
     )
 
 
-def test_a_call_that_another_program_answers_first_gets_no_second_observation(history, monkeypatch):
+def test_call_answered_meanwhile_is_not_closed(history, monkeypatch):
     history.append([call("a"), call("b")])
     before = history.view()
     history.append(result("a"))
@@ -80,7 +80,7 @@ def test_a_call_that_another_program_answers_first_gets_no_second_observation(hi
     assert history.version() == 4
 
 
-def test_a_retraction_of_another_program_is_read_before_calls_are_interrupted(history, monkeypatch):
+def test_retraction_meanwhile_is_read(history, monkeypatch):
     history.append([said("go"), CondensationAction(forgotten_event_ids=[0])])
     history.append([call("a"), call("b"), said("no")])
     before = history.view()
@@ -92,7 +92,7 @@ def test_a_retraction_of_another_program_is_read_before_calls_are_interrupted(hi
     assert [recorded.event.call_id for recorded in history.close_open_calls()] == ["a", "b"]
 
 
-def test_open_are_the_calls_that_no_observation_answers_in_order_at_each_version(history):
+def test_open_calls_of_each_version(history):
     events = [
         call("a"),
         call("b"),
@@ -167,7 +167,7 @@ def run_agent(store, *commands):
     )
 
 
-def test_an_agent_killed_in_a_call_runs_only_the_calls_not_begun(tmp_path):
+def test_killed_agent_repeats_no_begun_call(tmp_path):
     store = tmp_path / "agent.db"
     killed = run_agent(
         store, "echo one | tee one.txt", "kill -KILL $PPID", "echo three > three.txt"

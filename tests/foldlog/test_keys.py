@@ -27,7 +27,7 @@ def opened(request, tmp_path):
     return open_
 
 
-def test_a_list_has_new_events_of_a_conversation_whose_key_is_missing(opened):
+def test_list_has_new_events_without_the_key(opened):
     with opened(KEYS) as histories:
         histories["other"].append(said("hello"))
     for newer in range(3):
@@ -40,7 +40,7 @@ def test_a_list_has_new_events_of_a_conversation_whose_key_is_missing(opened):
             histories["sealed"].append(said("again"))
 
 
-def test_figures_of_all_tell_how_many_conversations_they_lack(opened):
+def test_figures_count_conversations_without_a_key(opened):
     with opened(None) as histories:
         histories["plain"].append(said("bye"))
         with asking_store(histories.store) as client:

@@ -90,7 +90,7 @@ def test_events_of_every_kind_are_shown(foldlog):
         ({"command": [], "n": 1}, '{"command": [], "n": 1}'),
     ],
 )
-def test_a_call_is_shown_by_its_command_line(foldlog, arguments, line):
+def test_call_is_shown_as_its_command(foldlog, arguments, line):
     with foldlog_open("foldlog.db") as histories:
         histories["c"].append(Action(tool="shell", arguments=arguments, call_id="1"))
     assert foldlog("log c").out.endswith(f"shell: {line}\n")
@@ -147,7 +147,7 @@ def paging(tmp_path):
 
 
 @pytest.mark.parametrize("command, shows", [("log c", b"condensation"), ("why c 0", b"line 8")])
-def test_output_on_a_terminal_goes_to_the_pager(paging, tmp_path, command, shows):
+def test_terminal_output_goes_to_the_pager(paging, tmp_path, command, shows):
     pager = tmp_path / "pager"
     pager.write_text(f"#!/bin/sh\nexec cat > {tmp_path}/paged\n")
     pager.chmod(0o755)
@@ -176,7 +176,7 @@ ANNOTATIONS = "annotations are never shown to a model"
         ("why d 0", "it sets todo: documents of a conversation are never shown to a model\n"),
     ],
 )
-def test_thinking_is_shown_and_found_in_the_event_that_a_model_is_shown(foldlog, line, shown):
+def test_thinking_is_shown_and_found(foldlog, line, shown):
     thought = {"type": "thinking", "thinking": "Look at\nprices.", "signature": "c2ln"}
     hidden = {"type": "redacted_thinking", "data": "c2ln"}
     with foldlog_open("foldlog.db") as histories:
@@ -192,7 +192,7 @@ def test_thinking_is_shown_and_found_in_the_event_that_a_model_is_shown(foldlog,
     assert foldlog("why c c2ln").status == 2
 
 
-def test_a_list_of_what_must_be_resumed_has_open_calls_and_no_worker(foldlog):
+def test_list_of_conversations_to_resume(foldlog):
     def listed():
         ran = foldlog("list --to-resume --json")
         return ran.status, ran.rows()
@@ -211,7 +211,7 @@ def test_a_list_of_what_must_be_resumed_has_open_calls_and_no_worker(foldlog):
     assert listed() == (1, [])
 
 
-def test_the_command_counts_and_marks_what_the_condenser_hid(foldlog):
+def test_view_marks_hidden_events(foldlog):
     newest = {"type": "recent_events", "max_events": 6, "keep_first": 2}
     with foldlog_open("foldlog.db", condenser=newest) as histories:
         histories["c"].append(
@@ -238,7 +238,7 @@ class Newest(Condenser):
         return view.with_events(view.events[-1:])
 
 
-def test_the_command_says_that_what_a_condenser_of_ones_own_sent_is_not_known(foldlog):
+def test_view_of_an_own_condenser_is_unknown(foldlog):
     with foldlog_open("foldlog.db", condenser=Newest()) as histories:
         histories["c"].append([said("ask")] * 3)
         histories["c"].prepare()
@@ -250,7 +250,7 @@ def test_the_command_says_that_what_a_condenser_of_ones_own_sent_is_not_known(fo
     assert {*ran.rows("state", of="events")} == {"unknown"}
 
 
-def test_a_list_for_people_shows_a_hundred_and_says_how_many_there_are(foldlog):
+def test_list_shows_a_hundred_rows(foldlog):
     with foldlog_open("foldlog.db") as histories:
         for number in range(103):
             histories[f"c{number:03}"].append(said("a word"))
@@ -265,7 +265,7 @@ def test_a_list_for_people_shows_a_hundred_and_says_how_many_there_are(foldlog):
 
 
 @pytest.mark.parametrize("options, more", [("--short", 1), ("--long", 0)])
-def test_each_conversation_of_a_long_list_costs_at_most_one_statement(foldlog, options, more):
+def test_long_list_costs_few_statements(foldlog, options, more):
     statements, counts = [], []
     with (
         foldlog_open("sqlite:///foldlog.db", durability="relaxed") as histories,

@@ -20,7 +20,7 @@ def history(histories):
     return history
 
 
-def test_a_history_that_is_sent_as_it_is_stored_needs_no_events(history, monkeypatch):
+def test_unchanged_records_need_no_events(history, monkeypatch):
     monkeypatch.setattr(type(history), "events", None)
     monkeypatch.setattr(type(history), "view", None)
     whole = sent_whole(history, FORMAT)
@@ -46,12 +46,12 @@ def test_a_history_that_is_sent_as_it_is_stored_needs_no_events(history, monkeyp
     ],
     ids=["condensed", "taken back", "redacted", "another message", "masked"],
 )
-def test_a_history_that_is_sent_otherwise_is_read_with_its_events(history, change):
+def test_changed_records_need_the_events(history, change):
     change(history)
     assert sent_whole(history, FORMAT) is None
 
 
-def test_events_of_foldlog_that_no_view_shows_change_nothing(history):
+def test_hidden_events_change_no_record(history):
     history.append(Annotation(name="usage", data={}))
     history.append_records([{"role": "user", "content": "more"}], format=FORMAT)
     history.set_attributes(user="u7")
@@ -63,7 +63,7 @@ def test_events_of_foldlog_that_no_view_shows_change_nothing(history):
     assert [type(event).__name__ for event in added] == ["Annotation", "DocumentChanges"]
 
 
-def test_a_fork_has_the_records_of_its_past(history):
+def test_fork_has_the_earlier_records(history):
     fork = history.fork(100, "fork")
     fork.append_records([{"role": "user", "content": "more"}], format=FORMAT)
     assert list(sent_whole(fork, FORMAT).records()) == [
@@ -90,5 +90,5 @@ def test_records_before_an_event_come_newest_first(history):
 @pytest.mark.parametrize(
     "value", [{"a": [(1, {"$x": 2}), b"\x00"], "b": {"c": None}}, [], {"$y": 1}, float("nan")]
 )
-def test_values_with_types_that_json_lacks_come_back(value):
+def test_values_outside_json_come_back(value):
     assert repr(from_plain(to_plain(value))) == repr(value)

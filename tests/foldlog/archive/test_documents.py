@@ -58,14 +58,14 @@ def test_a_document_is_exported_byte_for_byte(name, shape, tmp_path, store):
 @pytest.mark.parametrize(
     "begin, end", [(b"\xef\xbb\xbf", b""), (b"\n \t", b"\n\n"), (b"", b"\0\0")]
 )
-def test_the_bytes_around_a_document_are_exported_too(begin, end, tmp_path, store):
+def test_bytes_around_a_document_are_exported(begin, end, tmp_path, store):
     path = tmp_path / "one.json"
     data = begin + json.dumps(TASK, indent=1).encode() + end
     path.write_bytes(data)
     assert bytes_of(store, imported(store, path).conversation) == data
 
 
-def test_json_that_is_not_strict_is_exported_as_it_was(tmp_path, store):
+def test_lax_json_is_exported_unchanged(tmp_path, store):
     path = tmp_path / "one.json"
     data = json.dumps(MESSAGES).replace("one\\ntwo", "tab\there \\ud83d").encode()
     data = data.replace(b'"tool_call_id"', b'"score": NaN, "tool_call_id"')
@@ -77,7 +77,7 @@ def test_json_that_is_not_strict_is_exported_as_it_was(tmp_path, store):
     assert imported(store, path, "openai-chat")[:2] == (outcome.conversation, 1)
 
 
-def test_new_records_of_a_document_with_an_at_sign_in_its_name_are_read(tmp_path, store):
+def test_refresh_with_an_at_sign_in_the_name(tmp_path, store):
     path = tmp_path / "kite@home.json"
     write(path, MESSAGES[:2], {})
     assert imported(store, path).conversation == "kite@home"
@@ -86,7 +86,7 @@ def test_new_records_of_a_document_with_an_at_sign_in_its_name_are_read(tmp_path
     assert bytes_of(store, "kite@home") == path.read_bytes()
 
 
-def test_the_fields_beside_the_records_are_those_of_the_last_import(tmp_path, store):
+def test_last_import_sets_the_other_fields(tmp_path, store):
     path = tmp_path / "one.json"
     for cost in (1, 2):
         data = write(path, {**TASK, "cost": cost}, {})
@@ -101,7 +101,7 @@ def all_bytes(store, conversation):
     return bytes_of(store, conversation) + repr(events_of(store, conversation)).encode()
 
 
-def test_a_redaction_removes_the_text_beside_the_records_too(tmp_path, store):
+def test_redaction_removes_text_beside_records(tmp_path, store):
     path = tmp_path / "one.json"
     document = {
         **TASK,
@@ -128,7 +128,7 @@ def test_a_redaction_removes_the_text_beside_the_records_too(tmp_path, store):
     assert b"my secret" not in all_bytes(store, name)
 
 
-def test_a_dry_run_of_a_redaction_leaves_the_bytes_of_an_earlier_one(tmp_path, foldlog):
+def test_dry_run_leaves_the_bytes_pending(tmp_path, foldlog):
     path = tmp_path / "one.json"
     write(path, {**TASK, "info": {"task": "the deal"}}, {})
     foldlog("import", path)
@@ -146,7 +146,7 @@ def test_a_dry_run_of_a_redaction_leaves_the_bytes_of_an_earlier_one(tmp_path, f
 @pytest.mark.parametrize(
     "info", [{"task": "the Caf\u00e9 deal"}, {"secrets": [{"caf\u00e9 deal": 1}]}], ids=repr
 )
-def test_a_redaction_finds_a_text_between_the_records(info, used, tmp_path, foldlog):
+def test_redaction_finds_text_between_records(info, used, tmp_path, foldlog):
     path = tmp_path / "one.json"
     write(path, {**TASK, "info": info}, {})
     assert foldlog("import", path).status == 0
@@ -173,7 +173,7 @@ def test_a_redaction_finds_a_text_between_the_records(info, used, tmp_path, fold
         assert foldlog(f"{redact} one:a__b-1 --dry-run --json").status == 1, "nothing is found"
 
 
-def test_the_last_value_of_a_repeated_key_counts(tmp_path, store):
+def test_last_value_of_a_repeated_key_counts(tmp_path, store):
     path = tmp_path / "one.json"
     path.write_text(f'{{"messages": [{{}}], "info": "[", "messages": {json.dumps(MESSAGES)}}}')
     outcome = imported(store, path, "openai-chat")
@@ -181,7 +181,7 @@ def test_the_last_value_of_a_repeated_key_counts(tmp_path, store):
     assert bytes_of(store, outcome.conversation) == path.read_bytes()
 
 
-def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(tmp_path, store):
+def test_unstorable_record_is_a_finding(tmp_path, store):
     path = tmp_path / "one.json"
     deep = json.dumps(MESSAGES).replace('"one\\ntwo"', "[" * 490 + "]" * 490)
     path.write_text(deep)
@@ -190,7 +190,7 @@ def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(t
     assert bytes_of(store, outcome.conversation) == deep.encode()
 
 
-def test_several_histories_of_one_document_have_their_own_parts(tmp_path, store):
+def test_histories_of_one_document_have_their_parts(tmp_path, store):
     path = tmp_path / "runs.json"
     other = {**TASK, "instance_id": "a__b-2"}
     write(path, [TASK, other], {"indent": 2})
@@ -199,9 +199,7 @@ def test_several_histories_of_one_document_have_their_own_parts(tmp_path, store)
     assert all(part in path.read_bytes() for part in parts)
 
 
-def test_a_history_is_known_by_its_name_wherever_it_stands_in_its_file(
-    tmp_path, store, monkeypatch
-):
+def test_history_is_recognized_by_its_name(tmp_path, store, monkeypatch):
     path = tmp_path / "kite.json"
 
     def outcomes(names):
@@ -240,7 +238,7 @@ def test_a_history_is_known_by_its_name_wherever_it_stands_in_its_file(
     ]
 
 
-def test_a_second_file_of_a_conversation_replaces_no_record_of_the_first(tmp_path, store):
+def test_second_file_replaces_no_record(tmp_path, store):
     for name in "ab":
         run = {"session_id": "kite", "messages": [ASKED, {"role": "user", "content": name}]}
         write(tmp_path / f"{name}.json", run, {})
@@ -248,7 +246,7 @@ def test_a_second_file_of_a_conversation_replaces_no_record_of_the_first(tmp_pat
     assert added == [("kite", 2), ("kite@1", 1)]
 
 
-def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path, store):
+def test_line_with_a_history_is_exported_unchanged(tmp_path, store):
     path = tmp_path / "runs.jsonl"
     lines = [
         json.dumps({**TASK, "instance_id": name}, indent=None).encode() + b"\n"
@@ -262,7 +260,7 @@ def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path, store):
 @pytest.mark.parametrize(
     "text", ["[]", " [ ] ", "[1 , 2]\n", "[]x", "[1]]", "[1,2", "[1 2]", "", "[", '["a']
 )
-def test_an_array_is_read_as_the_standard_library_reads_it(text, tmp_path):
+def test_array_is_read_as_by_json(text, tmp_path):
     path = tmp_path / "a.json"
     path.write_text(text)
     try:

@@ -26,7 +26,7 @@ _WORDS_MIN = 20
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_source_that_grows_is_as_if_it_was_imported_once(format, tmp_path):
+def test_growing_source_equals_one_import(format, tmp_path):
     lines, path = lines_of(format), tmp_path / "source.jsonl"
     path.write_bytes(b"".join(lines))
     with new_store() as at_once, new_store() as grown:
@@ -45,7 +45,7 @@ def test_a_source_that_grows_is_as_if_it_was_imported_once(format, tmp_path):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_stays_of_a_redacted_record_has_no_words(format):
+def test_redacted_record_has_no_words(format):
     chosen = format_named(format)
     skeleton = DecodedRecords(chosen) if chosen.skeleton is None else chosen.skeleton()
     for line in lines_of(format):
@@ -56,7 +56,7 @@ def test_what_stays_of_a_redacted_record_has_no_words(format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_stays_of_any_record_can_be_read_before_the_others(format):
+def test_redacted_record_can_be_decoded(format):
     rules, lines = format_named(format), lines_of(format)
     for number, record in some(enumerate(lines), 24):
         counted = DecodedRecords(rules)

@@ -51,7 +51,7 @@ def test_it_leaves_nothing_half(first, tmp_path):
                 return
 
 
-def test_an_import_whose_conversation_is_erased_meanwhile_says_so_or_succeeds(tmp_path):
+def test_erasure_during_an_import(tmp_path):
     lines = b"".join(lines_of("claude-code")[:9])
     paths = [tmp_path / name for name in ("session.jsonl", "copy.jsonl")]
     for path in paths:

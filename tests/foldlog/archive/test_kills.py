@@ -114,7 +114,7 @@ def new_place(request, tmp_path):
 
 
 @pytest.mark.parametrize("work", [grow, use, fork, redact_one, record])
-def test_a_killed_import_or_first_use_goes_on(work, new_place, tmp_path, monkeypatch, whole):
+def test_killed_work_goes_on(work, new_place, tmp_path, monkeypatch, whole):
     path = tmp_path / "session.jsonl"
     with open_with_imports() as store:
         work(store, path)

@@ -29,7 +29,7 @@ def line(number, words="so"):
     return json.dumps(value).encode()
 
 
-def test_an_import_holds_few_bytes_of_its_source_in_memory(tmp_path, monkeypatch):
+def test_import_uses_little_memory(tmp_path, monkeypatch):
     size = 2**20
     set_sizes(monkeypatch, transaction=2 * size)
     words = random.Random(1).randbytes(size // 512).hex()
@@ -74,7 +74,7 @@ def held_for_each(record):
     return skeleton, (size_of(skeleton) - sizes[-1]) / RECORDS
 
 
-def test_a_record_is_recognized_by_some_bytes_of_memory():
+def test_record_takes_few_bytes():
     assert held_for_each(line)[1] < 12
 
 
@@ -96,7 +96,7 @@ def reply(number):
     return json.dumps({**value, "timestamp": "2026-03-01T08:00:00Z"}).encode()
 
 
-def test_a_reply_is_counted_in_some_bytes_of_memory():
+def test_counted_reply_takes_few_bytes():
     skeleton, held = held_for_each(reply)
     assert held < 20
     total = skeleton.replies.total()
@@ -104,7 +104,7 @@ def test_a_reply_is_counted_in_some_bytes_of_memory():
     assert sum(calls.usage["prompt_tokens"] for calls in total.calls) == sum(range(2 * RECORDS))
 
 
-def test_the_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch, store):
+def test_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch, store):
     set_sizes(monkeypatch, transaction=2**16, short=2**16)
     record_counts = []
     figures_in = writing.figures_in
@@ -122,7 +122,7 @@ def test_the_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch, stor
     assert figures_of(store, "s1")["calls"] != []
 
 
-def test_the_first_records_are_let_go_when_the_format_is_known(tmp_path):
+def test_first_records_are_freed_after_detection(tmp_path):
     path = tmp_path / "session.jsonl"
     path.write_bytes(b"\n".join(line(number, "w" * 2**19) for number in range(60)))
     tracemalloc.start()
@@ -134,7 +134,7 @@ def test_the_first_records_are_let_go_when_the_format_is_known(tmp_path):
         tracemalloc.stop()
 
 
-def test_a_set_has_the_hashes_that_were_added():
+def test_set_has_the_added_hashes():
     draw = random.Random(7)
     # of one bucket, one beside the other
     few = [bytes(2) + bytes(draw.choices((0, 1), k=5)) for _ in range(30)]
@@ -146,7 +146,7 @@ def test_a_set_has_the_hashes_that_were_added():
         prefixes.add(hashed[:7])
 
 
-def test_the_pages_of_a_set_make_an_equal_set():
+def test_pages_make_an_equal_set():
     draw = random.Random(7)
     # one bucket of several pages, and others
     hashes = [bytes(2) + draw.randbytes(6) for _ in range(200)]
@@ -161,7 +161,7 @@ def test_the_pages_of_a_set_make_an_equal_set():
     assert b"".join(again.pages()) == pages
 
 
-def test_a_record_that_comes_again_is_recognized_after_its_source_was_stored():
+def test_repeated_record_is_recognized_after_storing():
     hashes = b"a" * 16 + b"b" * 16
     by_id = Seen(SourceState(records=2), hashes, have_ids=True)
     assert by_id.is_again(b"b" * 16, "id", None)
@@ -173,7 +173,7 @@ def test_a_record_that_comes_again_is_recognized_after_its_source_was_stored():
     assert in_order.is_again(b"b" * 16, None, "1")
 
 
-def test_a_reply_counts_once_however_late_its_lines_come_again():
+def test_late_repetition_counts_no_reply_again():
     skeleton = ClaudeCodeSkeleton()
     for number in [*range(40), 0, 39]:
         record = reply(number).replace(b'"uuid": "u', b'"uuid": "v%d' % skeleton.state.records)

@@ -452,25 +452,25 @@ def run(folder, seed, kind, place):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.format)
-def test_what_was_redacted_never_comes_back(kind, tmp_path):
+def test_redacted_word_never_comes_back(kind, tmp_path):
     run(tmp_path, 7, kind, InMemory())
 
 
-def test_it_never_comes_back_on_a_server(on_server, tmp_path):
+def test_redacted_word_never_comes_back_on_a_server(on_server, tmp_path):
     run(tmp_path, 7, KINDS[0], on_server)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("ten", range(10))
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.format)
-def test_it_never_comes_back_in_any_of_many_rounds(kind, ten, tmp_path):
+def test_redacted_word_never_comes_back_in_many_rounds(kind, ten, tmp_path):
     for seed in range(20 * ten, 20 * ten + 20):
         run(tmp_path, seed, kind, InMemory())
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("ten", range(10))
-def test_it_never_comes_back_on_a_server_in_many_rounds(ten, on_server, tmp_path):
+def test_many_rounds_on_a_server(ten, on_server, tmp_path):
     """With each format in turn: what a server keeps does not depend on it, and every round takes a
     second.
     """

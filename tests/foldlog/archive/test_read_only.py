@@ -76,7 +76,7 @@ def test_it_is_shown_as_it_will_be(opened, tmp_path):
         reading.append(name, (), expected_version=0)
 
 
-def test_what_it_has_grown_by_is_shown_too(opened, tmp_path):
+def test_new_records_are_shown(opened, tmp_path):
     writing, reading = opened
     name = imported(writing, session(tmp_path, 12)).conversation
     before = shown(reading, name)
@@ -92,7 +92,7 @@ def test_what_it_has_grown_by_is_shown_too(opened, tmp_path):
     assert grown == shown(writing, name)
 
 
-def test_more_are_shown_than_are_in_memory_at_once(opened, tmp_path):
+def test_several_logs_are_read_by_turns(opened, tmp_path):
     writing, reading = opened
     path = session(tmp_path)
     names = [imported(writing, path, prefix=f"{number}-").conversation for number in range(6)]

@@ -35,7 +35,7 @@ RECORDS = [
 ]
 
 
-def test_a_fork_goes_on_from_the_records_that_it_shares_and_no_later_ones(histories):
+def test_fork_continues_after_its_shared_records(histories):
     history = histories["whole"]
     for record in RECORDS:
         history.append_records([record], format="openai-chat")
@@ -59,7 +59,7 @@ def test_a_fork_goes_on_from_the_records_that_it_shares_and_no_later_ones(histor
 
 
 @pytest.mark.parametrize("redacted", [False, True])
-def test_a_fork_without_records_of_its_own_keeps_those_that_it_shares(redacted, histories):
+def test_fork_keeps_its_shared_records(redacted, histories):
     both = {**asks(0), "tool_calls": [*asks(0)["tool_calls"], *asks(1)["tool_calls"]]}
     histories["whole"].append_records([RECORDS[0], both, *RECORDS[2:]], format="openai-chat")
     fork = histories["whole"].fork(4, "fork")
@@ -77,7 +77,7 @@ def test_a_fork_without_records_of_its_own_keeps_those_that_it_shares(redacted, 
             assert not any(each.findings for each in place.maintenance.verify())
 
 
-def test_a_reused_id_has_no_records_of_the_erased_conversation(
+def test_reused_id_has_no_erased_records(
     histories,
 ):
     histories["c1"].append_records(RECORDS[:2], format="openai-chat")
@@ -109,7 +109,7 @@ def test_records_of_another_format_are_refused(histories):
         histories["c"].append_records(RECORDS, format="openai-responses")
 
 
-def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events(histories):
+def test_rewind_is_an_event_of_its_record(histories):
     def turn(number, **actions):
         parts = [{"text": f"turn {number}"}]
         happened = {"author": "user", "invocation_id": f"i{number}", "timestamp": 1.5e9 + number}
@@ -144,7 +144,7 @@ def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events(histories):
     assert backwards == ["e3", "e2", "e0", "e1"]
 
 
-def test_a_record_that_follows_a_redacted_one_is_on_its_branch(tmp_path):
+def test_record_after_a_redacted_one_is_attached(tmp_path):
     url = f"sqlite:///{tmp_path}/a.db"
     with foldlog.open(url) as histories:
         history = histories["c"]
@@ -159,9 +159,7 @@ def test_a_record_that_follows_a_redacted_one_is_on_its_branch(tmp_path):
         assert "secret" not in repr([*history._stored_records().all()])
 
 
-def test_records_that_are_there_are_left_out_and_new_ones_ask_the_database_once(
-    monkeypatch, histories
-):
+def test_stored_records_are_left_out(monkeypatch, histories):
     lookups = []
     find_known = origins.find_known
 
@@ -194,7 +192,7 @@ def test_records_that_are_there_are_left_out_and_new_ones_ask_the_database_once(
 
 
 @pytest.mark.parametrize("is_same_process", [True, False])
-def test_a_redacted_record_stays_away_when_blocks_are_put_together(tmp_path, is_same_process):
+def test_merged_blocks_leave_out_redacted_records(tmp_path, is_same_process):
     url = f"sqlite:///{tmp_path}/a.db"
     with foldlog.open(url) as histories, foldlog.open(url) as others:
         history = histories["c"]
@@ -211,7 +209,7 @@ def test_a_redacted_record_stays_away_when_blocks_are_put_together(tmp_path, is_
         ]
 
 
-def test_two_programs_that_append_records_in_turn_lose_none(tmp_path):
+def test_two_programs_append_by_turns(tmp_path):
     url = f"sqlite:///{tmp_path}/a.db"
     with foldlog.open(url) as first, foldlog.open(url) as second:
         records = [{"role": "user", "content": f"turn {number}"} for number in range(60)]

@@ -49,7 +49,7 @@ def copied(source, target, *names):
     return [moved.problem for moved in copy_store(source, target, *names)]
 
 
-def test_a_redaction_of_a_copied_fork_reaches_the_records_of_its_parent(tmp_path, store, target):
+def test_redaction_of_a_fork_reaches_its_parent(tmp_path, store, target):
     imported(store, write(tmp_path / "s1.jsonl", LINES))
     copied(store, target)  # before the events of the parent are made
     fork_path = write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")])
@@ -65,7 +65,7 @@ def test_a_redaction_of_a_copied_fork_reaches_the_records_of_its_parent(tmp_path
     assert_sound(target)
 
 
-def test_equal_numbers_of_redactions_do_not_hide_a_redaction(store, target):
+def test_equal_counts_hide_no_redaction(store, target):
     recorded(store, "a", *(line(i, f"word {i}") for i in range(4)))
     store.fork("a", 4, "b")
     recorded(store, "b", line(4, SECRET), line(5, "more", "assistant"))
@@ -78,7 +78,7 @@ def test_equal_numbers_of_redactions_do_not_hide_a_redaction(store, target):
     assert_sound(store)
 
 
-def test_a_target_with_further_events_gets_the_redactions_of_the_source(store, target):
+def test_longer_target_gets_redactions(store, target):
     recorded(store, "a", line(0, "hello"), line(1, SECRET), line(2, "fine", "assistant"))
     store.fork("a", 3, "b")
     recorded(store, "b", line(3, "on"))
@@ -92,7 +92,7 @@ def test_a_target_with_further_events_gets_the_redactions_of_the_source(store, t
     assert_sound(target)
 
 
-def test_a_redaction_of_an_event_without_its_record_names_the_event(tmp_path, store, target):
+def test_redaction_without_the_record_names_the_event(tmp_path, store, target):
     imported(store, write(tmp_path / "s1.jsonl", LINES))
     events_of(store, "s1")
     recorder = target.database.recorder
@@ -110,9 +110,7 @@ def test_a_redaction_of_an_event_without_its_record_names_the_event(tmp_path, st
 
 
 @pytest.mark.parametrize("has_events", [True, False])
-def test_a_copied_fork_repeats_no_text_that_the_target_redacted(
-    has_events, tmp_path, store, target
-):
+def test_copied_fork_repeats_no_redacted_text(has_events, tmp_path, store, target):
     imported(store, write(tmp_path / "s1.jsonl", LINES))
     copied(store, target)
     damaged = json.dumps(LINES[2])[:-3]
@@ -128,7 +126,7 @@ def test_a_copied_fork_repeats_no_text_that_the_target_redacted(
     assert_sound(target)
 
 
-def test_a_place_that_one_store_redacted_stays_away_while_the_source_grows(tmp_path, store, target):
+def test_redacted_place_stays_away_from_a_growing_source(tmp_path, store, target):
     place = {"branch": SECRET}
     lines = LINES[:2]
     path = write(tmp_path / "s1.jsonl", lines)
@@ -147,9 +145,7 @@ def test_a_place_that_one_store_redacted_stays_away_while_the_source_grows(tmp_p
         assert SECRET not in str(about(source_of(target, "s1")))
 
 
-def test_a_place_that_the_source_redacted_leaves_a_target_with_more_records(
-    tmp_path, store, target
-):
+def test_redacted_place_leaves_a_longer_target(tmp_path, store, target):
     place = {"branch": SECRET}
     path = write(tmp_path / "s1.jsonl", LINES[:2])
     imported(store, path, where=place)
@@ -163,7 +159,7 @@ def test_a_place_that_the_source_redacted_leaves_a_target_with_more_records(
     assert not unequal.behind
 
 
-def test_a_copy_begins_again_after_each_of_many_redactions(tmp_path, store, target):
+def test_copy_begins_again_after_each_redaction(tmp_path, store, target):
     lines = [line(number, f"word {number}") for number in range(60)]
     imported(store, write(tmp_path / "s1.jsonl", lines))
     store.version("s1")

@@ -84,9 +84,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_redacted_record_is_refused_under_another_name_without_again(
-    other, tmp_path, store, target
-):
+def test_redacted_record_is_refused_under_other_names(other, tmp_path, store, target):
     path = write(tmp_path / "s1.jsonl", LINES)
     imported(store, path)
     redact(store)
@@ -112,7 +110,7 @@ def test_a_redacted_record_is_refused_under_another_name_without_again(
         )
 
 
-def test_an_agent_that_resumes_reads_redacted_lines_in_the_main_chain(store):
+def test_redacted_lines_stay_in_the_main_chain(store):
     """Claude Code follows the links of lines, so a wrong link would hide the lines before it."""
     side = {**line(9, "aside"), "isSidechain": True, "parentUuid": None}
     history = Histories(store)["s1"]
@@ -126,7 +124,7 @@ def test_an_agent_that_resumes_reads_redacted_lines_in_the_main_chain(store):
     ]
 
 
-def test_a_redaction_while_events_are_made_holds_for_these_events(tmp_path, monkeypatch, store):
+def test_redaction_while_events_are_made(tmp_path, monkeypatch, store):
     path = write(tmp_path / "s1.jsonl", LINES[:2])
     other = write(tmp_path / "other.jsonl", [LINES[0], line(1, "no", "assistant"), LINES[2]])
     imported(store, path)
@@ -144,7 +142,7 @@ def test_a_redaction_while_events_are_made_holds_for_these_events(tmp_path, monk
 
 
 @pytest.mark.parametrize("change", ["erase", "redact"])
-def test_a_rewritten_source_whose_conversation_changes_during_the_import(change, tmp_path, store):
+def test_change_during_the_import_of_a_rewritten_source(change, tmp_path, store):
     """A fork of the erased conversation could not make its events; a fork of the redacted one would
     bring the text back.
     """
@@ -169,7 +167,7 @@ def test_a_rewritten_source_whose_conversation_changes_during_the_import(change,
     assert change == "erase" or conversations_with(store) == []
 
 
-def test_a_redaction_while_events_are_made_holds_for_the_title(tmp_path, monkeypatch, store):
+def test_redaction_of_a_title_while_events_are_made(tmp_path, monkeypatch, store):
     message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["hi"]}}
     nodes = {"m": {"id": "m", "parent": None, "children": [], "message": message}}
     chat = {"id": "c", "title": SECRET, "current_node": "m", "mapping": nodes}
@@ -183,9 +181,7 @@ def test_a_redaction_while_events_are_made_holds_for_the_title(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
-def test_a_redaction_reaches_the_forks_in_whatever_order_they_were_copied(
-    order, tmp_path, store, target
-):
+def test_redaction_reaches_forks_copied_in_any_order(order, tmp_path, store, target):
     files = [LINES, *([*LINES[:4], line(4, text)] for text in ("or not", "or so"))]
     paths = [write(tmp_path / f"{number}.jsonl", file) for number, file in enumerate(files)]
     names = [imported(store, path).conversation for path in paths]
@@ -198,7 +194,7 @@ def test_a_redaction_reaches_the_forks_in_whatever_order_they_were_copied(
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_redaction_in_the_source_during_a_copy_reaches_the_copy(number, tmp_path, store, target):
+def test_source_redacts_during_a_first_copy(number, tmp_path, store, target):
     def redact_in_source():
         redact_secret(store, "s1")
 
@@ -213,9 +209,7 @@ def test_a_redaction_in_the_source_during_a_copy_reaches_the_copy(number, tmp_pa
 
 @pytest.mark.parametrize("has_made", ["source", "target"])
 @pytest.mark.parametrize("number", range(2, 8))
-def test_the_target_is_sound_after_each_transaction_if_the_source_redacts_during_the_copy(
-    number, has_made, tmp_path, monkeypatch, store, target
-):
+def test_source_redacts_during_a_later_copy(number, has_made, tmp_path, monkeypatch, store, target):
     set_sizes(monkeypatch, block=300, copied_blocks=1)
 
     def act(now):
@@ -246,9 +240,7 @@ def test_the_target_is_sound_after_each_transaction_if_the_source_redacts_during
         assert conversations_with(target) == conversations_with(store)
 
 
-def test_a_copy_refuses_a_record_that_its_target_redacted_in_another_conversation(
-    tmp_path, store, target
-):
+def test_target_redacted_the_record_in_another_conversation(tmp_path, store, target):
     imported(store, write(tmp_path / "s1.jsonl", LINES))
     fork = imported(store, write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")]))
     again = [LINES[0], line(1, "no", "assistant"), LINES[2]]
@@ -268,7 +260,7 @@ def test_a_copy_refuses_a_record_that_its_target_redacted_in_another_conversatio
     assert_sound(target)
 
 
-def test_a_two_way_copy_brings_no_redacted_record_back(tmp_path, store, target):
+def test_two_way_copy_restores_no_redacted_record(tmp_path, store, target):
     """The refusal that the source received from its target is no decision of the source's user."""
     imported(store, write(tmp_path / "s1.jsonl", LINES))
     [*copy_store(store, target)]
@@ -289,7 +281,7 @@ def test_a_two_way_copy_brings_no_redacted_record_back(tmp_path, store, target):
     assert conversations_with(target) == [again]
 
 
-def test_a_record_that_the_user_of_the_source_redacted_too_is_copied(tmp_path, store, target):
+def test_record_redacted_in_both_stores_is_copied(tmp_path, store, target):
     imported(store, write(tmp_path / "s1.jsonl", LINES))
     [*copy_store(store, target)]
     redact_secret(target, "s1")
@@ -303,9 +295,7 @@ def test_a_record_that_the_user_of_the_source_redacted_too_is_copied(tmp_path, s
 
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("number", range(5))
-def test_a_copy_refuses_a_record_that_its_target_redacts_during_the_copy(
-    number, grows, tmp_path, store, target
-):
+def test_target_redacts_a_record_during_a_copy(number, grows, tmp_path, store, target):
     visible = []
 
     def redact_in_target():
@@ -335,7 +325,7 @@ def test_a_copy_refuses_a_record_that_its_target_redacts_during_the_copy(
     assert_sound(target)
 
 
-def test_a_copy_of_a_fork_refuses_a_record_whose_event_the_target_redacted(tmp_path, store, target):
+def test_fork_with_an_event_redacted_in_the_target(tmp_path, store, target):
     imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
     [*copy_store(store, target)]
     redact_secret(target, "s1")
@@ -346,7 +336,7 @@ def test_a_copy_of_a_fork_refuses_a_record_whose_event_the_target_redacted(tmp_p
     assert conversations_with(target) == []
 
 
-def test_a_copied_fork_shares_no_record_that_only_its_source_redacted(tmp_path, store, target):
+def test_fork_shares_no_record_redacted_in_the_source(tmp_path, store, target):
     path = write(tmp_path / "s1.jsonl", LINES)
     for each in (store, target):
         imported(each, path)
@@ -359,7 +349,7 @@ def test_a_copied_fork_shares_no_record_that_only_its_source_redacted(tmp_path, 
     assert_sound(target)
 
 
-def test_an_erased_fork_that_shares_no_record_is_refused(tmp_path, store):
+def test_erased_fork_without_shared_records_is_refused(tmp_path, store):
     path = write(tmp_path / "s1.jsonl", LINES)
     imported(store, path)
     fork = imported(store, write(path, LINES[2:])).conversation
@@ -368,9 +358,7 @@ def test_an_erased_fork_that_shares_no_record_is_refused(tmp_path, store):
 
 
 @pytest.mark.parametrize("number", range(1, 4))
-def test_a_copy_refuses_a_record_whose_event_its_target_redacts_during_the_copy(
-    number, tmp_path, store, target
-):
+def test_target_redacts_an_event_during_a_copy(number, tmp_path, store, target):
     visible = []
 
     def redact_in_target():
@@ -399,7 +387,7 @@ def chat(path, *texts):
     return path
 
 
-def test_a_redaction_by_age_refuses_the_same_history_and_no_other(tmp_path):
+def test_redaction_by_age_refuses_only_that_history(tmp_path):
     first = chat(tmp_path / "a.json", "is it open?", "shall I look?", "yes", SECRET)
     other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
     longer = chat(tmp_path / "c.json", "is it open?", "shall I look?", "yes", SECRET, "thanks")
@@ -424,7 +412,7 @@ def test_a_redaction_by_age_refuses_the_same_history_and_no_other(tmp_path):
                 assert isinstance(outcome, Failed) == for_content
 
 
-def test_an_erasure_refuses_the_same_chat_and_no_other_with_its_prompt(tmp_path, store):
+def test_erasure_refuses_only_that_chat(tmp_path, store):
     first = chat(tmp_path / "a.json", "is it open?", "shall I look?", "yes", SECRET)
     other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
     imported(store, first)
@@ -439,9 +427,7 @@ def test_an_erasure_refuses_the_same_chat_and_no_other_with_its_prompt(tmp_path,
 
 @pytest.mark.parametrize("odd", [json.dumps(LINES[2])[:-3], json.dumps({"type": 5, "odd": SECRET})])
 @pytest.mark.parametrize("is_by_text", [True, False])
-def test_a_redaction_removes_its_text_from_damaged_lines_and_records_without_events(
-    odd, is_by_text, tmp_path, store
-):
+def test_redaction_removes_text_from_damaged_lines(odd, is_by_text, tmp_path, store):
     # a text is found where no event has it too
     lines = [LINES[0], odd, *LINES[3 if is_by_text else 1 :]]
     path = write(tmp_path / "s1.jsonl", lines)
@@ -459,7 +445,7 @@ def test_a_redaction_removes_its_text_from_damaged_lines_and_records_without_eve
 
 
 @pytest.mark.parametrize("is_by_text", [True, False])
-def test_a_redaction_removes_damaged_lines_of_earlier_blocks_from_a_copy_too(
+def test_redaction_removes_damaged_lines_from_a_copy(
     is_by_text, tmp_path, monkeypatch, store, target
 ):
     set_sizes(monkeypatch, block=200)
@@ -478,7 +464,7 @@ def test_a_redaction_removes_damaged_lines_of_earlier_blocks_from_a_copy_too(
     assert_sound(target)
 
 
-def test_a_copy_brings_no_damaged_line_back_that_its_target_redacted(tmp_path, store, target):
+def test_copy_restores_no_redacted_damaged_line(tmp_path, store, target):
     damaged = json.dumps(LINES[2])[:-3]
     path = write(tmp_path / "s1.jsonl", [LINES[0], damaged, LINES[3]])
     imported(store, path)
@@ -520,9 +506,7 @@ def records_of(format, *words):
 
 
 @pytest.mark.parametrize("format", REPEATING)
-def test_a_redaction_by_text_finds_a_later_compaction_that_repeats_the_text(
-    format, tmp_path, store
-):
+def test_redaction_finds_a_later_compaction(format, tmp_path, store):
     kind, lines = records_of(format, "lamp-33", "bench-44")
     path = tmp_path / kind.file
     kind.write(path, lines[:-1], "")
@@ -538,7 +522,7 @@ def test_a_redaction_by_text_finds_a_later_compaction_that_repeats_the_text(
     assert conversations_with(store, "lamp-33") == []
 
 
-def test_later_spans_that_repeat_a_redacted_text_are_refused(tmp_path, store):
+def test_later_spans_with_redacted_text_are_refused(tmp_path, store):
     kind, lines = records_of("otlp-genai", "lamp-33", "bench-44")
     path = tmp_path / kind.file
     kind.write(path, lines[:2], "")
@@ -550,7 +534,7 @@ def test_later_spans_that_repeat_a_redacted_text_are_refused(tmp_path, store):
     assert conversations_with(store, "lamp-33") == []
 
 
-def test_the_file_of_a_fork_that_is_erased_meanwhile_is_named(store, tmp_path):
+def test_file_of_a_fork_erased_meanwhile_is_named(store, tmp_path):
     name = imported(store, write(tmp_path / "s1.jsonl", LINES)).conversation
     fork_file = write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")])
     fork = imported(store, fork_file).conversation

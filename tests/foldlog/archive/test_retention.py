@@ -52,14 +52,14 @@ def older(store, age):
     return [row.id for row in expired.conversations]
 
 
-def test_the_events_of_an_import_are_as_old_as_the_import(store, clock, tmp_path):
+def test_events_are_as_old_as_the_import(store, clock, tmp_path):
     imported(store, session(tmp_path / "s1.jsonl", 2))
     clock.now += 100 * DAY
     assert [each.recorded_at for each in store.log("s1")] == [MARCH, MARCH]
     assert older(store, 90 * DAY) == ["s1"]
 
 
-def test_an_import_that_is_repeated_without_new_records_stays_old(store, clock, tmp_path):
+def test_repeated_import_stays_old(store, clock, tmp_path):
     path = tmp_path / "s1.jsonl"
     imported(store, session(path, 2))
     clock.now += 100 * DAY
@@ -67,7 +67,7 @@ def test_an_import_that_is_repeated_without_new_records_stays_old(store, clock, 
     assert older(store, 90 * DAY) == ["s1"]
 
 
-def test_an_import_that_grows_is_not_old(store, clock, tmp_path):
+def test_growing_import_is_not_old(store, clock, tmp_path):
     path = tmp_path / "s1.jsonl"
     imported(store, session(path, 2))
     clock.now += 100 * DAY
@@ -76,7 +76,7 @@ def test_an_import_that_grows_is_not_old(store, clock, tmp_path):
     assert [each.recorded_at for each in store.log("s1")] == [clock.now] * 3
 
 
-def test_records_that_come_after_the_first_use_are_recorded_when_they_came(store, clock, tmp_path):
+def test_later_records_are_younger(store, clock, tmp_path):
     path = tmp_path / "s1.jsonl"
     imported(store, session(path, 2))
     assert store.version("s1") == 2
@@ -86,7 +86,7 @@ def test_records_that_come_after_the_first_use_are_recorded_when_they_came(store
     assert [each.recorded_at for each in store.log("s1")] == [MARCH, MARCH, MARCH + DAY]
 
 
-def test_what_is_younger_makes_no_events_to_know_that(store, clock, tmp_path):
+def test_redaction_by_age_uses_no_young_import(store, clock, tmp_path):
     imported(store, session(tmp_path / "s1.jsonl", 2))
     for days, pending in ((0, 2), (2, 0)):
         clock.now += days * DAY
@@ -97,7 +97,7 @@ def test_what_is_younger_makes_no_events_to_know_that(store, clock, tmp_path):
     assert would.events == {"s1": (0, 1)}
 
 
-def test_an_expiry_makes_no_events_of_imports_that_were_never_used(store, clock):
+def test_expiry_makes_no_events(store, clock):
     for path in sorted(AGENTS.rglob("*.jsonl")):
         imported(store, path)
     clock.now += 100 * DAY
@@ -116,7 +116,7 @@ def test_an_expiry_makes_no_events_of_imports_that_were_never_used(store, clock)
     assert {(row.id, row.version) for row in expired.conversations} == {(name, 0) for name in names}
 
 
-def test_a_dry_run_names_the_sub_agents_of_an_import_and_makes_no_events(foldlog):
+def test_dry_run_of_an_erasure_names_sub_agents(foldlog):
     assert foldlog("import", AGENTS).status == 0
     before = foldlog("list --json").document["conversations"]
     left = foldlog("store erase top --reason x --dry-run")
@@ -125,7 +125,7 @@ def test_a_dry_run_names_the_sub_agents_of_an_import_and_makes_no_events(foldlog
     assert all(row["version"] == 0 for row in before)
 
 
-def test_a_dry_run_makes_no_events_of_new_records_of_an_import(store, clock, tmp_path):
+def test_dry_run_of_an_expiry_makes_no_events(store, clock, tmp_path):
     path = session(tmp_path / "s1.jsonl", 3)
     imported(store, path)
     store.fork("s1", 2, "fork")

@@ -42,7 +42,7 @@ def path(tmp_path):
     return tmp_path / "session.jsonl"
 
 
-def test_a_log_that_is_cut_anywhere_grows_to_the_same(lines, path):
+def test_log_cut_anywhere_grows_to_the_same(lines, path):
     whole = b"".join(lines)
     ends = [sum(map(len, lines[: len(lines) * part // 6])) for part in range(1, 6)]
     inside = [ends[part] + len(lines[len(lines) * (part + 1) // 6]) // 2 for part in (0, 2, 4)]
@@ -66,9 +66,7 @@ def test_a_log_that_is_cut_anywhere_grows_to_the_same(lines, path):
             assert_sound(store)
 
 
-def test_a_log_that_another_program_imports_longer_meanwhile_loses_no_records(
-    lines, path, monkeypatch, store
-):
+def test_longer_import_meanwhile_loses_no_records(lines, path, monkeypatch, store):
 
     def import_longer():
         imported_lines(store, path, lines)
@@ -82,9 +80,7 @@ def test_a_log_that_another_program_imports_longer_meanwhile_loses_no_records(
 
 
 @pytest.mark.parametrize("start", [0, 1], ids=["shorter", "others"])
-def test_a_log_that_is_rewritten_after_it_was_compared_is_compared_again(
-    start, lines, path, monkeypatch, store
-):
+def test_log_rewritten_meanwhile_is_compared_again(start, lines, path, monkeypatch, store):
     imported_lines(store, path, lines[:6])
     path.write_bytes(b"".join([*lines[:3], *lines[4:9]]))
     before_next_call(
@@ -98,7 +94,7 @@ def test_a_log_that_is_rewritten_after_it_was_compared_is_compared_again(
     assert_sound(store)
 
 
-def test_figures_of_an_import_are_the_same_before_and_after_its_first_use(lines, path, store):
+def test_first_use_adds_sizes_to_the_figures(lines, path, store):
     def shown(store, name):
         stored = FiguresOfStore(store)
         ((_, figures),) = stored.of([store.conversation(name, pending=True)])
@@ -126,7 +122,7 @@ REWRITTEN = {
 
 
 @pytest.mark.parametrize("what", REWRITTEN)
-def test_a_log_that_was_written_again_becomes_a_fork(what, lines, path, store):
+def test_rewritten_log_becomes_a_fork(what, lines, path, store):
     again = REWRITTEN[what](lines)
     at = next(
         place for place, (old, new) in enumerate(zip(lines, again, strict=False)) if old != new
@@ -149,7 +145,7 @@ def test_a_log_that_was_written_again_becomes_a_fork(what, lines, path, store):
     assert_sound(store)
 
 
-def test_a_damaged_line_is_no_record_of_a_fork_that_shares_it(lines, path, store):
+def test_shared_damaged_line_is_no_record(lines, path, store):
     damaged = [*lines[:3], b'{"type": "user\n', *lines[3:]]
     imported_lines(store, path, damaged[:6])
     again = [*damaged[:5], *damaged[6:]]
@@ -158,9 +154,7 @@ def test_a_damaged_line_is_no_record_of_a_fork_that_shares_it(lines, path, store
     assert bytes_of(store, fork.conversation) == path.read_bytes()
 
 
-def test_a_source_is_erased_though_the_erasure_of_its_fork_was_killed(
-    lines, path, store, monkeypatch
-):
+def test_erasure_after_a_killed_erasure(lines, path, store, monkeypatch):
     first = imported_lines(store, path, lines)
     fork = imported_lines(store, path, [*lines[:3], b'{"damaged\n', *lines[4:]]).conversation
     with monkeypatch.context() as killed:
@@ -172,7 +166,7 @@ def test_a_source_is_erased_though_the_erasure_of_its_fork_was_killed(
     assert_sound(store)
 
 
-def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines, path, store):
+def test_continued_conversation_gets_a_fork(lines, path, store):
     first = imported_lines(store, path, lines[:-1])
     Histories(store)[first.conversation].append(Message(source="user", content="I go on here"))
     own = events_of(store, first.conversation)
@@ -184,7 +178,7 @@ def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines, p
     assert bytes_of(store, second.conversation) == path.read_bytes()
 
 
-def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(lines, path, tmp_path, store):
+def test_copied_file_continues_its_fork(lines, path, tmp_path, store):
     name = imported_lines(store, path, lines[:-3]).conversation
     store.append(name, Message(source="user", content="mine"), expected_version=store.version(name))
     fork = imported_lines(store, path, lines[:-1]).conversation
@@ -198,7 +192,7 @@ def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(lines, path, tmp_p
     assert (outcome.conversation, outcome.added, outcome.forked_at) == (fork, 1, None)
 
 
-def test_what_came_before_an_error_is_here_and_the_import_says_so(lines, path, monkeypatch):
+def test_failed_import_says_what_is_stored(lines, path, monkeypatch):
     path.write_bytes(b"".join(lines))
     append = SourceWriter._append_blocks
     transactions = iter(range(1))
@@ -220,7 +214,7 @@ def test_what_came_before_an_error_is_here_and_the_import_says_so(lines, path, m
         assert bytes_of(store, outcome.conversation) == path.read_bytes()
 
 
-def test_short_sources_of_a_folder_share_a_transaction(tmp_path, monkeypatch, store):
+def test_short_sources_share_a_transaction(tmp_path, monkeypatch, store):
     log = b"".join(lines_of("claude-code"))
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.jsonl").write_bytes(log.replace(b"5f0c1a52", name.encode()))
@@ -237,7 +231,7 @@ def test_short_sources_of_a_folder_share_a_transaction(tmp_path, monkeypatch, st
         assert bytes_of(store, outcome.conversation) == outcome.path.read_bytes()
 
 
-def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines, tmp_path, store):
+def test_longer_of_two_files_is_stored(lines, tmp_path, store):
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:-2]))
     (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
     outcomes = [*Import(store, [tmp_path])]
@@ -246,7 +240,7 @@ def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines, tmp
     assert bytes_of(store, outcomes[0].conversation) == b"".join(lines)
 
 
-def test_a_first_use_goes_on_while_others_make_the_same_events(lines, path, monkeypatch, store):
+def test_others_make_the_events_first(lines, path, monkeypatch, store):
     """Others make them, one in each transaction, always before this one does."""
     set_sizes(monkeypatch, events=1)
     name = imported_lines(store, path, lines).conversation
@@ -264,7 +258,7 @@ def test_a_first_use_goes_on_while_others_make_the_same_events(lines, path, monk
     assert_sound(store)
 
 
-def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines, path, store):
+def test_line_that_is_not_text_is_a_finding(lines, path, store):
     broken = (
         lines[1]
         .replace(b'"timestamp":"', b'"timestamp":"\xed\xa0\x80')
@@ -281,7 +275,7 @@ def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines, pat
     "value, problem",
     [("[" * 480 + "]" * 480, "nested deeper than"), ("1" * 4301, "more than 4,300 digits")],
 )
-def test_a_line_that_makes_no_event_is_a_finding(value, problem, lines, path, store):
+def test_line_without_an_event_is_a_finding(value, problem, lines, path, store):
     odd = [lines[1].rstrip()[:-1] + f', "odd": {value}}}\n'.encode(), b"{}\n"]
     outcome = imported_lines(store, path, [lines[0], *odd, *lines[2:]])
     assert [finding.place for finding in outcome.findings] == [f"{path}:2", f"{path}:3"]
@@ -289,7 +283,7 @@ def test_a_line_that_makes_no_event_is_a_finding(value, problem, lines, path, st
     assert problem in outcome.findings[0].problem
 
 
-def test_a_name_that_is_not_utf_8_and_half_a_title_end_no_import(tmp_path, store):
+def test_odd_file_name_and_title_are_imported(tmp_path, store):
     odd = tmp_path / "caf\udce9.json"
     message = {"uuid": "m", "sender": "human", "text": "hello"}
     chat = {"name": "\ud83d", "created_at": "2026-01-05T09:00:00Z", "chat_messages": [message]}

@@ -58,7 +58,7 @@ def used(store, conversation):
 USES = pytest.mark.parametrize("use", [unused, used])
 
 
-def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(monkeypatch, store, path):
+def test_full_disk_leaves_the_events_made_before(monkeypatch, store, path):
     set_sizes(monkeypatch, events=4)
     outcome = imported(store, path)
     extend, written = store.extend, []
@@ -109,7 +109,7 @@ def lines(path):
     return path.read_bytes().splitlines(keepends=True)
 
 
-def test_a_store_without_formats_does_not_say_that_a_conversation_is_empty(tmp_path, path):
+def test_store_without_formats_refuses_imports(tmp_path, path):
     url = f"sqlite:///{tmp_path}/a.db"
     with open_with_imports(url) as store:
         outcome = imported(store, path)
@@ -135,16 +135,14 @@ def test_a_copy_has_the_source(use, store, target, path):
 
 
 @USES
-def test_a_copy_of_what_is_unchanged_reads_no_index_of_its_records(
-    use, store, target, path, monkeypatch
-):
+def test_unchanged_copy_reads_no_index(use, store, target, path, monkeypatch):
     use(store, imported(store, path).conversation)
     copied(store, target)
     monkeypatch.setattr(Sources, "indexes", Mock(side_effect=AssertionError("it was read")))
     assert copied(store, target).added == 0
 
 
-def test_a_copy_counts_the_records_that_are_no_events_yet(store, target, path, lines):
+def test_copy_counts_records_without_events(store, target, path, lines):
     def counts(store, target):
         moved = copied(store, target)
         return moved.added, moved.records
@@ -160,9 +158,7 @@ def test_a_copy_counts_the_records_that_are_no_events_yet(store, target, path, l
 
 @USES
 @pytest.mark.parametrize("grows", [False, True])
-def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
-    use, grows, store, target, path, lines
-):
+def test_next_copy_restores_no_redacted_event(use, grows, store, target, path, lines):
     """The events that the copy made are not made again either."""
     name = imported_lines(store, path, lines[:12]).conversation
     use(store, name)
@@ -182,9 +178,7 @@ def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
     assert_sound(target)
 
 
-def test_a_copy_of_a_shorter_source_keeps_the_later_records_of_the_target(
-    store, target, path, lines
-):
+def test_shorter_source_keeps_records_of_the_target(store, target, path, lines):
     name = imported_lines(store, path, lines[:12]).conversation
     copied(store, target)
     imported_lines(target, path, lines)
@@ -193,9 +187,7 @@ def test_a_copy_of_a_shorter_source_keeps_the_later_records_of_the_target(
     assert_sound(target)
 
 
-def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(
-    monkeypatch, store, target, path, lines
-):
+def test_copy_replaces_no_records_imported_meanwhile(monkeypatch, store, target, path, lines):
     name = imported(store, path).conversation
     path.write_bytes(b"".join(lines[:5]).replace(b" ", b"  "))
     before_next_call(
@@ -207,7 +199,7 @@ def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(
     assert_sound(target)
 
 
-def test_a_copied_fork_is_searched_from_its_first_event_on(store, target, path, lines):
+def test_copied_fork_is_searched_from_its_start(store, target, path, lines):
     imported(store, path)
     fork = imported_lines(store, path, [*lines[:8], *lines[9:]]).conversation
     assert len([*copy_store(store, target)]) == 2
@@ -216,7 +208,7 @@ def test_a_copied_fork_is_searched_from_its_first_event_on(store, target, path, 
     assert (fork, event.id) in {hit[:2] for hit in hits}
 
 
-def test_a_fork_copied_alone_gets_records_after_it_shares_them(path, lines):
+def test_fork_copied_alone_gets_later_records(path, lines):
     with new_store() as first, new_store() as store, new_store() as target:
         imported(first, path)
         fork = imported_lines(first, path, [*lines[:8], *lines[9:-3]]).conversation
@@ -234,7 +226,7 @@ def test_a_fork_copied_alone_gets_records_after_it_shares_them(path, lines):
 
 
 @pytest.mark.parametrize("number", [3, 4, 5, 6])
-def test_a_source_erased_during_a_copy_is_copied_whole_or_not(number, store, target, path):
+def test_erasure_during_a_copy(number, store, target, path):
     name = imported(store, path).conversation
     other = Store(store.database.recorder, store.database.settings)
     store.database.recorder = call_before(
@@ -248,7 +240,7 @@ def test_a_source_erased_during_a_copy_is_copied_whole_or_not(number, store, tar
 
 
 @pytest.mark.parametrize("lost", [0, 9, 24])
-def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost, tmp_path):
+def test_damaged_events_are_made_again(lost, tmp_path):
     path = tmp_path / "damaged.db"
     with open_with_imports(path) as store:
         name = imported(store, session(tmp_path)).conversation
@@ -296,9 +288,7 @@ def test_a_source_is_sealed_with_its_conversation(use, tmp_path):
 
 
 @USES
-def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(
-    use, tmp_path, store, target, path
-):
+def test_erased_source_is_refused_in_copies_too(use, tmp_path, store, target, path):
     outcome = imported(store, path)
     use(store, outcome.conversation)
     erase(store, outcome.conversation, reason="asked for")
@@ -324,7 +314,7 @@ def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(
     assert_sound(store)
 
 
-def test_a_changed_record_and_a_lost_one_are_found(tmp_path):
+def test_changed_record_is_found(tmp_path):
     path = tmp_path / "a.db"
     with open_with_imports(f"sqlite:///{path}") as store:
         outcome = imported(store, session(tmp_path))
@@ -343,7 +333,7 @@ def test_a_changed_record_and_a_lost_one_are_found(tmp_path):
 
 
 @pytest.mark.parametrize("column", ["sources.about", "sources.sums", "blocks.body", "made.places"])
-def test_what_cannot_be_unpacked_is_found(column, tmp_path):
+def test_undecodable_column_is_found(column, tmp_path):
     path = tmp_path / "a.db"
     with open_with_imports(f"sqlite:///{path}") as store:
         outcome = imported(store, session(tmp_path))
@@ -355,7 +345,7 @@ def test_what_cannot_be_unpacked_is_found(column, tmp_path):
         assert "cannot be decompressed" in problem
 
 
-def test_copies_that_make_their_events_apart_have_the_same_heads(store, target, path, lines):
+def test_events_made_apart_have_the_same_heads(store, target, path, lines):
     later = lines[-1].replace(b'"uuid":"', b'"uuid":"later-')
     for records in (lines, [*lines, later]):
         name = imported_lines(store, path, records).conversation
@@ -365,7 +355,7 @@ def test_copies_that_make_their_events_apart_have_the_same_heads(store, target, 
         assert target.conversation(name).head == store.conversation(name).head
 
 
-def test_the_secret_of_salts_goes_when_all_events_are_made(store, path):
+def test_secret_of_salts_goes_with_the_first_use(store, path):
     outcome = imported(store, path)
     assert "secret" in about(source_of(store, outcome.conversation))
     used(store, outcome.conversation)
@@ -385,9 +375,7 @@ def refusing(store, conversation):
 
 
 @USES
-def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
-    use, monkeypatch, store, target, path, lines
-):
+def test_killed_copy_goes_on(use, monkeypatch, store, target, path, lines):
     set_sizes(monkeypatch, copied_blocks=1)
 
     def copy_after_kills():
@@ -415,9 +403,7 @@ def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
     assert events_of(target, name) == events_of(store, name)
 
 
-def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(
-    monkeypatch, store, target, path, lines
-):
+def test_killed_copy_keeps_records_of_the_target(monkeypatch, store, target, path, lines):
     set_sizes(monkeypatch, copied_blocks=1, block=2_000)
     lines[5:5] = [b"a damaged line\n"]
     for stop in (5, 9):
@@ -438,9 +424,7 @@ def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(
     assert bytes_of(target, name) == bytes_of(store, name) == path.read_bytes()
 
 
-def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(
-    monkeypatch, store, target, path, lines
-):
+def test_second_copy_writes_only_changed_blocks(monkeypatch, store, target, path, lines):
     set_sizes(monkeypatch, block=2_000)
     firsts = []
     write = SourcesToWrite.put_blocks
@@ -465,7 +449,7 @@ def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(
     assert_sound(target)
 
 
-def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(store, target, path):
+def test_copy_redacts_event_and_record_together(store, target, path):
     name = imported(store, path).conversation
     used(store, name)
     copied(store, target)
@@ -492,7 +476,7 @@ def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(store, target
     assert figures_of(target, name) == figures_of(store, name)
 
 
-def test_a_fork_that_was_copied_alone_keeps_its_copy_of_what_it_shares(store, target, path, lines):
+def test_fork_copied_alone_keeps_its_shared_records(store, target, path, lines):
     changed = lines[-1].replace(b"timestamp", b"timestamq")
     parent = imported(store, path).conversation
     fork = imported_lines(store, path, [*lines[:-1], changed]).conversation
