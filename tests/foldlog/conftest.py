@@ -1,5 +1,6 @@
 """The command, run in this process, in a folder of its own."""
 
+import itertools
 import json
 import re
 import shlex
@@ -65,10 +66,47 @@ def foldlog(tmp_path, monkeypatch, capsys):
 
 
 @pytest.fixture
+def stored(foldlog):
+    """The histories of the store ``foldlog.db`` that ``foldlog`` reads."""
+    with api.open("foldlog.db") as opened:
+        yield opened
+
+
+@pytest.fixture
 def histories():
     """Histories in memory."""
     with api.open("memory:") as opened:
         yield opened
+
+
+@pytest.fixture
+def completed(foldlog, monkeypatch):
+    """``completed("foldlog vi")``: what a shell is told to make of the last word of a line."""
+
+    def complete(line: str, shell: str = "bash") -> str:
+        *before, word = line.split()
+        monkeypatch.setenv("_FOLDLOG_COMPLETE", f"{shell}_complete")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", word if shell == "fish" else str(len(before)))
+        return str(foldlog().out)
+
+    return complete
+
+
+@pytest.fixture
+def url_on(request, tmp_path):
+    """``url_on("postgresql")``: the URL of an empty store in memory, in a file or on a server. With
+    ``another``, it may be a former one, all stores of which are closed.
+    """
+    numbers = itertools.count()
+
+    def url(database: str, *, another: bool = False) -> str:
+        if database == "postgresql":
+            return str(request.getfixturevalue("postgres_url")(another))
+        path = f"sqlite:///{tmp_path}/store-{next(numbers)}.db?patience_s=10"
+        return "memory:" if database == "memory" else path
+
+    return url
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Which store ``new_store`` opens: one in memory, in a file or on a server, plain or with a key."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def opened(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, url_on: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """Chooses what ``new_store`` opens, and closes all of these stores at the end."""
     if not hasattr(request, "param"):
@@ -42,12 +42,7 @@ def opened(
     stores: list[Store] = []
 
     def open_one() -> Store:
-        if database == "memory":
-            url = "memory:"
-        elif database == "sqlite":
-            url = f"sqlite:///{tmp_path}/of-a-test-{len(stores)}.db"
-        else:
-            url = request.getfixturevalue("postgres_url")(all(map(_is_closed, stores)))
+        url = url_on(database, another=all(map(_is_closed, stores)))
         stores.append(open_store(url, keys=keys))
         return stores[-1]
 

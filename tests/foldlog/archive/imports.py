@@ -1,6 +1,7 @@
 """Import files into a store, and say what is there then."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.stored import raw
 from foldlog.eventstore import Event, Store, open_store
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.sources.tables import Source, Sources
-from foldlog.types import Stats
-from tests.figures import FiguresOfStore, StoredFigures, Where
+from tests.between import call_before
+from tests.figures import FiguresOfStore, Where
 
 SIZES = {
     "block": "foldlog._archive.reading.SIZE",
@@ -87,10 +89,7 @@ def figures_of(store: Store, conversation: str) -> dict[str, Any]:
     row = store.conversation(conversation, pending=True)
     stored = FiguresOfStore(store)
     ((_, figures),) = stored.of([row])
-    return told_by(figures, stored.totals(Where(only=[conversation])))
-
-
-def told_by(figures: StoredFigures, stats: Stats) -> dict[str, Any]:
+    stats = stored.totals(Where(only=[conversation]))
     return {
         "calls": sorted(map(repr, figures.calls)),
         "context": figures.texts.get("context", ()),
@@ -108,3 +107,20 @@ def told_by(figures: StoredFigures, stats: Stats) -> dict[str, Any]:
 
 def events_of(store: Store, conversation: str) -> list[Event]:
     return list(store.events(conversation))
+
+
+def copy_all(source: Store, target: Store, *names: str, **how: Any) -> dict[str, str | None]:
+    """Copy all conversations or some, and return the problem of each."""
+    copied = copy_store(source, target, *names, **how)
+    return {moved.conversation: moved.problem for moved in copied}
+
+
+@contextmanager
+def meanwhile(store: Store, number: int, act: Callable[[], object], *calls: str) -> Iterator[None]:
+    """A block in which another process acts right before a transaction of a store, the first of
+    which is 0.
+    """
+    recorder = store.database.recorder
+    store.database.recorder = call_before(recorder, number, act, *calls)
+    yield
+    store.database.recorder = recorder

@@ -9,6 +9,7 @@ from foldlog.condensers.reports import CONDENSER_METADATA_KEY
 from foldlog.eventstore import Annotation, CondensationAction, Message
 
 FORMAT = "openai-responses"
+MORE = {"role": "user", "content": "more"}
 ITEMS = [{"role": "user", "content": f"{number}"} for number in range(300)]
 
 
@@ -53,11 +54,11 @@ def test_changed_records_need_the_events(history, change):
 
 def test_hidden_events_change_no_record(history):
     history.append(Annotation(name="usage", data={}))
-    history.append_records([{"role": "user", "content": "more"}], format=FORMAT)
+    history.append_records([MORE], format=FORMAT)
     history.set_attributes(user="u7")
     assert list(sent_whole(history, FORMAT).records()) == [
         *ITEMS,
-        {"role": "user", "content": "more"},
+        MORE,
     ]
     added = history._all_records().added(history.events)
     assert [type(event).__name__ for event in added] == ["Annotation", "DocumentChanges"]
@@ -65,14 +66,14 @@ def test_hidden_events_change_no_record(history):
 
 def test_fork_has_the_earlier_records(history):
     fork = history.fork(100, "fork")
-    fork.append_records([{"role": "user", "content": "more"}], format=FORMAT)
+    fork.append_records([MORE], format=FORMAT)
     assert list(sent_whole(fork, FORMAT).records()) == [
         *ITEMS[:100],
-        {"role": "user", "content": "more"},
+        MORE,
     ]
     assert list(records_of(fork, FORMAT, 98)) == [
         *ITEMS[98:100],
-        {"role": "user", "content": "more"},
+        MORE,
     ]
 
 

@@ -31,6 +31,11 @@ ASKED, *_, ANSWERED = MESSAGES
 SHAPES = [{}, {"indent": 2}, {"indent": "\t", "ensure_ascii": False}, {"separators": (",", ":")}]
 
 
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "one.json"
+
+
 def write(path, value, shape):
     data = json.dumps(value, **shape).encode()
     path.write_bytes(data)
@@ -39,8 +44,8 @@ def write(path, value, shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_document_is_exported_byte_for_byte(name, shape, tmp_path, store):
-    path, document = tmp_path / "one.json", DOCUMENTS[name]
+def test_a_document_is_exported_byte_for_byte(name, shape, path, store):
+    document = DOCUMENTS[name]
     data = write(path, document, shape)
     is_array = type(document) is list and document is not MESSAGES
     held = json.dumps(document[0], **shape).encode() if is_array else data
@@ -58,15 +63,13 @@ def test_a_document_is_exported_byte_for_byte(name, shape, tmp_path, store):
 @pytest.mark.parametrize(
     "begin, end", [(b"\xef\xbb\xbf", b""), (b"\n \t", b"\n\n"), (b"", b"\0\0")]
 )
-def test_bytes_around_a_document_are_exported(begin, end, tmp_path, store):
-    path = tmp_path / "one.json"
+def test_bytes_around_a_document_are_exported(begin, end, path, store):
     data = begin + json.dumps(TASK, indent=1).encode() + end
     path.write_bytes(data)
     assert bytes_of(store, imported(store, path).conversation) == data
 
 
-def test_lax_json_is_exported_unchanged(tmp_path, store):
-    path = tmp_path / "one.json"
+def test_lax_json_is_exported_unchanged(path, store):
     data = json.dumps(MESSAGES).replace("one\\ntwo", "tab\there \\ud83d").encode()
     data = data.replace(b'"tool_call_id"', b'"score": NaN, "tool_call_id"')
     path.write_bytes(data)
@@ -86,8 +89,7 @@ def test_refresh_with_an_at_sign_in_the_name(tmp_path, store):
     assert bytes_of(store, "kite@home") == path.read_bytes()
 
 
-def test_last_import_sets_the_other_fields(tmp_path, store):
-    path = tmp_path / "one.json"
+def test_last_import_sets_the_other_fields(path, store):
     for cost in (1, 2):
         data = write(path, {**TASK, "cost": cost}, {})
         outcome = imported(store, path)
@@ -101,8 +103,7 @@ def all_bytes(store, conversation):
     return bytes_of(store, conversation) + repr(events_of(store, conversation)).encode()
 
 
-def test_redaction_removes_text_beside_records(tmp_path, store):
-    path = tmp_path / "one.json"
+def test_redaction_removes_text_beside_records(path, store):
     document = {
         **TASK,
         "messages": [*MESSAGES, {"role": "user", "content": "my secret"}],
@@ -128,8 +129,7 @@ def test_redaction_removes_text_beside_records(tmp_path, store):
     assert b"my secret" not in all_bytes(store, name)
 
 
-def test_dry_run_leaves_the_bytes_pending(tmp_path, foldlog):
-    path = tmp_path / "one.json"
+def test_dry_run_leaves_the_bytes_pending(path, tmp_path, foldlog):
     write(path, {**TASK, "info": {"task": "the deal"}}, {})
     foldlog("import", path)
     with open_store(tmp_path / "foldlog.db") as store:
@@ -146,8 +146,7 @@ def test_dry_run_leaves_the_bytes_pending(tmp_path, foldlog):
 @pytest.mark.parametrize(
     "info", [{"task": "the Caf\u00e9 deal"}, {"secrets": [{"caf\u00e9 deal": 1}]}], ids=repr
 )
-def test_redaction_finds_text_between_records(info, used, tmp_path, foldlog):
-    path = tmp_path / "one.json"
+def test_redaction_finds_text_between_records(info, used, path, foldlog):
     write(path, {**TASK, "info": info}, {})
     assert foldlog("import", path).status == 0
     if used:
@@ -173,16 +172,14 @@ def test_redaction_finds_text_between_records(info, used, tmp_path, foldlog):
         assert foldlog(f"{redact} one:a__b-1 --dry-run --json").status == 1, "nothing is found"
 
 
-def test_last_value_of_a_repeated_key_counts(tmp_path, store):
-    path = tmp_path / "one.json"
+def test_last_value_of_a_repeated_key_counts(path, store):
     path.write_text(f'{{"messages": [{{}}], "info": "[", "messages": {json.dumps(MESSAGES)}}}')
     outcome = imported(store, path, "openai-chat")
     assert outcome.records == len(MESSAGES)
     assert bytes_of(store, outcome.conversation) == path.read_bytes()
 
 
-def test_unstorable_record_is_a_finding(tmp_path, store):
-    path = tmp_path / "one.json"
+def test_unstorable_record_is_a_finding(path, store):
     deep = json.dumps(MESSAGES).replace('"one\\ntwo"', "[" * 490 + "]" * 490)
     path.write_text(deep)
     outcome = imported(store, path, "openai-chat")
@@ -190,11 +187,16 @@ def test_unstorable_record_is_a_finding(tmp_path, store):
     assert bytes_of(store, outcome.conversation) == deep.encode()
 
 
+def parts_of(store, path):
+    """Import a file, and return the bytes of each of its histories."""
+    return [bytes_of(store, outcome.conversation) for outcome in Import(store, [path])]
+
+
 def test_histories_of_one_document_have_their_parts(tmp_path, store):
     path = tmp_path / "runs.json"
     other = {**TASK, "instance_id": "a__b-2"}
     write(path, [TASK, other], {"indent": 2})
-    parts = [bytes_of(store, outcome.conversation) for outcome in Import(store, [path])]
+    parts = parts_of(store, path)
     assert list(map(json.loads, parts)) == [TASK, other]
     assert all(part in path.read_bytes() for part in parts)
 
@@ -253,7 +255,7 @@ def test_line_with_a_history_is_exported_unchanged(tmp_path, store):
         for name in ("a__b-1", "a__b-2")
     ]
     path.write_bytes(b"".join(lines))
-    parts = [bytes_of(store, outcome.conversation) for outcome in Import(store, [path])]
+    parts = parts_of(store, path)
     assert parts == lines
 
 

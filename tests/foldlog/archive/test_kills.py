@@ -95,22 +95,20 @@ def record(store, path):
         history.append_records([each], format="openai-chat")
 
 
+KEYS = KeyRing(["11" * 32])
 LONG = ("sqlite-sealed", "postgresql", "postgresql-sealed")
 
 
 @pytest.fixture(params=["sqlite", *(pytest.param(each, marks=pytest.mark.long) for each in LONG)])
-def new_place(request, tmp_path):
-    """What opens the store with a number, a new one for each."""
-    keys = KeyRing(["11" * 32]) if request.param.endswith("sealed") else None
+def new_place(request, url_on):
+    """What opens another store, a new one for each call."""
+    database, _, sealed = request.param.partition("-")
 
-    def of_number(number):
-        if request.param.startswith("sqlite"):
-            url = f"sqlite:///{tmp_path}/{number}.db"
-        else:
-            url = request.getfixturevalue("postgres_url")(another=True)
-        return lambda: open_with_imports(url, keys=keys)
+    def place():
+        url = url_on(database, another=True)
+        return lambda: open_with_imports(url, keys=KEYS if sealed else None)
 
-    return of_number
+    return place
 
 
 @pytest.mark.parametrize("work", [grow, use, fork, redact_one, record])
@@ -120,7 +118,7 @@ def test_killed_work_goes_on(work, new_place, tmp_path, monkeypatch, whole):
         work(store, path)
         expected = read_conversations(store)
     for transactions in count(0, 1 if whole else 2):
-        opened = new_place(transactions)
+        opened = new_place()
         is_over = True
         with opened() as store, monkeypatch.context() as patched:
             killed_after(store, transactions, patched)

@@ -21,15 +21,10 @@ KEYS = KeyRing(["11" * 32])
         pytest.param(("postgresql", KEYS), id="postgresql-encrypted"),
     ],
 )
-def opened(request, tmp_path):
+def opened(request, url_on):
     """A store that is opened for writing, and again for reading only."""
     database, keys = request.param
-    on_server = database == "postgresql"
-    url = (
-        request.getfixturevalue("postgres_url")()
-        if on_server
-        else f"sqlite:///{tmp_path}/s.db?patience_s=10"
-    )
+    url = url_on(database)
     with (
         open_with_imports(f"{url}&mode=rwc", keys=keys) as writing,
         open_with_imports(f"{url}&mode=ro", keys=keys) as reading,

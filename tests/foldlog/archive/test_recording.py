@@ -26,6 +26,15 @@ def stored_records(store, conversation):
     ]
 
 
+def append_each(history, records):
+    for record in records:
+        history.append_records([record], format="openai-chat")
+
+
+def causes(history, start=0):
+    return [getattr(event, "cause", None) for event in history.events(start)]
+
+
 RECORDS = [
     {"role": "user", "content": "go"},
     asks(0),
@@ -37,24 +46,12 @@ RECORDS = [
 
 def test_fork_continues_after_its_shared_records(histories):
     history = histories["whole"]
-    for record in RECORDS:
-        history.append_records([record], format="openai-chat")
-    history.append_records([asks(1)], format="openai-chat")
-    fork, own = (
-        history.fork(4, "fork"),
-        [answers(1, "other"), {"role": "user", "content": "on"}],
-    )
-    for record in own:
-        fork.append_records([record], format="openai-chat")
+    append_each(history, [*RECORDS, asks(1)])
+    fork = history.fork(4, "fork")
+    own = [answers(1, "other"), {"role": "user", "content": "on"}]
+    append_each(fork, own)
     assert [*fork.export()] == [*RECORDS[:4], *own]
-    assert [getattr(event, "cause", None) for event in fork.events()] == [
-        None,
-        None,
-        1,
-        None,
-        3,
-        None,
-    ]
+    assert causes(fork) == [None, None, 1, None, 3, None]
     assert [*history.export()] == [*RECORDS, asks(1)]
 
 
@@ -93,14 +90,7 @@ def test_reused_id_has_no_erased_records(
         answers(0, "of the first one"),
         *RECORDS,
     ]
-    assert [getattr(event, "cause", None) for event in list(again.events())[3:]] == [
-        None,
-        None,
-        None,
-        5,
-        None,
-        7,
-    ]
+    assert causes(again, 3) == [None, None, None, 5, None, 7]
 
 
 def test_records_of_another_format_are_refused(histories):
@@ -124,13 +114,8 @@ def test_rewind_is_an_event_of_its_record(histories):
     for record in (turn(0), turn(1), turn(2, **rewound), turn(3)):
         history.append_records([record], format="google-adk")
     events, stored = list(history.events()), history._stored_records()
-    assert [type(event).__name__ for event in events] == [
-        "Message",
-        "Message",
-        "Message",
-        "Retraction",
-        "Message",
-    ]
+    names = [type(event).__name__ for event in events]
+    assert names == [*["Message"] * 3, "Retraction", "Message"]
     assert [stored.ids(event) for event in events] == [
         range(1),
         range(1, 2),
@@ -194,15 +179,12 @@ def test_stored_records_are_left_out(monkeypatch, histories):
 @pytest.mark.parametrize("is_same_process", [True, False])
 def test_merged_blocks_leave_out_redacted_records(tmp_path, is_same_process):
     url = f"sqlite:///{tmp_path}/a.db"
+    records = [{"role": "user", "content": f"secret {number}"} for number in range(12)]
     with foldlog.open(url) as histories, foldlog.open(url) as others:
         history = histories["c"]
-        for number in range(3):
-            record = {"role": "user", "content": f"secret {number}"}
-            history.append_records([record], format="openai-chat")
+        append_each(history, records[:3])
         (history if is_same_process else others["c"]).redact(1, reason="asked to")
-        for number in range(3, 12):
-            record = {"role": "user", "content": f"secret {number}"}
-            history.append_records([record], format="openai-chat")
+        append_each(history, records[3:])
         stored = stored_records(histories.store, "c")
         assert [record.get("content") for record in stored] == [
             None if number == 1 else f"secret {number}" for number in range(12)

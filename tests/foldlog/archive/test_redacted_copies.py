@@ -1,22 +1,17 @@
 """Two stores that redact different texts, and then copy to each other, keep none of these texts."""
 
 import inspect
-import json
 from threading import Event
 
 import pytest
 
 from foldlog import Histories
-from foldlog.eventstore.maintenance.copy import (
-    CopyOptions,
-    compare_stores,
-    copy_conversation,
-    copy_store,
-)
+from foldlog.eventstore.maintenance.copy import CopyOptions, compare_stores, copy_conversation
 from foldlog.eventstore.sources.reading import about
 from tests.between import Between, Killed, kill_after
 from tests.foldlog.archive.imports import (
     bytes_of,
+    copy_all,
     events_of,
     imported,
     new_store,
@@ -24,10 +19,13 @@ from tests.foldlog.archive.imports import (
     source_of,
 )
 from tests.foldlog.archive.test_redacted_sources import (
+    DAMAGED,
     LINES,
     SECRET,
     conversations_with,
+    fork as fork,
     line,
+    path as path,
     redact,
     redact_secret,
     write,
@@ -45,22 +43,15 @@ def event_with_secret(store, conversation):
     return next(event.id for event in store.events(conversation) if SECRET in repr(event))
 
 
-def copied(source, target, *names):
-    return [moved.problem for moved in copy_store(source, target, *names)]
-
-
-def test_redaction_of_a_fork_reaches_its_parent(tmp_path, store, target):
-    imported(store, write(tmp_path / "s1.jsonl", LINES))
-    copied(store, target)  # before the events of the parent are made
-    fork_path = write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")])
-    fork = imported(store, fork_path).conversation
-    copied(store, target, fork)
+def test_redaction_of_a_fork_reaches_its_parent(path, store, target, request):
+    copy_all(store, target)  # before the events of the parent are made
+    fork = request.getfixturevalue("fork")
+    copy_all(store, target, fork)
     redact_secret(target, fork)
-    path = write(tmp_path / "again.jsonl", LINES)
     assert "was redacted" in str(refused(target, path, prefix="p-"))
-    copied(store, target)
+    copy_all(store, target)
     with new_store() as third:
-        copied(target, third)
+        copy_all(target, third)
         assert conversations_with(target) == conversations_with(third) == []
     assert_sound(target)
 
@@ -69,11 +60,11 @@ def test_equal_counts_hide_no_redaction(store, target):
     recorded(store, "a", *(line(i, f"word {i}") for i in range(4)))
     store.fork("a", 4, "b")
     recorded(store, "b", line(4, SECRET), line(5, "more", "assistant"))
-    copied(store, target)
+    copy_all(store, target)
     Histories(target)["b"].redact(event_with_secret(target, "b"), reason="asked for")
     Histories(store)["a"].redact(1, reason="asked for")
     assert conversations_with(store) == ["b"]
-    assert copied(target, store, "b") == [None]
+    assert copy_all(target, store, "b") == {"b": None}
     assert conversations_with(store) == []
     assert_sound(store)
 
@@ -82,45 +73,40 @@ def test_longer_target_gets_redactions(store, target):
     recorded(store, "a", line(0, "hello"), line(1, SECRET), line(2, "fine", "assistant"))
     store.fork("a", 3, "b")
     recorded(store, "b", line(3, "on"))
-    copied(store, target, "b")
+    copy_all(store, target, "b")
     recorded(target, "b", line(4, "further"))
     further = target.version("b")
     Histories(store)["a"].redact(event_with_secret(store, "a"), reason="asked for")
-    assert copied(store, target, "b") == [None]
+    assert copy_all(store, target, "b") == {"b": None}
     assert conversations_with(target) == []
     assert target.version("b") == further
     assert_sound(target)
 
 
-def test_redaction_without_the_record_names_the_event(tmp_path, store, target):
-    imported(store, write(tmp_path / "s1.jsonl", LINES))
+def test_redaction_without_the_record_names_the_event(path, store, target):
     events_of(store, "s1")
     recorder = target.database.recorder
     target.database.recorder = kill_after(recorder, 3)  # after the events, before their records
     with pytest.raises(Killed):
-        copied(store, target)
+        copy_all(store, target)
     target.database.recorder = recorder
     redact_secret(target, "s1")
-    (problem,) = copied(target, store)
-    assert "redact event 2 in the target too" in problem
+    assert "redact event 2 in the target too" in str(copy_all(target, store))
     redact_secret(store, "s1")
-    copied(store, target)
+    copy_all(store, target)
     assert conversations_with(store) == conversations_with(target) == []
     assert SECRET.encode() not in bytes_of(store, "s1")
 
 
 @pytest.mark.parametrize("has_events", [True, False])
-def test_copied_fork_repeats_no_redacted_text(has_events, tmp_path, store, target):
-    imported(store, write(tmp_path / "s1.jsonl", LINES))
-    copied(store, target)
-    damaged = json.dumps(LINES[2])[:-3]
-    lines = [*LINES[:2], line(7, "or not"), damaged, line(8, "on", "assistant")]
-    path = write(tmp_path / "fork.jsonl", lines)
-    fork = imported(store, path, where={"branch": SECRET}).conversation
+def test_copied_fork_repeats_no_redacted_text(has_events, path, store, target):
+    copy_all(store, target)
+    lines = [*LINES[:2], line(7, "or not"), DAMAGED, line(8, "on", "assistant")]
+    fork = imported(store, write(path, lines), where={"branch": SECRET}).conversation
     if has_events:
         store.version(fork)
     redact_secret(target, "s1")
-    assert copied(store, target, fork) == [None]
+    assert copy_all(store, target, fork) == {fork: None}
     assert conversations_with(target) == []
     assert SECRET not in str(about(source_of(target, fork)))
     assert_sound(target)
@@ -131,7 +117,7 @@ def test_redacted_place_stays_away_from_a_growing_source(tmp_path, store, target
     lines = LINES[:2]
     path = write(tmp_path / "s1.jsonl", lines)
     imported(store, path, where=place)
-    copied(store, target)
+    copy_all(store, target)
     redact(target)
     for new in (line(2, f"my key is {KEY}"), line(3, "fine", "assistant")):
         lines = [*lines, new]
@@ -141,7 +127,7 @@ def test_redacted_place_stays_away_from_a_growing_source(tmp_path, store, target
             where=place,
             is_secret=lambda record: KEY.encode() in record,
         )
-        assert copied(store, target) == [None]
+        assert copy_all(store, target) == {"s1": None}
         assert SECRET not in str(about(source_of(target, "s1")))
 
 
@@ -149,11 +135,11 @@ def test_redacted_place_leaves_a_longer_target(tmp_path, store, target):
     place = {"branch": SECRET}
     path = write(tmp_path / "s1.jsonl", LINES[:2])
     imported(store, path, where=place)
-    copied(store, target)
+    copy_all(store, target)
     write(path, [*LINES[:2], line(2, f"my key is {KEY}")])
     imported(target, path, where=place, is_secret=lambda record: KEY.encode() in record)
     redact(store)
-    assert copied(store, target) == [None]
+    assert copy_all(store, target) == {"s1": None}
     assert SECRET not in str(about(source_of(target, "s1")))
     (unequal,) = compare_stores(store, target)
     assert not unequal.behind
@@ -178,5 +164,5 @@ def test_copy_begins_again_after_each_redaction(tmp_path, store, target):
     store.database.recorder = recorder
     assert len(depths) == len(lines)
     assert len({*depths}) < 10  # no copy within a copy
-    assert copied(store, target) == [None]
+    assert copy_all(store, target) == {"s1": None}
     assert not any(text in str(events_of(target, "s1")) for text in ("word 1", "word 59"))

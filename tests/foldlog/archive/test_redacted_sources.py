@@ -12,16 +12,18 @@ from foldlog import Histories
 from foldlog._archive.redacting import redact_beside
 from foldlog._privacy.redacting import redact_events
 from foldlog.adapters._shared import records_of as records_read
-from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
+from foldlog.eventstore.maintenance.copy import compare_stores
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.formats import SourceRefused
-from tests.between import Between, before_next_call, call_before
+from tests.between import Between, before_next_call
 from tests.foldlog.archive.imports import (
     Failed,
     Import,
     bytes_of,
+    copy_all,
     events_of,
     imported,
+    meanwhile,
     new_store,
     refused,
     set_sizes,
@@ -53,6 +55,10 @@ LINES = [
 ]
 
 
+OTHER = [LINES[0], line(1, "no", "assistant"), LINES[2]]
+"""A fork of the session that has its secret in a record of its own."""
+
+
 def write(path, lines):
     texts = (each if isinstance(each, str) else json.dumps(each) for each in lines)
     path.write_text("".join(f"{text}\n" for text in texts))
@@ -61,6 +67,21 @@ def write(path, lines):
 
 def redact(store, text=SECRET):
     Histories(store).maintenance.redact_matching(text, reason="asked for", with_summaries=True)
+
+
+@pytest.fixture
+def path(tmp_path, store):
+    """The file of a session that was imported."""
+    path = write(tmp_path / "s1.jsonl", LINES)
+    imported(store, path)
+    return path
+
+
+@pytest.fixture
+def fork(path, store):
+    """The name of a fork of the session, which shares its secret."""
+    lines = [*LINES[:4], line(4, "or not")]
+    return imported(store, write(path.with_name("fork.jsonl"), lines)).conversation
 
 
 def redact_secret(store, conversation):
@@ -84,11 +105,9 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_redacted_record_is_refused_under_other_names(other, tmp_path, store, target):
-    path = write(tmp_path / "s1.jsonl", LINES)
-    imported(store, path)
+def test_redacted_record_is_refused_under_other_names(other, path, store, target):
     redact(store)
-    [*copy_store(store, target)]
+    copy_all(store, target)
     place, how = OTHERS[other](path)
     for side in (store, target):
         error = refused(side, place, **how)
@@ -98,13 +117,12 @@ def test_redacted_record_is_refused_under_other_names(other, tmp_path, store, ta
         assert conversations_with(side) == []
     with new_store() as unaware:
         imported(unaware, place, **how)
-        (moved,) = copy_store(unaware, target)
-        assert "--again" in moved.problem
+        assert "--again" in str(copy_all(unaware, target))
         assert conversations_with(target) == []
-        [*copy_store(unaware, target, again=True)]
+        copy_all(unaware, target, again=True)
         assert len(conversations_with(target)) == 1
         imported(store, place, again=True, **how)
-        [*copy_store(store, unaware)]
+        copy_all(store, unaware)
         assert (
             conversations_with(unaware) == conversations_with(store) == conversations_with(target)
         )
@@ -126,9 +144,8 @@ def test_redacted_lines_stay_in_the_main_chain(store):
 
 def test_redaction_while_events_are_made(tmp_path, monkeypatch, store):
     path = write(tmp_path / "s1.jsonl", LINES[:2])
-    other = write(tmp_path / "other.jsonl", [LINES[0], line(1, "no", "assistant"), LINES[2]])
     imported(store, path)
-    fork = imported(store, other).conversation
+    fork = imported(store, write(tmp_path / "other.jsonl", OTHER)).conversation
     write(path, LINES)
     imported(store, path)
     before_next_call(
@@ -148,18 +165,16 @@ def test_change_during_the_import_of_a_rewritten_source(change, tmp_path, store)
     """
     path = write(tmp_path / "s1.jsonl", LINES[:3])
     imported(store, path)
-    recorder = store.database.recorder
 
     def act():
-        store.database.recorder = recorder
         if change == "redact":
             redact_secret(store, "s1")
         else:
             erase(store, "s1", reason="asked for", detach_forks=True)
 
-    store.database.recorder = call_before(recorder, 0, act)
-    write(path, [LINES[0], line(1, "no", "assistant"), LINES[2]])
-    [*Import(store, [path])]
+    write(path, OTHER)
+    with meanwhile(store, 0, act):
+        [*Import(store, [path])]
     for row in store.iter_conversations():
         if row.erased_at is None:
             assert store.version(row.id) >= 3
@@ -186,24 +201,28 @@ def test_redaction_reaches_forks_copied_in_any_order(order, tmp_path, store, tar
     paths = [write(tmp_path / f"{number}.jsonl", file) for number, file in enumerate(files)]
     names = [imported(store, path).conversation for path in paths]
     for number in order:
-        [*copy_store(store, target, names[number])]
+        copy_all(store, target, names[number])
     for side in (store, target):
         redact_secret(side, names[0])
         assert conversations_with(side) == []
     assert_sound(target)
 
 
+@pytest.mark.parametrize("redacting", ["source", "target"])
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_source_redacts_during_a_first_copy(number, tmp_path, store, target):
-    def redact_in_source():
-        redact_secret(store, "s1")
+def test_redaction_during_a_first_copy(number, redacting, path, store, target):
+    side, visible = {"source": store, "target": target}[redacting], []
 
-    imported(store, write(tmp_path / "s1.jsonl", LINES))
+    def act():
+        visible.extend(side.conversations())
+        if visible:
+            redact_secret(side, "s1")
+
     events_of(store, "s1")
-    target.database.recorder = call_before(target.database.recorder, number, redact_in_source)
-    [*copy_store(store, target)]
-    assert store.conversation("s1").redactions == 1
-    assert conversations_with(target) == []
+    with meanwhile(target, number, act):
+        copy_all(store, target)
+    assert store.conversation("s1").redactions == (redacting == "source")
+    assert conversations_with(target) == ([] if visible else ["s1"])
     assert_sound(target)
 
 
@@ -223,157 +242,124 @@ def test_source_redacts_during_a_later_copy(number, has_made, tmp_path, monkeypa
     imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
     if has_made == "source":
         events_of(store, "s1")
-    [*copy_store(store, target)]
+    copy_all(store, target)
     if has_made == "target":  # so the events get other heads
         events_of(target, "s1")
     imported(store, write(tmp_path / "s1.jsonl", [*LINES, line(5, "and"), line(6, "on")]))
     recorder = target.database.recorder
     between = Between(recorder, act, ("query", "transact"))
     target.database.recorder = between
-    [*copy_store(store, target, jobs=1)]
+    copy_all(store, target, jobs=1)
     target.database.recorder = recorder
     assert_sound(target)
-    problems = [moved.problem for moved in copy_store(store, target)]
+    problems = copy_all(store, target)
     assert_sound(target)
     if has_made == "source":
-        assert problems == [None]
+        assert problems == {"s1": None}
         assert conversations_with(target) == conversations_with(store)
 
 
-def test_target_redacted_the_record_in_another_conversation(tmp_path, store, target):
-    imported(store, write(tmp_path / "s1.jsonl", LINES))
-    fork = imported(store, write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")]))
-    again = [LINES[0], line(1, "no", "assistant"), LINES[2]]
-    other = imported(store, write(tmp_path / "other.jsonl", again[:2]))
-    [*copy_store(store, target, "s1", other.conversation)]
+def test_target_redacted_the_record_in_another_conversation(path, fork, store, target):
+    other_path = path.with_name("other.jsonl")
+    other = imported(store, write(other_path, OTHER[:2])).conversation
+    copy_all(store, target, "s1", other)
     redact_secret(target, "s1")
-    imported(store, write(tmp_path / "other.jsonl", again))
-    problems = {moved.conversation: moved.problem for moved in copy_store(store, target)}
+    imported(store, write(other_path, OTHER))
+    problems = copy_all(store, target)
     assert problems["s1"] is None
-    for conversation in (fork.conversation, other.conversation):
+    for conversation in (fork, other):
         assert re.search("the target redacted (record|event) 2", str(problems[conversation]))
     assert conversations_with(target) == []
     redact_secret(store, "s1")
-    problems = {moved.conversation: moved.problem for moved in copy_store(store, target)}
-    assert problems[fork.conversation] is problems[other.conversation] is None
+    problems = copy_all(store, target)
+    assert problems[fork] is problems[other] is None
     assert conversations_with(target) == []
     assert_sound(target)
 
 
-def test_two_way_copy_restores_no_redacted_record(tmp_path, store, target):
+def test_two_way_copy_restores_no_redacted_record(path, store, target):
     """The refusal that the source received from its target is no decision of the source's user."""
-    imported(store, write(tmp_path / "s1.jsonl", LINES))
-    [*copy_store(store, target)]
-    again = imported(store, tmp_path / "s1.jsonl", prefix="p-").conversation
+    copy_all(store, target)
+    again = imported(store, path, prefix="p-").conversation
     redact_secret(target, "s1")
-    assert [moved.problem for moved in copy_store(target, store)] == [None]
+    assert copy_all(target, store) == {"s1": None}
     assert conversations_with(store) == [again]
-    problems = {moved.conversation: moved.problem for moved in copy_store(store, target)}
+    problems = copy_all(store, target)
     assert problems.pop("s1") is None
     assert "the target redacted or erased in another conversation" in problems[again]
     assert conversations_with(target) == []
     with new_store() as third, new_store() as fourth:
         # A store that decided nothing takes what each of its sources has.
         for source, copy in ((store, third), (third, fourth)):
-            assert {moved.problem for moved in copy_store(source, copy)} == {None}
+            assert {*copy_all(source, copy).values()} == {None}
             assert conversations_with(copy) == [again]
-    [*copy_store(store, target, again=True)]
+    copy_all(store, target, again=True)
     assert conversations_with(target) == [again]
 
 
-def test_record_redacted_in_both_stores_is_copied(tmp_path, store, target):
-    imported(store, write(tmp_path / "s1.jsonl", LINES))
-    [*copy_store(store, target)]
+def test_record_redacted_in_both_stores_is_copied(path, store, target):
+    copy_all(store, target)
     redact_secret(target, "s1")
-    again = imported(store, tmp_path / "s1.jsonl", prefix="p-").conversation
+    again = imported(store, path, prefix="p-").conversation
     redact_secret(store, "s1")
-    [*copy_store(target, store)]  # the refusal stays the user's own
-    problems = {moved.conversation: moved.problem for moved in copy_store(store, target)}
-    assert problems[again] is None
+    copy_all(target, store)  # the refusal stays the user's own
+    assert copy_all(store, target)[again] is None
     assert conversations_with(target) == [again]
 
 
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("number", range(5))
-def test_target_redacts_a_record_during_a_copy(number, grows, tmp_path, store, target):
+def test_target_redacts_a_record_during_a_copy(number, grows, path, store, target):
     visible = []
 
     def redact_in_target():
         visible.extend(conversations_with(target))
         redact_secret(target, "s1")
 
-    fork_lines = [LINES[0], line(1, "no", "assistant"), LINES[2]]
-    imported(store, write(tmp_path / "s1.jsonl", LINES))
-    path = write(tmp_path / "fork.jsonl", fork_lines[: 2 if grows else 3])
-    fork = imported(store, path).conversation
-    [*copy_store(store, target, *(("s1", fork) if grows else ("s1",)))]
-    imported(store, write(path, fork_lines))
+    fork_path = write(path.with_name("fork.jsonl"), OTHER[: 2 if grows else 3])
+    fork = imported(store, fork_path).conversation
+    copy_all(store, target, "s1", *([fork] if grows else []))
+    imported(store, write(fork_path, OTHER))
     events_of(store, fork)
-    recorder = target.database.recorder
-    target.database.recorder = call_before(recorder, number, redact_in_target)
-    problems = [moved.problem for moved in copy_store(store, target, fork)]
-    target.database.recorder = recorder
+    with meanwhile(target, number, redact_in_target):
+        problem = copy_all(store, target, fork)[fork]
     if not visible:  # the copy ran fewer transactions
         redact_in_target()
-    assert problems == [None] or "the target redacted record 2" in str(problems)
+    assert problem is None or "the target redacted record 2" in problem
     assert set(conversations_with(target)) <= {*visible} - {"s1"}
     redact_secret(store, "s1")
-    again = [moved.problem for moved in copy_store(store, target, fork)]
+    again = copy_all(store, target, fork)[fork]
     # A fork that was complete got a receipt of its own in the target.
-    assert again == [None] or problems == [None]
+    assert None in (again, problem)
     assert conversations_with(target) == []
     assert_sound(target)
 
 
 def test_fork_with_an_event_redacted_in_the_target(tmp_path, store, target):
     imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
-    [*copy_store(store, target)]
+    copy_all(store, target)
     redact_secret(target, "s1")
     imported(store, write(tmp_path / "s1.jsonl", LINES))  # so the events get other heads
     store.fork("s1", 4, "fork")
-    (moved,) = copy_store(store, target, "fork")
-    assert "the target redacted record 2" in moved.problem
+    assert "the target redacted record 2" in str(copy_all(store, target, "fork"))
     assert conversations_with(target) == []
 
 
-def test_fork_shares_no_record_redacted_in_the_source(tmp_path, store, target):
-    path = write(tmp_path / "s1.jsonl", LINES)
-    for each in (store, target):
-        imported(each, path)
+def test_fork_shares_no_record_redacted_in_the_source(path, store, target):
+    imported(target, path)
     for text in ("or not", "or so"):
         fork = imported(store, write(path, [*LINES[:4], line(4, text)])).conversation
-        [*copy_store(store, target, fork)]
+        copy_all(store, target, fork)
         redact_secret(store, "s1")
-        [*copy_store(store, target, fork)]
+        copy_all(store, target, fork)
         assert conversations_with(target) == ["s1"]
     assert_sound(target)
 
 
-def test_erased_fork_without_shared_records_is_refused(tmp_path, store):
-    path = write(tmp_path / "s1.jsonl", LINES)
-    imported(store, path)
+def test_erased_fork_without_shared_records_is_refused(path, store):
     fork = imported(store, write(path, LINES[2:])).conversation
     erase(store, fork, reason="asked to")
     assert isinstance(refused(store, path, prefix="p-"), SourceRefused)
-
-
-@pytest.mark.parametrize("number", range(1, 4))
-def test_target_redacts_an_event_during_a_copy(number, tmp_path, store, target):
-    visible = []
-
-    def redact_in_target():
-        visible.extend(row.id for row in target.conversations())
-        if visible:
-            redact_secret(target, "s1")
-
-    imported(store, write(tmp_path / "s1.jsonl", LINES))
-    events_of(store, "s1")
-    recorder = target.database.recorder
-    target.database.recorder = call_before(recorder, number, redact_in_target)
-    [*copy_store(store, target)]
-    target.database.recorder = recorder
-    assert conversations_with(target) == ([] if visible else ["s1"])
-    assert_sound(target)
 
 
 def chat(path, *texts):
@@ -387,10 +373,19 @@ def chat(path, *texts):
     return path
 
 
-def test_redaction_by_age_refuses_only_that_history(tmp_path):
-    first = chat(tmp_path / "a.json", "is it open?", "shall I look?", "yes", SECRET)
-    other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
-    longer = chat(tmp_path / "c.json", "is it open?", "shall I look?", "yes", SECRET, "thanks")
+@pytest.fixture
+def chats(tmp_path):
+    """A chat with a secret, a longer form of it, and another chat with the same prompt."""
+    texts = ["is it open?", "shall I look?", "yes", SECRET]
+    return (
+        chat(tmp_path / "a.json", *texts),
+        chat(tmp_path / "c.json", *texts, "thanks"),
+        chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is"),
+    )
+
+
+def test_redaction_by_age_refuses_only_that_history(chats):
+    first, longer, other = chats
     for for_content in (False, True):
         with new_store() as store, new_store() as target:
             imported(store, first)
@@ -403,7 +398,7 @@ def test_redaction_by_age_refuses_only_that_history(tmp_path):
                 with_summaries=False,
                 for_content=for_content,
             )
-            [*copy_store(store, target)]
+            copy_all(store, target)
             for side in (store, target):
                 assert isinstance(refused(side, longer), SourceRefused)
                 assert isinstance(refused(side, first, prefix="p-"), SourceRefused)
@@ -412,31 +407,36 @@ def test_redaction_by_age_refuses_only_that_history(tmp_path):
                 assert isinstance(outcome, Failed) == for_content
 
 
-def test_erasure_refuses_only_that_chat(tmp_path, store):
-    first = chat(tmp_path / "a.json", "is it open?", "shall I look?", "yes", SECRET)
-    other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
+def test_erasure_refuses_only_that_chat(chats, store):
+    first, longer, other = chats
     imported(store, first)
     erase(store, "a", reason="asked for")
     assert imported(store, other).added == 5
-    assert isinstance(refused(store, first), SourceRefused)
-    assert isinstance(refused(store, first, prefix="p-"), SourceRefused)
-    longer = chat(tmp_path / "c.json", "is it open?", "shall I look?", "yes", SECRET, "thanks")
-    assert isinstance(refused(store, longer), SourceRefused)
+    for source, how in ((first, {}), (first, {"prefix": "p-"}), (longer, {})):
+        assert isinstance(refused(store, source, **how), SourceRefused)
     assert conversations_with(store) == []
 
 
-@pytest.mark.parametrize("odd", [json.dumps(LINES[2])[:-3], json.dumps({"type": 5, "odd": SECRET})])
+DAMAGED = json.dumps(LINES[2])[:-3]
+
+
+def redact_beside_events(store, is_by_text):
+    """Redact the secret in a line without an event, by its text or with the event beside it."""
+    store.version("s1")
+    if is_by_text:
+        redact(store)
+    else:
+        redact_secret(store, "s1")
+
+
+@pytest.mark.parametrize("odd", [DAMAGED, json.dumps({"type": 5, "odd": SECRET})])
 @pytest.mark.parametrize("is_by_text", [True, False])
 def test_redaction_removes_text_from_damaged_lines(odd, is_by_text, tmp_path, store):
     # a text is found where no event has it too
     lines = [LINES[0], odd, *LINES[3 if is_by_text else 1 :]]
     path = write(tmp_path / "s1.jsonl", lines)
     imported(store, path)
-    store.version("s1")
-    if is_by_text:
-        redact(store)
-    else:
-        Histories(store)["s1"].redact([2], reason="asked for")
+    redact_beside_events(store, is_by_text)
     assert conversations_with(store) == []
     write(path, [*lines, odd, line(5, "more")])
     assert imported(store, path).added
@@ -449,32 +449,28 @@ def test_redaction_removes_damaged_lines_from_a_copy(
     is_by_text, tmp_path, monkeypatch, store, target
 ):
     set_sizes(monkeypatch, block=200)
-    lines = [LINES[0], json.dumps(LINES[2])[:-3], *LINES[3 if is_by_text else 1 :]]
+    lines = [LINES[0], DAMAGED, *LINES[3 if is_by_text else 1 :]]
     imported(store, write(tmp_path / "s1.jsonl", lines))
     store.version("s1")
-    [*copy_store(store, target)]
+    copy_all(store, target)
     assert SECRET.encode() in bytes_of(target, "s1")
-    if is_by_text:
-        redact(store)
-    else:
-        Histories(store)["s1"].redact([2], reason="asked for")
-    [*copy_store(store, target)]
+    redact_beside_events(store, is_by_text)
+    copy_all(store, target)
     assert SECRET.encode() not in bytes_of(target, "s1")
     assert [*compare_stores(store, target)] == []
     assert_sound(target)
 
 
 def test_copy_restores_no_redacted_damaged_line(tmp_path, store, target):
-    damaged = json.dumps(LINES[2])[:-3]
-    path = write(tmp_path / "s1.jsonl", [LINES[0], damaged, LINES[3]])
+    path = write(tmp_path / "s1.jsonl", [LINES[0], DAMAGED, LINES[3]])
     imported(store, path)
     store.version("s1")
-    [*copy_store(store, target)]
+    copy_all(store, target)
     redact(target)
     assert SECRET.encode() not in bytes_of(target, "s1")
-    write(path, [LINES[0], damaged, LINES[3], LINES[4], damaged, line(5, "more")])
+    write(path, [LINES[0], DAMAGED, LINES[3], LINES[4], DAMAGED, line(5, "more")])
     assert imported(store, path).added == 2
-    [*copy_store(store, target)]
+    copy_all(store, target)
     assert SECRET.encode() not in bytes_of(target, "s1")
     assert len(bytes_of(target, "s1").splitlines()) == 4
     assert_sound(target)
@@ -534,19 +530,10 @@ def test_later_spans_with_redacted_text_are_refused(tmp_path, store):
     assert conversations_with(store, "lamp-33") == []
 
 
-def test_file_of_a_fork_erased_meanwhile_is_named(store, tmp_path):
-    name = imported(store, write(tmp_path / "s1.jsonl", LINES)).conversation
-    fork_file = write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")])
-    fork = imported(store, fork_file).conversation
-    for each in (name, fork):
+def test_file_of_a_fork_erased_meanwhile_is_named(path, fork, store):
+    for each in ("s1", fork):
         store.version(each)
-    recorder = store.database.recorder
-
-    def erase_fork():
-        store.database.recorder = recorder
-        erase(store, fork, reason="asked for")
-
-    store.database.recorder = call_before(recorder, 0, erase_fork)
-    receipt = Histories(store)[name].redact(2, reason="asked for")
+    with meanwhile(store, 0, lambda: erase(store, fork, reason="asked for")):
+        receipt = Histories(store)["s1"].redact(2, reason="asked for")
     assert store.conversation(fork).erased_at is not None
-    assert any(str(fork_file) in holder for holder in receipt.unconfirmed)
+    assert any(str(path.with_name("fork.jsonl")) in holder for holder in receipt.unconfirmed)

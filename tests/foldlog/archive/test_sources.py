@@ -19,7 +19,6 @@ from tests.foldlog.archive.imports import (
     Import,
     bytes_of,
     events_of,
-    figures_of,
     imported,
     imported_lines,
     new_store,
@@ -40,30 +39,6 @@ def lines(request):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "session.jsonl"
-
-
-def test_log_cut_anywhere_grows_to_the_same(lines, path):
-    whole = b"".join(lines)
-    ends = [sum(map(len, lines[: len(lines) * part // 6])) for part in range(1, 6)]
-    inside = [ends[part] + len(lines[len(lines) * (part + 1) // 6]) // 2 for part in (0, 2, 4)]
-    with new_store() as at_once:
-        path.write_bytes(whole)
-        name = imported(at_once, path).conversation
-        expected = bytes_of(at_once, name), events_of(at_once, name), figures_of(at_once, name)
-    for cuts in ([*ends, len(whole)], [*inside, len(whole)], sorted([*ends, *inside, len(whole)])):
-        with new_store() as store:
-            for number, cut in enumerate(cuts):
-                path.write_bytes(whole[:cut])
-                outcome = imported(store, path)
-                assert (outcome.conversation, outcome.forked_at) == (name, None)
-                if number % 2:
-                    store.version(name)
-            assert (
-                bytes_of(store, name),
-                events_of(store, name),
-                figures_of(store, name),
-            ) == expected
-            assert_sound(store)
 
 
 def test_longer_import_meanwhile_loses_no_records(lines, path, monkeypatch, store):
@@ -184,12 +159,9 @@ def test_copied_file_continues_its_fork(lines, path, tmp_path, store):
     fork = imported_lines(store, path, lines[:-1]).conversation
     assert fork != name
     copy = tmp_path / "copy.jsonl"
-    path.rename(copy)
-    outcome = imported(store, copy)
-    assert (outcome.conversation, outcome.added, outcome.forked_at) == (fork, 0, None)
-    copy.write_bytes(b"".join(lines))
-    outcome = imported(store, copy)
-    assert (outcome.conversation, outcome.added, outcome.forked_at) == (fork, 1, None)
+    for count, added in ((-1, 0), (None, 1)):
+        outcome = imported_lines(store, copy, lines[:count])
+        assert (outcome.conversation, outcome.added, outcome.forked_at) == (fork, added, None)
 
 
 def test_failed_import_says_what_is_stored(lines, path, monkeypatch):

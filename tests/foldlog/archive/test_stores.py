@@ -27,13 +27,15 @@ from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Sources, SourcesToWrite
 from foldlog.formats import SourceRefused
-from tests.between import Killed, before_next_call, call_before, kill_after
+from tests.between import Killed, before_next_call, kill_after
 from tests.foldlog.archive.imports import (
     bytes_of,
+    copy_all,
     events_of,
     figures_of,
     imported,
     imported_lines,
+    meanwhile,
     new_store,
     open_with_imports,
     refused,
@@ -58,9 +60,9 @@ def used(store, conversation):
 USES = pytest.mark.parametrize("use", [unused, used])
 
 
-def test_full_disk_leaves_the_events_made_before(monkeypatch, store, path):
+def test_full_disk_leaves_the_events_made_before(monkeypatch, store, name):
     set_sizes(monkeypatch, events=4)
-    outcome = imported(store, path)
+    records = source_of(store, name).records
     extend, written = store.extend, []
 
     def full(conversation, events, **how):
@@ -71,19 +73,19 @@ def test_full_disk_leaves_the_events_made_before(monkeypatch, store, path):
 
     monkeypatch.setattr(store, "extend", full)
     with pytest.raises(StoreUnavailable) as raised:
-        store.version(outcome.conversation)
-    records_made = source_of(store, outcome.conversation).made
-    assert 0 < records_made < outcome.records
+        store.version(name)
+    records_made = source_of(store, name).made
+    assert 0 < records_made < records
     stay = (
-        f"the events of {records_made} of {outcome.records} records are stored, and the next"
+        f"the events of {records_made} of {records} records are stored, and the next"
         " use of the conversation adds the rest"
     )
     assert str(raised.value) == f"the disk is full; {stay}"
     with pytest.raises(StoreUnavailable, match="nothing was written"):
-        store.version(outcome.conversation)
+        store.version(name)
     monkeypatch.undo()
-    used(store, outcome.conversation)
-    assert source_of(store, outcome.conversation).made == outcome.records
+    used(store, name)
+    assert source_of(store, name).made == records
 
 
 def copied(store, target, *conversations, jobs=4):
@@ -93,20 +95,22 @@ def copied(store, target, *conversations, jobs=4):
     return moved
 
 
-def session(folder, name="claude-code"):
-    path = folder / "session.jsonl"
-    path.write_bytes((CORPUS / f"{name}.jsonl").read_bytes())
-    return path
-
-
 @pytest.fixture
 def path(tmp_path):
-    return session(tmp_path)
+    path = tmp_path / "session.jsonl"
+    path.write_bytes((CORPUS / "claude-code.jsonl").read_bytes())
+    return path
 
 
 @pytest.fixture
 def lines(path):
     return path.read_bytes().splitlines(keepends=True)
+
+
+@pytest.fixture
+def name(store, path):
+    """The name of a session that was imported."""
+    return imported(store, path).conversation
 
 
 def test_store_without_formats_refuses_imports(tmp_path, path):
@@ -118,25 +122,21 @@ def test_store_without_formats_refuses_imports(tmp_path, path):
 
 
 @USES
-def test_a_copy_has_the_source(use, store, target, path):
-    outcome = imported(store, path)
-    use(store, outcome.conversation)
+def test_a_copy_has_the_source(use, store, target, path, name):
+    use(store, name)
     for _ in range(2):
         copied(store, target)
-    assert (
-        source_of(target, outcome.conversation).head == source_of(store, outcome.conversation).head
-    )
-    assert bytes_of(target, outcome.conversation) == bytes_of(store, outcome.conversation)
-    assert figures_of(target, outcome.conversation) == figures_of(store, outcome.conversation)
-    assert events_of(target, outcome.conversation) == events_of(store, outcome.conversation)
+    assert source_of(target, name).head == source_of(store, name).head
+    for read in (bytes_of, figures_of, events_of):
+        assert read(target, name) == read(store, name)
     assert imported(target, path).is_unchanged  # the copy knows the file too
     assert_sound(target)
     assert [*compare_stores(store, target)][1:] == []
 
 
 @USES
-def test_unchanged_copy_reads_no_index(use, store, target, path, monkeypatch):
-    use(store, imported(store, path).conversation)
+def test_unchanged_copy_reads_no_index(use, store, target, name, monkeypatch):
+    use(store, name)
     copied(store, target)
     monkeypatch.setattr(Sources, "indexes", Mock(side_effect=AssertionError("it was read")))
     assert copied(store, target).added == 0
@@ -187,22 +187,19 @@ def test_shorter_source_keeps_records_of_the_target(store, target, path, lines):
     assert_sound(target)
 
 
-def test_copy_replaces_no_records_imported_meanwhile(monkeypatch, store, target, path, lines):
-    name = imported(store, path).conversation
+def test_copy_replaces_no_records_imported_meanwhile(monkeypatch, store, target, path, name, lines):
     path.write_bytes(b"".join(lines[:5]).replace(b" ", b"  "))
     before_next_call(
         monkeypatch, target.database.recorder, "transact", lambda: imported(target, path)
     )
-    (moved,) = copy_store(store, target)
-    assert moved.problem is not None
+    assert copy_all(store, target)[name] is not None
     assert bytes_of(target, name) == path.read_bytes()
     assert_sound(target)
 
 
-def test_copied_fork_is_searched_from_its_start(store, target, path, lines):
-    imported(store, path)
+def test_copied_fork_is_searched_from_its_start(store, target, path, name, lines):
     fork = imported_lines(store, path, [*lines[:8], *lines[9:]]).conversation
-    assert len([*copy_store(store, target)]) == 2
+    assert copy_all(store, target) == {name: None, fork: None}
     event = next(event for event in events_of(target, fork) if isinstance(event, Message))
     hits = Histories(target).search(str(event.content).split()[0])
     assert (fork, event.id) in {hit[:2] for hit in hits}
@@ -213,7 +210,7 @@ def test_fork_copied_alone_gets_later_records(path, lines):
         imported(first, path)
         fork = imported_lines(first, path, [*lines[:8], *lines[9:-3]]).conversation
         copied(first, store, fork)
-        [*copy_store(first, target, jobs=1)]
+        copy_all(first, target, jobs=1)
         imported_lines(store, path, [*lines[:8], *lines[9:]])
         source = source_of(store, fork)
         store.database.recorder.transact(
@@ -226,13 +223,10 @@ def test_fork_copied_alone_gets_later_records(path, lines):
 
 
 @pytest.mark.parametrize("number", [3, 4, 5, 6])
-def test_erasure_during_a_copy(number, store, target, path):
-    name = imported(store, path).conversation
+def test_erasure_during_a_copy(number, store, target, path, name):
     other = Store(store.database.recorder, store.database.settings)
-    store.database.recorder = call_before(
-        store.database.recorder, number, lambda: erase(other, name, reason="asked to"), "query"
-    )
-    [*copy_store(store, target, jobs=1)]
+    with meanwhile(store, number, lambda: erase(other, name, reason="asked to"), "query"):
+        copy_all(store, target, jobs=1)
     assert_sound(target)
     for row in target.conversations():
         whole = b"" if row.erased_at else path.read_bytes()
@@ -240,58 +234,51 @@ def test_erasure_during_a_copy(number, store, target, path):
 
 
 @pytest.mark.parametrize("lost", [0, 9, 24])
-def test_damaged_events_are_made_again(lost, tmp_path):
-    path = tmp_path / "damaged.db"
-    with open_with_imports(path) as store:
-        name = imported(store, session(tmp_path)).conversation
+def test_damaged_events_are_made_again(lost, tmp_path, path):
+    url = tmp_path / "damaged.db"
+    with open_with_imports(url) as store:
+        name = imported(store, path).conversation
         expected = events_of(store, name)
-    execute(path, f"UPDATE events SET body = 'x' WHERE id = {lost}")
-    with open_with_imports(path) as store, new_store() as target:
-        (moved,) = copy_store(store, target, damaged=True)
-        assert f"event {lost}" in str(moved.problem)
+    execute(url, f"UPDATE events SET body = 'x' WHERE id = {lost}")
+    with open_with_imports(url) as store, new_store() as target:
+        assert f"event {lost}" in str(copy_all(store, target, damaged=True))
         assert_sound(target)
-        assert bytes_of(target, name) == session(tmp_path).read_bytes()
+        assert bytes_of(target, name) == path.read_bytes()
         assert target.conversation(name, pending=True).pending > 0
         assert events_of(target, name)[: len(expected)] == expected
         assert_sound(target)
 
 
 @USES
-def test_a_source_is_sealed_with_its_conversation(use, tmp_path):
-    path = tmp_path / "a.db"
-    with open_with_imports(f"sqlite:///{path}", keys=KEYS) as store:
-        outcome = imported(store, session(tmp_path))
-        use(store, outcome.conversation)
-        assert bytes_of(store, outcome.conversation) == session(tmp_path).read_bytes()
-        figures = figures_of(store, outcome.conversation)
-        assert_sound(store)
-    with (
-        open_with_imports(f"sqlite:///{path}") as store,
-        pytest.raises(Exception, match="encrypted"),
-    ):
-        bytes_of(store, outcome.conversation)
-    with open_with_imports(f"sqlite:///{path}", keys=KEYS) as store:
-        assert [each.problem for each in rekey(store, decrypt=True)] == [None]
-    with open_with_imports(f"sqlite:///{path}") as store:
-        assert bytes_of(store, outcome.conversation) == session(tmp_path).read_bytes()
-        assert figures_of(store, outcome.conversation) == figures
-        assert_sound(store)
-    with open_with_imports(f"sqlite:///{path}", keys=KEYS) as store:
-        assert [each.problem for each in rekey(store)] == [None]
-        assert events_of(store, outcome.conversation)
-        assert_sound(store)
-    with (
-        open_with_imports(f"sqlite:///{path}") as store,
-        pytest.raises(Exception, match="encrypted"),
-    ):
-        bytes_of(store, outcome.conversation)
+def test_source_is_encrypted_with_its_conversation(use, tmp_path, path):
+    def opened(keys):
+        return open_with_imports(f"sqlite:///{tmp_path}/a.db", keys=keys)
+
+    def read(keys):
+        with opened(keys) as store:
+            data = bytes_of(store, name), figures_of(store, name)
+            assert_sound(store)
+        return data
+
+    with opened(KEYS) as store:
+        name = imported(store, path).conversation
+        use(store, name)
+    before = read(KEYS)
+    assert before[0] == path.read_bytes()
+    for decrypt, keys in ((True, None), (False, KEYS)):
+        with opened(KEYS) as store:
+            assert [each.problem for each in rekey(store, decrypt=decrypt)] == [None]
+        assert read(keys) == before
+        if keys:
+            with pytest.raises(Exception, match="encrypted"):
+                read(None)
 
 
 @USES
-def test_erased_source_is_refused_in_copies_too(use, tmp_path, store, target, path):
-    outcome = imported(store, path)
-    use(store, outcome.conversation)
-    erase(store, outcome.conversation, reason="asked for")
+def test_erased_source_is_refused_in_copies_too(use, tmp_path, store, target, path, name):
+    records = source_of(store, name).records
+    use(store, name)
+    erase(store, name, reason="asked for")
     rows = store.database.recorder.query(lambda reader: reader.ask_all("sources", 0, 10))
     assert rows == []
     copied(store, target)
@@ -306,41 +293,34 @@ def test_erased_source_is_refused_in_copies_too(use, tmp_path, store, target, pa
             assert isinstance(refusal, SourceRefused | ConversationErased)
     with new_store() as unaware:
         imported(unaware, path, prefix="p-")
-        (moved,) = copy_store(unaware, target)
-        assert "record 0 of its source, which the target redacted or erased" in str(moved.problem)
-    again = imported(store, path, again=True)
-    assert (again.conversation, again.added) == (outcome.conversation, outcome.added)
-    assert bytes_of(store, outcome.conversation) == path.read_bytes()
+        problem = str(copy_all(unaware, target))
+        assert "record 0 of its source, which the target redacted or erased" in problem
+    assert imported(store, path, again=True)[:2] == (name, records)
+    assert bytes_of(store, name) == path.read_bytes()
     assert_sound(store)
 
 
-def test_changed_record_is_found(tmp_path):
-    path = tmp_path / "a.db"
-    with open_with_imports(f"sqlite:///{path}") as store:
-        outcome = imported(store, session(tmp_path))
-        source = source_of(store, outcome.conversation)
+def test_changed_record_is_found(store, name):
+    source = source_of(store, name)
 
-        def damage(transaction):
-            sources = SourcesToWrite(store.database, transaction)
-            (block,) = sources.blocks(source)
-            sources.put_blocks(
-                source, [block.with_record(1, json.dumps({"type": "user"}).encode())]
-            )
+    def damage(transaction):
+        sources = SourcesToWrite(store.database, transaction)
+        (block,) = sources.blocks(source)
+        sources.put_blocks(source, [block.with_record(1, json.dumps({"type": "user"}).encode())])
 
-        store.database.recorder.transact(damage)
-        (problem,) = problems(store)
-        assert "record 1 of its source differs from the imported record" in problem
+    store.database.recorder.transact(damage)
+    (problem,) = problems(store)
+    assert "record 1 of its source differs from the imported record" in problem
 
 
 @pytest.mark.parametrize("column", ["sources.about", "sources.sums", "blocks.body", "made.places"])
-def test_undecodable_column_is_found(column, tmp_path):
-    path = tmp_path / "a.db"
-    with open_with_imports(f"sqlite:///{path}") as store:
-        outcome = imported(store, session(tmp_path))
-        used(store, outcome.conversation)
+def test_undecodable_column_is_found(column, tmp_path, path):
+    url = tmp_path / "a.db"
+    with open_with_imports(url) as store:
+        used(store, imported(store, path).conversation)
     table, name = column.split(".")
-    execute(path, f"UPDATE {table} SET {name} = x'00'")
-    with open_with_imports(f"sqlite:///{path}") as store:
+    execute(url, f"UPDATE {table} SET {name} = x'00'")
+    with open_with_imports(url) as store:
         (problem,) = problems(store)
         assert "cannot be decompressed" in problem
 
@@ -355,16 +335,28 @@ def test_events_made_apart_have_the_same_heads(store, target, path, lines):
         assert target.conversation(name).head == store.conversation(name).head
 
 
-def test_secret_of_salts_goes_with_the_first_use(store, path):
-    outcome = imported(store, path)
-    assert "secret" in about(source_of(store, outcome.conversation))
-    used(store, outcome.conversation)
-    assert "secret" not in about(source_of(store, outcome.conversation))
+def test_secret_of_salts_goes_with_the_first_use(store, name):
+    assert "secret" in about(source_of(store, name))
+    used(store, name)
+    assert "secret" not in about(source_of(store, name))
 
 
 def without_keys(source):
     """The source, as it is equal in two stores."""
     return source._replace(conversation=0, root=0, parent=None)
+
+
+def killed_copies(store, target):
+    """Copy again and again, each time one more transaction until a kill, and yield after each kill,
+    until a copy is complete.
+    """
+    recorder, settings = target.database.recorder, target.database.settings
+    for transactions in count(1):
+        with suppress(Killed):
+            copied(store, Store(kill_after(recorder, transactions), settings), jobs=1)
+            return
+        assert_sound(target)
+        yield
 
 
 def refusing(store, conversation):
@@ -377,23 +369,13 @@ def refusing(store, conversation):
 @USES
 def test_killed_copy_goes_on(use, monkeypatch, store, target, path, lines):
     set_sizes(monkeypatch, copied_blocks=1)
-
-    def copy_after_kills():
-        recorder, settings = target.database.recorder, target.database.settings
-        for transactions in count(1):
-            with suppress(Killed):
-                stopped = Store(kill_after(recorder, transactions), settings)
-                copied(store, stopped, jobs=1)
-                return
-            assert_sound(target)
-
     for stop in (6, len(lines)):
         name = imported_lines(store, path, lines[:stop]).conversation
-        copy_after_kills()
+        [*killed_copies(store, target)]
         use(store, name)
         last = max(event.id for event in events_of(store, name) if has_content(event))
         Histories(store)[name].redact(last, reason="asked for", by="me")
-        copy_after_kills()
+        [*killed_copies(store, target)]
         assert without_keys(source_of(target, name)) == without_keys(source_of(store, name))
         assert source_of(target, name).redacted != ()
         assert refusing(target, name) == refusing(store, name) != set()
@@ -410,17 +392,9 @@ def test_killed_copy_keeps_records_of_the_target(monkeypatch, store, target, pat
         name = imported_lines(target, path, lines[:stop]).conversation
     bytes_before = bytes_of(target, name)
     imported_lines(store, path, lines)
-    for transactions in count(1):
-        stopped = Store(
-            kill_after(target.database.recorder, transactions), target.database.settings
-        )
-        try:
-            copied(store, stopped, jobs=1)
-            break
-        except Killed:
-            assert_sound(target)
-            assert bytes_of(target, name).startswith(bytes_before)
-    assert transactions > 3
+    stored = [bytes_of(target, name) for _ in killed_copies(store, target)]
+    assert len(stored) > 2
+    assert all(data.startswith(bytes_before) for data in stored)
     assert bytes_of(target, name) == bytes_of(store, name) == path.read_bytes()
 
 
@@ -449,8 +423,7 @@ def test_second_copy_writes_only_changed_blocks(monkeypatch, store, target, path
     assert_sound(target)
 
 
-def test_copy_redacts_event_and_record_together(store, target, path):
-    name = imported(store, path).conversation
+def test_copy_redacts_event_and_record_together(store, target, name):
     used(store, name)
     copied(store, target)
     messages = [
@@ -461,10 +434,7 @@ def test_copy_redacts_event_and_record_together(store, target, path):
     number, text = messages[-1].id, str(messages[-1].content).encode()
     assert text in bytes_of(target, name)
     Histories(store)[name].redact(number, reason="asked for", by="me")
-    for transactions in count(1):
-        recorder, settings = target.database.recorder, target.database.settings
-        with suppress(Killed):
-            list(copy_store(store, Store(kill_after(recorder, transactions), settings), jobs=1))
+    for _ in killed_copies(store, target):
         (event,) = target.events(name, number, number + 1)
         if not has_content(event):
             break
@@ -476,13 +446,12 @@ def test_copy_redacts_event_and_record_together(store, target, path):
     assert figures_of(target, name) == figures_of(store, name)
 
 
-def test_fork_copied_alone_keeps_its_shared_records(store, target, path, lines):
+def test_fork_copied_alone_keeps_its_shared_records(store, target, path, name, lines):
     changed = lines[-1].replace(b"timestamp", b"timestamq")
-    parent = imported(store, path).conversation
     fork = imported_lines(store, path, [*lines[:-1], changed]).conversation
-    assert fork != parent
+    assert fork != name
     copied(store, target, fork)
-    copied(store, target, parent)
+    copied(store, target, name)
     assert imported_lines(store, path, [*lines[:-1], changed, *lines[-1:]]).conversation == fork
     copied(store, target, fork)
     assert bytes_of(target, fork) == bytes_of(store, fork) == path.read_bytes()
