@@ -13,42 +13,45 @@ from tests.web_client import asking_store
 CALL = {"id": "pay", "type": "function", "function": {"name": "pay", "arguments": '{"euros": 5}'}}
 
 
+def ask_to_pay(history):
+    """Append a question and the call of the reply, and return the call."""
+    history.append(said("pay 5 euros"))
+    history.append_reply({"role": "assistant", "content": None, "tool_calls": [CALL]})
+    [call] = history.open_calls()
+    return call
+
+
 @pytest.fixture
-def history():
-    with api.open("memory:") as histories:
-        opened = histories["c"]
-        opened.append(said("pay 5 euros"))
-        opened.append_reply({"role": "assistant", "content": None, "tool_calls": [CALL]})
-        with opened.lease():
-            yield opened
+def call(history):
+    call = ask_to_pay(history)
+    with history.lease():
+        yield call
 
 
-def pay(history, **options):
+def pay(history, call, **options):
     paid = []
-    history.run(history.open_calls()[0], lambda euros: paid.append(euros) or "paid", **options)
+    history.run(call, lambda euros: paid.append(euros) or "paid", **options)
     return paid
 
 
-def test_tool_without_its_approval_does_not_run(history):
+def test_tool_without_its_approval_does_not_run(history, call):
     version = history.version()
     with pytest.raises(InvalidArgument, match="it has no approval; nothing was run"):
-        pay(history, needs_approval=True)
+        pay(history, call, needs_approval=True)
     assert history.version() == version
 
 
-def test_an_asked_question_is_no_approval(history):
-    [call] = history.open_calls()
+def test_an_asked_question_is_no_approval(history, call):
     asked = history.ask_approval(call, to="ann", shown="Pay 5 euros?").event
     assert (asked.data, asked.cause) == ({"asked": "ann", "shown": "Pay 5 euros?"}, call.id)
     with pytest.raises(InvalidArgument, match="no approval"):
-        pay(history, needs_approval=True)
+        pay(history, call, needs_approval=True)
 
 
-def test_mark_of_a_call_names_its_approval(history):
-    [call] = history.open_calls()
+def test_mark_of_a_call_names_its_approval(history, call):
     until = datetime.now(UTC) + timedelta(hours=1)
     decided = history.decide(call, True, by="ann", reason="small", until=until).event
-    assert pay(history, needs_approval=True) == [5]
+    assert pay(history, call, needs_approval=True) == [5]
     mark = next(
         event for event in history.events() if "attempt" in (getattr(event, "data", 0) or ())
     )
@@ -57,52 +60,45 @@ def test_mark_of_a_call_names_its_approval(history):
 
 
 @pytest.mark.parametrize("until", [None, datetime(2026, 1, 1, tzinfo=UTC)])
-def test_refused_or_expired_approval_allows_nothing(history, until):
-    [call] = history.open_calls()
+def test_refused_or_expired_approval_allows_nothing(history, call, until):
     history.decide(call, True, by="ann")
     history.decide(call, until is not None, by="bob", until=until)
     with pytest.raises(InvalidArgument, match="has ended or was refused"):
-        pay(history, needs_approval=True)
+        pay(history, call, needs_approval=True)
 
 
-def test_a_redacted_approval_allows_nothing(history):
-    [call] = history.open_calls()
+def test_a_redacted_approval_allows_nothing(history, call):
     decided = history.decide(call, True, by="ann")
     history.redact(decided.event.id, reason="a name", by="somebody")
     with pytest.raises(InvalidArgument, match="no approval"):
-        pay(history, needs_approval=True)
+        pay(history, call, needs_approval=True)
 
 
-def test_a_marked_tool_needs_its_approval(history):
+def test_a_marked_tool_needs_its_approval(history, call):
     @api.effect(needs_approval=True)
     def tool(euros):
         return "paid"
 
-    [call] = history.open_calls()
     with pytest.raises(InvalidArgument, match="needs an approval"):
         history.run(call, tool)
     history.decide(call, True, by="ann")
     assert history.run(call, tool).event.content == "paid"
 
 
-def test_a_closed_call_cannot_be_approved(history):
-    [call] = history.open_calls()
-    pay(history)
+def test_a_closed_call_cannot_be_approved(history, call):
+    pay(history, call)
     with pytest.raises(InvalidEvent):
         history.decide(call, True, by="ann")
 
 
 @pytest.fixture
-def decided(foldlog):
+def decided(foldlog, stored):
     """``foldlog``, and a store with a call that ann approved and bob refused afterwards."""
-    with api.open("foldlog.db") as histories:
-        opened = histories["c"]
-        opened.append(said("pay 5 euros"))
-        opened.append_reply({"role": "assistant", "content": None, "tool_calls": [CALL]})
-        [call] = opened.open_calls()
-        opened.ask_approval(call, to="ann", shown={"euros": 5})
-        opened.decide(call, True, by="ann", until=datetime(2030, 1, 1, tzinfo=UTC))
-        opened.decide(call, False, by="bob", reason="too much")
+    opened = stored["c"]
+    call = ask_to_pay(opened)
+    opened.ask_approval(call, to="ann", shown={"euros": 5})
+    opened.decide(call, True, by="ann", until=datetime(2030, 1, 1, tzinfo=UTC))
+    opened.decide(call, False, by="bob", reason="too much")
     return foldlog
 
 

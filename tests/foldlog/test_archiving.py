@@ -6,45 +6,48 @@ import pytest
 
 import foldlog as api
 from foldlog.eventstore.maintenance import archive
+from tests.between import before_next_call
 from tests.said import said
 
 
-def test_age_is_a_span_or_a_time(tmp_path):
-    to = f"file://{tmp_path}/objects"
+@pytest.fixture
+def histories(tmp_path):
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["old"].append([said("1"), said("2")])
-        archive = histories.maintenance.archive
-        assert archive(timedelta(days=1), to) == ()
-        with pytest.raises(ValueError, match="older_than must be a timedelta"):
-            archive(timedelta(days=-1), to)
-        [archived] = archive(histories.store.conversation("old").updated_at + timedelta(1), to)
-        assert (archived.conversation, archived.events) == ("old", 1)
+        yield histories
 
 
-def test_erasure_meanwhile_is_no_damage(tmp_path, monkeypatch):
-    with api.open(tmp_path / "foldlog.db") as histories:
-        histories["c"].append([said("1"), said("2")])
-        find_damage = archive._find_damage
-
-        def after_an_erasure(*args):
-            histories.erase("c", reason="asked to")
-            return find_damage(*args)
-
-        monkeypatch.setattr(archive, "_find_damage", after_an_erasure)
-        [outcome] = histories.maintenance.archive(timedelta(0), f"file://{tmp_path}/objects")
-        assert outcome.stays == "it was changed at the same time; archive it again"
+@pytest.fixture
+def objects(tmp_path):
+    """The URL of a folder for objects."""
+    return f"file://{tmp_path}/objects"
 
 
-def test_an_expiry_restores_no_archive(tmp_path):
-    with api.open(tmp_path / "foldlog.db") as histories:
-        for name in ("old", "old/agent"):
-            histories.create(name, {} if name == "old" else {"parent": "old"})
-            histories[name].append([said("1"), said("2")])
-        histories.maintenance.archive(timedelta(0), f"file://{tmp_path}/objects")
-        before = [*histories.store.iter_conversations()]
-        assert all(row.archived for row in before)
-        expired = histories.maintenance.expire(timedelta(0), dry_run=True)
-        assert [row.id for row in expired.conversations] == ["old/agent", "old"]
-        assert [*histories.store.iter_conversations()] == before
-        expired = histories.maintenance.expire(timedelta(0))
-        assert [row.archived for row in expired.conversations] == [2, 2]
+def test_age_is_a_span_or_a_time(histories, objects):
+    archive = histories.maintenance.archive
+    assert archive(timedelta(days=1), objects) == ()
+    with pytest.raises(ValueError, match="older_than must be a timedelta"):
+        archive(timedelta(days=-1), objects)
+    [archived] = archive(histories.store.conversation("old").updated_at + timedelta(1), objects)
+    assert (archived.conversation, archived.events) == ("old", 1)
+
+
+def test_erasure_meanwhile_is_no_damage(histories, objects, monkeypatch):
+    before_next_call(
+        monkeypatch, archive, "_find_damage", lambda: histories.erase("old", reason="asked to")
+    )
+    [outcome] = histories.maintenance.archive(timedelta(0), objects)
+    assert outcome.stays == "it was changed at the same time; archive it again"
+
+
+def test_an_expiry_restores_no_archive(histories, objects):
+    histories.create("old/agent", {"parent": "old"})
+    histories["old/agent"].append([said("1"), said("2")])
+    histories.maintenance.archive(timedelta(0), objects)
+    before = [*histories.store.iter_conversations()]
+    assert all(row.archived for row in before)
+    expired = histories.maintenance.expire(timedelta(0), dry_run=True)
+    assert [row.id for row in expired.conversations] == ["old/agent", "old"]
+    assert [*histories.store.iter_conversations()] == before
+    expired = histories.maintenance.expire(timedelta(0))
+    assert [row.archived for row in expired.conversations] == [2, 1]

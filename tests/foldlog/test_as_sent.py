@@ -1,6 +1,7 @@
 """The View as a model was sent it can be shown again from the log alone."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given, strategies as st
@@ -40,6 +41,17 @@ def turn(history, number, size=200, *, tool="run"):
     history.append_tool_result(f"c{number}", f"<{number}>" + "x " * size)
 
 
+@contextmanager
+def history_with(condenser, turns=0):
+    """A history after so many turns, each with a step of the condenser."""
+    with foldlog.open("memory:", condenser=condenser) as histories:
+        history = histories["c"]
+        for number in range(turns):
+            turn(history, number)
+            history.prepare()
+        yield history
+
+
 @examples(20)
 @given(
     st.lists(
@@ -65,36 +77,24 @@ def test_each_prompt_can_be_shown_again(steps):
 
 @pytest.mark.parametrize("condenser", [RECENT, MASK], ids=json.dumps)
 def test_prompt_long_after_its_rule(condenser):
-    with foldlog.open("memory:", condenser=condenser) as histories:
-        history = histories["c"]
-        for number in range(45):
-            turn(history, number)
-            view = history.prepare()
-        assert history.sent().events == view.events != history.view().events
+    with history_with(condenser, 45) as history:
+        assert history.sent().events == history.prepare().events != history.view().events
 
 
 def test_why_says_what_hides_an_event():
-    with foldlog.open("memory:", condenser=RECENT) as histories:
-        history = histories["c"]
-        for number in range(5):
-            turn(history, number)
-        history.prepare()
+    with history_with(RECENT, 5) as history:
         hidden, sent = history.why(5), history.why(0)
         assert (hidden.fate, hidden.sent, sent.sent) == ("shown", False, True)
-        assert "hidden by recent_events (recorded in event 15)" in hidden.reason
-        assert history.why(5, at=15).sent, "before a step hid it"
+        assert "hidden by recent_events (recorded in event 9)" in hidden.reason
+        assert history.why(5, at=9).sent, "before a step hid it"
 
 
 def test_why_says_what_masks_or_shortens():
-    with foldlog.open("memory:", condenser=MASK) as histories:
-        for number in range(5):
-            turn(histories["c"], number)
-        histories["c"].prepare()
-        why = histories["c"].why(2)
+    with history_with(MASK, 5) as history:
+        why = history.why(2)
     assert why.sent
     assert "masked by observation_masking" in why.reason
-    with foldlog.open("memory:", condenser={"type": "digest", "max_tokens": 3_000}) as histories:
-        history = histories["c"]
+    with history_with({"type": "digest", "max_tokens": 3_000}) as history:
         turn(history, 0, 50_000)
         view = history.prepare()
         assert view[2].content == history.sent()[2].content != history.view()[2].content
@@ -114,16 +114,13 @@ class EveryOther(Condenser):
     ids=["alone", "a part"],
 )
 def test_view_of_an_own_condenser_is_unknown(condenser):
-    with foldlog.open("memory:", condenser=condenser) as histories:
-        history = histories["c"]
-        for number in range(20):
-            turn(history, number)
-            assert len(history.prepare()) < len(history.view())
+    with history_with(condenser, 20) as history:
+        assert len(history.prepare()) < len(history.view())
         why = history.why(1)
         assert why.sent
         assert "because this depends on EveryOther (recorded in event" in why.reason
         assert len([event for event in history.events() if isinstance(event, Annotation)]) == 2
-        CondenseHandler(histories.store, histories.views, NoOpCondenser()).handle("c")
+        CondenseHandler(history._store, history._views, NoOpCondenser()).handle("c")
         assert "not known" not in history.why(1).reason
 
 

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from msgspec.structs import asdict
+from msgspec.structs import astuple
 from sqlite_utils import Database
 
 from foldlog import EventStoreError, Histories
 from foldlog._reports import audit_database
+from foldlog._reports.audit_database import AuditTables, name_of, update
 from foldlog.eventstore import (
-    ANY_VERSION,
     Action,
     Annotation,
     CondensationAction,
@@ -35,7 +35,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import Views
 from tests.between import before_next_call
-from tests.said import said
+from tests.said import said, say
 from tests.stored_rows import execute
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"
@@ -72,26 +72,19 @@ def path(tmp_path):
     return tmp_path / "audit.db"
 
 
-def rows(path, query):
-    with closing(Database(path)) as database:
-        return [*database.query(query)]
-
-
 def test_everything_is_in_it(store, path):
-    result = audit_database.update(store, path)
+    result = update(store, path)
     assert (result.events, result.condensations, result.conversations) == (5, 1, 1)
-    events = rows(path, "SELECT kind, tool, is_error, shown, text FROM events ORDER BY id")
+    events = execute(path, "SELECT kind, tool, is_error, shown, text FROM events ORDER BY id")
     kinds = ["message", "action", "observation", "annotation", "condensation"]
-    assert [event["kind"] for event in events] == kinds
-    assert events[0]["text"] == "why is the cache slow? \\ud800"
-    assert (events[2]["tool"], events[2]["is_error"], events[3]["shown"]) == ("terminal", 1, 0)
+    assert [kind for kind, *_ in events] == kinds
+    assert events[0][4] == "why is the cache slow? \\ud800"
+    assert (events[2][1:3], events[3][3]) == (("terminal", 1), 0)
     of_condensation = "SELECT forgotten, forgotten_count, reason, tokens_after FROM condensations"
-    assert rows(path, of_condensation) == [
-        {"forgotten": "[[1,2]]", "forgotten_count": 2, "reason": "events", "tokens_after": 30}
-    ]
+    assert execute(path, of_condensation) == [("[[1,2]]", 2, "events", 30)]
     head = store.conversation("tidewatch").head
-    assert rows(path, "SELECT version, head FROM conversations") == [{"version": 5, "head": head}]
-    assert rows(path, "SELECT version FROM revisions") == [{"version": 5}]
+    assert execute(path, "SELECT version, head FROM conversations") == [(5, head)]
+    assert execute(path, "SELECT version FROM revisions") == [(5,)]
 
 
 def test_counts_are_those_of_stats(path):
@@ -113,20 +106,20 @@ def test_counts_are_those_of_stats(path):
     ]
     with open_store("memory:") as store:
         store.append("c", events, expected_version=0)
-        assert audit_database.update(store, path).condensations == 2
+        assert update(store, path).condensations == 2
         stats = Histories(store)["c"].stats()
     (counted,) = stats.condensations.values()
     assert (counted.made, counted.declined) == (1, 1)
-    outcomes = rows(path, "SELECT outcome FROM condensations ORDER BY id")
-    assert outcomes == [{"outcome": None}, {"outcome": "declined"}]
-    expected = [{"tool": name, **asdict(figures)} for name, figures in stats.tools.items()]
-    assert rows(path, tools) == expected
+    outcomes = execute(path, "SELECT outcome FROM condensations ORDER BY id")
+    assert outcomes == [(None,), ("declined",)]
+    expected = [(name, *astuple(figures)) for name, figures in stats.tools.items()]
+    assert execute(path, tools) == expected
 
 
 def test_nothing_is_confirmed_while_reads_fail(store, path, monkeypatch):
     erased = next(iter(store.iter_conversations())).id
-    audit_database.update(store, path)
-    name = audit_database.name_of(path)
+    update(store, path)
+    name = name_of(path)
     assert erase(store, erased, reason="asked to").unconfirmed == (name,)
 
     def unreadable(_, conversation):
@@ -134,22 +127,22 @@ def test_nothing_is_confirmed_while_reads_fail(store, path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Store, "conversation", unreadable)
-        audit_database.update(store, path)
+        update(store, path)
     assert store.conversation(erased).unconfirmed == (name,)
-    audit_database.update(store, path)
+    update(store, path)
     assert store.conversation(erased).unconfirmed == ()
 
 
 def test_failed_confirmation_is_repeated(store, path, monkeypatch):
-    audit_database.update(store, path)
-    name = audit_database.name_of(path)
+    update(store, path)
+    name = name_of(path)
     erased = next(iter(store.iter_conversations())).id
     erase(store, erased, reason="asked to")
 
     def refused(*_):
         raise StoreUnavailable("the store is busy", kind="busy")
 
-    with closing(audit_database.AuditTables(store, path)) as tables:
+    with closing(AuditTables(store, path)) as tables:
         tables.catch_up()
         with monkeypatch.context() as patch:
             patch.setattr(audit_database, "confirm", refused)
@@ -166,22 +159,22 @@ def test_other_database_stays_unchanged(store, tmp_path):
     for path in (tmp_path / "foreign.db", tmp_path / "other.db"):
         before = path.read_bytes()
         with pytest.raises(EventStoreError, match="use another file"):
-            audit_database.update(store, path)
+            update(store, path)
         assert path.read_bytes() == before
 
 
 def test_an_empty_file_becomes_one(store, path):
     path.touch()
-    assert audit_database.update(store, path).events == 5
+    assert update(store, path).events == 5
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_the_documented_queries_find_something(store, path):
-    audit_database.update(store, path)
+    update(store, path)
     queries = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
     assert len(queries) == 3
     for query in queries:
-        assert rows(path, query), query
+        assert execute(path, query), query
 
 
 def test_odd_numbers_are_stored(store, path):
@@ -198,10 +191,11 @@ def test_odd_numbers_are_stored(store, path):
         ),
     ]
     store.ingest("odd", odd)
-    audit_database.update(store, path)
-    (row,) = rows(path, "SELECT * FROM condensations WHERE conversation = 'odd'")
-    assert (row["forgotten_count"], row["tokens_before"]) == (1e35, 1e30)
-    assert (row["tokens_after"], row["cost"]) == ('{"about": 1}', "little")
+    update(store, path)
+    counted = "SELECT forgotten_count, tokens_before, tokens_after, cost FROM condensations"
+    assert execute(path, f"{counted} WHERE conversation = 'odd'") == [
+        (1e35, 1e30, '{"about": 1}', "little")
+    ]
 
 
 def damage(store, conversation, event_id):
@@ -217,44 +211,35 @@ def damage(store, conversation, event_id):
 def test_redaction_meanwhile_is_in_the_next_run(store, path, monkeypatch):
     before_next_call(
         monkeypatch,
-        audit_database.AuditTables,
+        AuditTables,
         "_add",
         lambda: redact(store, "tidewatch", 0, reason="asked to", by="ann"),
     )
     for word in ("cache", "[redacted]"):
-        audit_database.update(store, path, ["tidewatch"])
-        (event,) = rows(path, "SELECT text FROM events WHERE id = 0")
-        assert word in event["text"]
+        update(store, path, ["tidewatch"])
+        ((text,),) = execute(path, "SELECT text FROM events WHERE id = 0")
+        assert word in text
 
 
 def test_unreadable_event_is_named(store, tmp_path):
     for conversation in ("c1", "c2"):
-        store.append(
-            conversation,
-            [said(f"word {n}") for n in range(5)],
-            expected_version=0,
-        )
+        say(store, conversation, *(f"word {n}" for n in range(5)))
     damage(store, "c1", 2)
     damage(store, "c1", 3)
     damage(store, "c2", 4)  # the last one: what leads to it is sound, it is not
-    whole = audit_database.update(store, tmp_path / "whole.db")
-    some = audit_database.update(store, tmp_path / "some.db", ["c1", "c2"])
+    whole = update(store, tmp_path / "whole.db")
+    some = update(store, tmp_path / "some.db", ["c1", "c2"])
     for updated, path in ((whole, tmp_path / "whole.db"), (some, tmp_path / "some.db")):
         lost = [("c1", 2), ("c1", 3), ("c2", 4)]
         assert [(event.conversation, event.event) for event in updated.damaged] == lost
         assert all("checksum" in event.problem for event in updated.damaged)
-        event_rows = rows(
-            path,
-            "SELECT conversation, id FROM events WHERE conversation <> 'tidewatch' ORDER BY 1, 2",
-        )
-        assert [(r["conversation"], r["id"]) for r in event_rows] == [
+        others = "FROM events WHERE conversation <> 'tidewatch'"
+        assert execute(path, f"SELECT conversation, id {others} ORDER BY 1, 2") == [
             (name, n) for name in ("c1", "c2") for n in range(5) if (name, n) not in lost
         ]
-        assert [
-            (r["conversation"], r["id"]) for r in rows(path, "SELECT * FROM damaged ORDER BY 1, 2")
-        ] == lost
-    store.append("c1", said("later"), expected_version=5)
-    again = audit_database.update(store, tmp_path / "whole.db")
+        assert execute(path, "SELECT conversation, id FROM damaged ORDER BY 1, 2") == lost
+    say(store, "c1", "later")
+    again = update(store, tmp_path / "whole.db")
     assert (again.events, again.damaged) == (1, ())
 
 
@@ -262,28 +247,25 @@ def test_unreadable_event_is_named(store, tmp_path):
 def test_restored_store_makes_it_again(store, tmp_path, named):
     audit, backup = tmp_path / "audit.db", tmp_path / "backup.db"
     back_up(store, str(backup))
-    audit_database.update(store, audit, named)
-    store.append("tidewatch", said("lost"), expected_version=5)
-    audit_database.update(store, audit, named)
+    update(store, audit, named)
+    say(store, "tidewatch", "lost")
+    update(store, audit, named)
     store.close()
     backup.rename(tmp_path / "store.db")
     with open_store(f"sqlite:///{tmp_path}/store.db") as restored:
         for rebuilt in (True, False):
-            result = audit_database.update(restored, audit, named)
+            result = update(restored, audit, named)
             assert (result.rebuilt, result.events) == (rebuilt, 5 if rebuilt else 1)
-            restored.append("tidewatch", said("new"), expected_version=ANY_VERSION)
-        audit_database.update(restored, audit, named)
-    assert [row["text"] for row in rows(audit, "SELECT text FROM events WHERE id > 4")] == [
-        "new",
-        "new",
-    ]
+            say(restored, "tidewatch", "new")
+        update(restored, audit, named)
+    assert execute(audit, "SELECT text FROM events WHERE id > 4") == [("new",), ("new",)]
     assert b"lost" not in audit.read_bytes()
 
 
 def test_command_says_that_it_was_made_again(store, tmp_path, foldlog):
     export = ("export", f"--to={tmp_path}/audit.db", f"--db={tmp_path}/store.db")
     back_up(store, str(tmp_path / "backup.db"))
-    store.append("tidewatch", said("lost"), expected_version=5)
+    say(store, "tidewatch", "lost")
     assert foldlog(*export).err == ""
     store.close()
     (tmp_path / "backup.db").rename(tmp_path / "store.db")
@@ -294,18 +276,18 @@ def test_reused_id_has_only_new_events(path):
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
     with open_store("memory:", clock=lambda: now[0]) as store:
         for named in (None, ["c"]):
-            store.append("c", said("former"), expected_version=ANY_VERSION)
-            audit_database.update(store, path, named)
+            say(store, "c", "former")
+            update(store, path, named)
             now[0] -= timedelta(seconds=3)
             erase(store, "c", reason="asked for")
             Histories(store).create("c", replace_erased=True)
-            audit_database.update(store, path, named)
-            assert rows(path, "SELECT kind FROM events") == [{"kind": "document_changes"}]
+            update(store, path, named)
+            assert execute(path, "SELECT kind FROM events") == [("document_changes",)]
             assert b"former" not in path.read_bytes()
 
 
 def test_open_reader_keeps_erased_rows(store, path, monkeypatch):
-    audit_database.update(store, path)
+    update(store, path)
     erase(store, "tidewatch", reason="asked to")
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
@@ -314,8 +296,8 @@ def test_open_reader_keeps_erased_rows(store, path, monkeypatch):
         with pytest.raises(
             StoreUnavailable, match="has open readers, so deleted rows stay in its log"
         ):
-            audit_database.update(store, path)
-    audit_database.update(store, path)
+            update(store, path)
+    update(store, path)
     assert b"why is the cache slow?" not in path.read_bytes()
     assert not path.with_name("audit.db-wal").exists()
 
@@ -347,17 +329,17 @@ def test_file_error_names_the_remedy(store, path, monkeypatch, error, remedy):
             raise raised
         raise error
 
-    monkeypatch.setattr(audit_database.AuditTables, "_insert", fail)
+    monkeypatch.setattr(AuditTables, "_insert", fail)
     with pytest.raises(EventStoreError, match=f"{remedy}$"):
-        audit_database.update(store, path)
+        update(store, path)
 
 
 def test_follower_names_a_locked_file(foldlog, tmp_path, monkeypatch):
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
-        store.append("c1", said("word"), expected_version=0)
-        audit_database.update(store, tmp_path / "audit.db")
-        store.append("c1", said("again"), expected_version=1)
-    reached = audit_database.AuditTables.apply
+        say(store, "c1", "word")
+        update(store, tmp_path / "audit.db")
+        say(store, "c1", "again")
+    reached = AuditTables.apply
 
     def locked(self, *arguments, **named):
         self._database.execute("PRAGMA busy_timeout = 0")
@@ -365,7 +347,7 @@ def test_follower_names_a_locked_file(foldlog, tmp_path, monkeypatch):
             other.execute("BEGIN IMMEDIATE")
             return reached(self, *arguments, **named)
 
-    monkeypatch.setattr(audit_database.AuditTables, "apply", locked)
+    monkeypatch.setattr(AuditTables, "apply", locked)
     ran = foldlog("export --follow", f"--to={tmp_path}/audit.db", f"--db={tmp_path}/store.db")
     assert (ran.status, ran.err.count("\n")) == (2, 2), ran.err
     assert (
@@ -383,7 +365,7 @@ def test_full_disk_leaves_no_half_database(store, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Database, "enable_wal", fail)
     with pytest.raises(EventStoreError):
-        audit_database.update(store, tmp_path / "audit.db")
+        update(store, tmp_path / "audit.db")
     assert {"events", "condensations_fts", "store"} <= set(tables)
     assert list(tmp_path.glob("audit*")) == []
 
@@ -398,6 +380,6 @@ def test_erasure_meanwhile_is_in_the_next_update(store, path, monkeypatch):
         return row
 
     monkeypatch.setattr(store, "conversation", then_erased)
-    audit_database.update(store, path)
-    audit_database.update(store, path)
-    assert rows(path, "SELECT * FROM events") == []
+    update(store, path)
+    update(store, path)
+    assert execute(path, "SELECT * FROM events") == []

@@ -19,10 +19,8 @@ from tests.waiting import until
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url")())
-    return f"sqlite:///{tmp_path}/history.db"
+def url(request, url_on):
+    return url_on(request.param)
 
 
 def say(store, conversation, times):

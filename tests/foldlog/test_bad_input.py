@@ -49,12 +49,16 @@ def folder(foldlog, five_messages, write, tmp_path):
     return tmp_path
 
 
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
+
+
 def test_bad_input_is_refused_in_one_line(foldlog, folder):
     assert foldlog("view five").status == 0  # which makes its events
-    before = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
+    before = contents(folder)
     for typed, words in REFUSED:
         assert refused(foldlog(*typed.split()), *words.split()), typed
-    after = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
+    after = contents(folder)
     assert {name: after.get(name) for name in before} == before
     assert {name for name in after if not name.startswith("foldlog.db")} <= before.keys()
 

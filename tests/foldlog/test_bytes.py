@@ -58,8 +58,16 @@ def path(tmp_path):
     return tmp_path / "foldlog.db"
 
 
-def test_commands_show_events_with_bytes(foldlog, path):
-    for line in (
+def assert_shown(foldlog, *lines):
+    for line in lines:
+        ran = foldlog(line)
+        assert (ran.status, ran.err.count("Traceback")) == (0, 0), (line, ran)
+
+
+@pytest.mark.usefixtures("path")
+def test_commands_show_events_with_bytes(foldlog):
+    assert_shown(
+        foldlog,
         "log c",
         "log c --full",
         "show c 0",
@@ -74,9 +82,7 @@ def test_commands_show_events_with_bytes(foldlog, path):
         "export c --format openai-chat",
         "condense c",
         "compare c",
-    ):
-        ran = foldlog(line)
-        assert (ran.status, ran.err.count("Traceback")) == (0, 0), (line, ran)
+    )
 
 
 def test_documents_with_bytes_are_shown(foldlog, path):
@@ -88,9 +94,7 @@ def test_documents_with_bytes_are_shown(foldlog, path):
         f'state  {{"at": "{NAMED}"}}',
     ]
     assert foldlog("show c --documents --json").document["documents"]["state"] == {"at": "AP8="}
-    for line in ("log c", f"show c {version - 1}", "log c --json", "search state"):
-        ran = foldlog(line)
-        assert (ran.status, ran.err.count("Traceback")) == (0, 0), ran
+    assert_shown(foldlog, "log c", f"show c {version - 1}", "log c --json", "search state")
 
 
 def test_an_export_has_images_as_urls():

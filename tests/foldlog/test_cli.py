@@ -17,7 +17,7 @@ import pytest
 from click.shell_completion import get_completion_class
 
 from foldlog.eventstore import open_store
-from tests.commands import NAMES, application
+from tests.commands import application
 from tests.foldlog.records import SAMPLE, said
 from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some
@@ -54,20 +54,6 @@ def test_demo_is_true_and_short(foldlog, monkeypatch):
     db = ("--db", "foldlog-demo.db")
     (shown,) = re.findall(r"what the model is shown now +(\d+)", ran.out)
     assert len(foldlog("view tidewatch-live --json", *db).document["ids"]) == int(shown)
-    logs = (
-        foldlog("log", name, "--json", *db).document["events"]
-        for name in ("tidewatch", "tidewatch-live")
-    )
-    structural = {"condensation", "condensation_request"}
-    first, second = (
-        [
-            event.get("content", event.get("arguments"))
-            for event in log
-            if event["kind"] not in structural
-        ]
-        for log in logs
-    )
-    assert first == second
     assert foldlog("store verify", *db).status == 0
     commands = re.findall(r"^  \S*foldlog (.*?)  ", ran.out.partition("Try next")[2], re.MULTILINE)
     # which runs until Ctrl-C
@@ -81,12 +67,11 @@ def test_it_says_its_version(foldlog):
     assert (ran.status, ran.out, ran.err) == (0, f"foldlog {metadata.version('foldlog')}\n", "")
 
 
-def test_help_names_no_type_of_python(foldlog):
-    for arguments in ((), *map(str.split, NAMES)):
-        shown = foldlog(*arguments, "--help").out
-        assert re.findall(r"<[a-z ]+[>\[]", shown) == [], arguments
-        assert " ".join(("Usage: foldlog", *arguments)) in shown
-    assert (foldlog("-h").out, foldlog(*arguments, "-h").out) == (foldlog("--help").out, shown)
+@pytest.mark.parametrize("command", ["", "store verify"])
+def test_help_can_be_asked_for_by_one_letter(foldlog, command):
+    shown = foldlog(f"{command} -h").out
+    assert f"Usage: foldlog {command}" in shown
+    assert shown == foldlog(f"{command} --help").out
 
 
 def test_copy_of_an_empty_store_is_empty(foldlog):
@@ -126,12 +111,9 @@ def test_closed_pipe_ends_a_command_quietly(foldlog, five_messages, tmp_path, li
         ("foldlog import --format claude", "claude-code"),
     ],
 )
-def test_shell_completes_words(foldlog, five_messages, monkeypatch, line, word):
+def test_shell_completes_words(foldlog, five_messages, completed, line, word):
     foldlog("import", five_messages)
-    monkeypatch.setenv("_FOLDLOG_COMPLETE", "zsh_complete")
-    monkeypatch.setenv("COMP_WORDS", line)
-    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
-    assert word in foldlog().out.split()
+    assert word in completed(line, "zsh").split()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -139,13 +121,10 @@ def test_shell_completes_words(foldlog, five_messages, monkeypatch, line, word):
     "line",
     ["foldlog -", "foldlog list --limit 4 -", "foldlog log c1 --kind x --", "foldlog fork -"],
 )
-def test_options_are_completed_as_by_click(foldlog, monkeypatch, shell, line):
-    monkeypatch.setenv("_FOLDLOG_COMPLETE", f"{shell}_complete")
-    monkeypatch.setenv("COMP_WORDS", line)
-    *before, word = line.split()
-    monkeypatch.setenv("COMP_CWORD", word if shell == "fish" else str(len(before)))
+def test_options_are_completed_as_by_click(completed, shell, line):
+    ours = completed(line, shell)
     click = get_completion_class(shell)(application, {}, "foldlog", "_FOLDLOG_COMPLETE")
-    assert foldlog().out == click.complete() + "\n"
+    assert ours == click.complete() + "\n"
 
 
 @pytest.mark.parametrize(

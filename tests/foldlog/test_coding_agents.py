@@ -99,6 +99,18 @@ def tool_server():
 
 
 @pytest.fixture
+def ask_server(histories, tool_server):
+    """``ask_server(ask)``: what ``ask`` returns for a client of the server."""
+    from mcp import Client
+
+    async def run(ask):
+        async with Client(tool_server.server(answers(histories))) as client:
+            return await ask(client)
+
+    return lambda ask: asyncio.run(run(ask))
+
+
+@pytest.fixture
 def session(tmp_path):
     return Session(tmp_path / "transcripts", "s1")
 
@@ -207,11 +219,14 @@ def in_folder_of_claude(tmp_path, name, cwd="/srv/project"):
     return Session(tmp_path / "home/projects/p", name, cwd).user(f"I am {name}").reply("yes")
 
 
-def test_program_without_a_session_gets_a_list(histories, tmp_path):
+def import_two_folders(histories, tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        session = in_folder_of_claude(tmp_path, name, str(tmp_path / name))
-        stop(histories, session)
+        stop(histories, in_folder_of_claude(tmp_path, name, str(tmp_path / name)))
+
+
+def test_program_without_a_session_gets_a_list(histories, tmp_path):
+    import_two_folders(histories, tmp_path)
     for folder, choices in ((tmp_path / "a", ["a"]), (tmp_path, []), (None, ["a", "b"])):
         tools = answers(histories, folder=folder and str(folder))
         for text in (tools.why("yes"), tools.dropped(), tools.recall(query="yes"), tools.knew(1)):
@@ -371,12 +386,7 @@ def test_each_tool_answers_within_its_tokens(histories, session):
 
 
 def test_sessions_of_a_folder_or_a_time(histories, tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        session = (
-            Session(tmp_path / "t", name, str(tmp_path / name)).user(f"I am {name}").reply("yes")
-        )
-        stop(histories, session)
+    import_two_folders(histories, tmp_path)
     tools = answers(histories)
     assert [
         line.split()[1] for line in tools.sessions(directory=str(tmp_path / "b")).splitlines()
@@ -386,30 +396,22 @@ def test_sessions_of_a_folder_or_a_time(histories, tmp_path):
     assert tools.sessions(since="once").startswith("cannot be answered: ")
 
 
-def test_unknown_parameter_is_refused(histories, tool_server):
-    from mcp import Client as McpClient
-
-    async def ask():
-        async with McpClient(tool_server.server(answers(histories))) as client:
-            return await client.call_tool("recall", {"words": WORD, "conversation_id": "s1"})
-
-    answer = asyncio.run(ask())
+def test_unknown_parameter_is_refused(ask_server):
+    called = {"words": WORD, "conversation_id": "s1"}
+    answer = ask_server(lambda client: client.call_tool("recall", called))
     assert answer.is_error
     assert "conversation_id" in answer.content[0].text
 
 
-def test_server_has_five_reading_tools(histories, session, tool_server):
-    from mcp import Client as McpClient
-
+def test_server_has_five_reading_tools(histories, session, ask_server):
     session.user("begin").reply(f"The word is {WORD}.")
     stop(histories, session)
 
-    async def ask():
-        async with McpClient(tool_server.server(answers(histories))) as client:
-            tools = (await client.list_tools()).tools
-            return tools, await client.call_tool("why", {"about": WORD, "conversation": "s1"})
+    async def ask(client):
+        tools = (await client.list_tools()).tools
+        return tools, await client.call_tool("why", {"about": WORD, "conversation": "s1"})
 
-    tools, text = asyncio.run(ask())
+    tools, text = ask_server(ask)
     assert {tool.name for tool in tools} == {"dropped", "why", "recall", "sessions", "knew"}
     for tool in tools:
         hints = tool.annotations
@@ -431,26 +433,24 @@ def test_the_tools_of_serve_need_its_token(histories, session, tool_server):
         port=8765,
         tools=tool_server.mount(answers(histories)),
     )
+    cookie = {"cookie": "foldlog-8765=token-of-test"}
     bearer = {"authorization": "Bearer token-of-test"}
-    assert Client(app).send("POST", "/mcp").status == 401
-    assert Client(app, {"cookie": "foldlog-8765=token-of-test"}).get("/mcp").status == 401, (
-        "a browser's"
-    )
-    assert Client(app).send("POST", "/mcp?token=token-of-test").status == 401
-    assert Client(app, bearer).send("POST", "/api/conversations").status == 405
-    for foreign in (
-        {"origin": "https://attacker.example"},
-        {"origin": "http://localhost:3000"},
-        {"origin": "https://localhost:8765.attacker.example"},
-        {"origin": "null"},
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "same-site"},
+    own = {**bearer, "origin": "http://localhost:8765", "sec-fetch-site": "same-origin"}
+    foreign = [
+        *({"origin": origin} for origin in ("https://attacker.example", "null")),
+        *({"origin": f"{own['origin']}{more}"} for more in ("1", ".attacker.example")),
+        *({"sec-fetch-site": site} for site in ("cross-site", "same-site")),
+    ]
+    for headers, method, path, status in (
+        ({}, "POST", "/mcp", 401),
+        (cookie, "GET", "/mcp", 401),
+        ({}, "POST", "/mcp?token=token-of-test", 401),
+        (bearer, "POST", "/api/conversations", 405),
+        *(({**bearer, **each}, "GET", "/mcp", 403) for each in foreign),
+        ({**bearer, "host": "attacker.example"}, "POST", "/mcp", 400),
+        (own, "GET", "/api/conversations", 200),
     ):
-        for path in ("/mcp", "/api/conversations"):
-            assert Client(app, {**bearer, **foreign}).get(path).status == 403, foreign
-    assert Client(app, {**bearer, "host": "attacker.example"}).send("POST", "/mcp").status == 400
-    own = {"origin": "http://localhost:8765", "sec-fetch-site": "same-origin"}
-    assert Client(app, {**bearer, **own}).get("/api/conversations").status == 200
+        assert Client(app, headers).send(method, path).status == status, headers
 
 
 # -- the hook and the settings

@@ -117,34 +117,40 @@ OUT_OF_REACH = {
 }
 
 
-@pytest.mark.parametrize("answer", some(OUT_OF_REACH.values(), 3))
-def test_digest_replaces_a_missing_summary(foldlog, work, config, tmp_path, answer):
-    with OpenAIServer(answer or Text("")) as server:
-        file = config(asking(server if answer else "http://127.0.0.1:9/v1"))
-        ran = foldlog("condense c1 --config", file, "--json")
+@pytest.fixture(params=some(OUT_OF_REACH.values(), 3))
+def without_a_model(request, foldlog, work, config, tmp_path):
+    """``without_a_model(*lines)``: condense with a model that gives no summary; the key is shown and
+    stored nowhere.
+    """
+
+    def run(*lines):
+        with OpenAIServer(request.param or Text("")) as server:
+            address = server if request.param else "http://127.0.0.1:9/v1"
+            ran = foldlog("condense c1 --config", config(asking(address, *lines)), "--json")
+        assert KEY not in ran.out + ran.err
+        assert KEY.encode() not in stored_bytes(tmp_path)
+        return ran
+
+    return run
+
+
+def test_digest_replaces_a_missing_summary(foldlog, without_a_model):
+    ran = without_a_model()
     assert ran.status == 0
     assert (ran.document["outcome"], ran.document["model"]["failed"]) == ("condensed", 1)
     assert "made a digest instead" in ran.err
-    assert KEY not in ran.out + ran.err
-    assert KEY.encode() not in stored_bytes(tmp_path)
     made = events_of()[-1]
     assert (made.metadata["condenser"], made.metadata["instead_of"]) == ("digest", "llm")
     assert "the model failed" in foldlog("why c1 5").out
 
 
-@pytest.mark.parametrize("answer", some(OUT_OF_REACH.values(), 3))
-def test_failed_summary_without_a_fallback(foldlog, work, config, tmp_path, answer):
-    with OpenAIServer(answer or Text("")) as server:
-        address = server if answer else "http://127.0.0.1:9/v1"
-        file = config(asking(address, "fallback = false"))
-        ran = foldlog("condense c1 --config", file, "--json")
+def test_failed_summary_without_a_fallback(foldlog, without_a_model):
+    ran = without_a_model("fallback = false")
     assert ran.status == 1
     *notes, error = ran.err.splitlines()
     assert all('"level":"note"' in note for note in notes), "of the core's log"
     assert "conversation 'c1' stays as it is" in error
     assert (ran.document["outcome"], ran.document["model"]["failed"] > 0) == ("declined", True)
-    assert KEY not in ran.out + ran.err
-    assert KEY.encode() not in stored_bytes(tmp_path)
     *others, _, declined = events_of()
     assert len(others) == 42
     assert (declined.metadata["outcome"], declined.forgotten.intervals) == ("declined", ())

@@ -13,6 +13,7 @@ from foldlog import CondensationAction, Message
 from foldlog._base.usage import usage_of
 from foldlog._figures import prices as table_of_prices
 from foldlog.errors import InvalidArgument
+from tests.figures import Prices
 from tests.said import said
 from tests.waiting import until
 from tests.web_client import asking_store
@@ -56,7 +57,7 @@ def test_recorded_reply_has_its_cost_and_tokens(reply):
 def test_call_is_priced_by_its_tokens(tmp_path, case):
     path = tmp_path / "prices.json"
     path.write_text(json.dumps({"m": case["price of m"]}))
-    cost = table_of_prices.Prices(path).cost(case["model"], case["usage"], case.get("above", -1))
+    cost = Prices(path).cost(case["model"], case["usage"], case.get("above", -1))
     assert cost == (None if case["cost"] is None else pytest.approx(case["cost"]))
 
 
@@ -74,9 +75,9 @@ def test_long_prompts_have_other_prices(monkeypatch):
     monkeypatch.setattr(table_of_prices, "find_spec", lambda name: name == "genai_prices")
     monkeypatch.setattr(table_of_prices, "import_module", lambda name: snapshot)
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 100_000}
-    assert table_of_prices.Prices().cost("provider/its-model", usage, 0) == pytest.approx(3.0)
-    assert table_of_prices.Prices().cost("its-model", usage, 200_000) == pytest.approx(5.0)
-    assert table_of_prices.Prices().cost("another-model", usage) is None
+    assert Prices().cost("provider/its-model", usage, 0) == pytest.approx(3.0)
+    assert Prices().cost("its-model", usage, 200_000) == pytest.approx(5.0)
+    assert Prices().cost("another-model", usage) is None
 
 
 def test_package_prices_a_known_model():
@@ -93,13 +94,9 @@ def test_retired_model_has_another_providers_price(
     monkeypatch.setattr(
         table_of_prices, "litellms_table", lambda: {"anthropic.claude-old-v1:0": entry}
     )
-    assert table_of_prices.Prices().cost(
-        "claude-old", {"prompt_tokens": 10, "completion_tokens": 2}
-    ) == pytest.approx(6e-05)
-    assert (
-        table_of_prices.Prices().cost("other-old", {"prompt_tokens": 10, "completion_tokens": 2})
-        is None
-    )
+    usage = {"prompt_tokens": 10, "completion_tokens": 2}
+    assert Prices().cost("claude-old", usage) == pytest.approx(6e-05)
+    assert Prices().cost("other-old", usage) is None
 
 
 def test_unreadable_prices_are_refused(tmp_path, history):
@@ -114,7 +111,7 @@ def test_unreadable_prices_are_refused(tmp_path, history):
         path = tmp_path / "prices.json"
         path.write_text(text)
         with pytest.raises(InvalidArgument, match=r"prices\.json.*write JSON such as"):
-            table_of_prices.Prices(path)
+            Prices(path)
     with pytest.raises(InvalidArgument, match=r"missing\.json"):
         history.stats(prices=tmp_path / "missing.json")
 
@@ -168,19 +165,17 @@ def test_strategy_without_a_model_costs_nothing(histories):
 
 
 def test_pages_show_costs(tmp_path, histories):
-    def say(histories, name, **meta):
+    reply = {"model": "m", "usage": {"prompt_tokens": 10, "completion_tokens": 1}}
+    for name, meta in (
+        ("paid", {**reply, "cost": 0.5}),
+        ("partly", reply),
+        ("partly", {**reply, "model": "x"}),
+    ):
         histories[name].append(Message(source="agent", content="hm", meta=meta))
-
-    usage = {"prompt_tokens": 10, "completion_tokens": 1}
-    price = {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0}
-    (tmp_path / "p.json").write_text(json.dumps({"m": price}))
-    prices = table_of_prices.Prices(tmp_path / "p.json")
-    store = histories.store
-    say(histories, "paid", model="m", usage=usage, cost=0.5)
-    say(histories, "partly", model="m", usage=usage)
-    say(histories, "partly", model="x", usage=usage)
     histories["silent"].append(said("hi"))
-    with asking_store(store, prices=prices) as client:
+    path = tmp_path / "p.json"
+    path.write_text('{"m": {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0}}')
+    with asking_store(histories.store, prices=Prices(path)) as client:
         until(lambda: (page := client.json("conversations"))["counted"] == page["total"])
         page = client.json("conversations")
         assert client.json("fleet")["spent"]["cost"] == 20.5

@@ -17,7 +17,7 @@ def users_store(foldlog, tmp_path, monkeypatch):
     return tmp_path / ".data/foldlog/foldlog.db"
 
 
-def test_import_adds_to_the_users_store(foldlog, users_store, five_messages, tmp_path, monkeypatch):
+def test_import_adds_to_the_users_store(foldlog, users_store, five_messages, tmp_path, completed):
     advice = foldlog("setup claude-code").err
     assert f"and its hooks will write to {users_store}; to import" in advice
     assert advice.endswith(": foldlog import --from claude-code\n")
@@ -30,10 +30,7 @@ def test_import_adds_to_the_users_store(foldlog, users_store, five_messages, tmp
     assert foldlog("append five hello").status == 0
     problem = f"the store {users_store} has no conversation 'qqq'; 'foldlog list' shows"
     assert problem in foldlog("view qqq").err
-    monkeypatch.setenv("_FOLDLOG_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", "foldlog view fi")
-    monkeypatch.setenv("COMP_CWORD", "2")
-    assert foldlog().out.split() == ["plain,five"]
+    assert completed("foldlog view fi").split() == ["plain,five"]
 
 
 def test_store_in_the_folder_comes_first(foldlog, users_store, write):

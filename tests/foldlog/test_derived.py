@@ -18,9 +18,8 @@ ODD = "zebrafinch"
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "memory"])
-def store(request, tmp_path):
-    url = {"sqlite": f"sqlite:///{tmp_path}/store.db", "memory": "memory:"}.get(request.param)
-    with open_store(url or str(request.getfixturevalue("postgres_url")())) as opened:
+def store(request, url_on):
+    with open_store(url_on(request.param)) as opened:
         yield opened
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-import foldlog as api
 from foldlog._answers.schema import documents, schema
 from foldlog.eventstore import Origin
 from tests.said import said
@@ -71,8 +70,7 @@ def test_each_command_prints_its_document(foldlog, five_messages):
     assert {"audit.db", "copy.db", "exported.jsonl", "five.html", "other.db"} <= names
 
 
-def test_list_shows_the_format_after_documents(foldlog):
-    with api.open("foldlog.db") as histories:
-        histories["langgraph/t"].append((), documents={"checkpoint": {"step": -1}})
-        histories["langgraph/t"].append(said("hi", origin=Origin(format="langchain")))
+def test_list_shows_the_format_after_documents(foldlog, stored):
+    stored["langgraph/t"].append((), documents={"checkpoint": {"step": -1}})
+    stored["langgraph/t"].append(said("hi", origin=Origin(format="langchain")))
     assert foldlog("list --json").rows("format") == ["langchain"]

@@ -70,14 +70,9 @@ def filled(store):
 @pytest.fixture(
     params=["memory", "sqlite", "sqlite-encrypted", "postgresql", "postgresql-encrypted"]
 )
-def store(request, tmp_path):
-    kind, _, sealed = request.param.partition("-")
-    urls = {
-        "memory": lambda: "memory:",
-        "sqlite": lambda: f"sqlite:///{tmp_path}/history.db",
-        "postgresql": lambda: request.getfixturevalue("postgres_url")(),
-    }
-    with open_store(urls[kind](), keys=KEYS if sealed else None) as opened:
+def store(request, url_on):
+    database, _, sealed = request.param.partition("-")
+    with open_store(url_on(database), keys=KEYS if sealed else None) as opened:
         yield filled(opened)
 
 
@@ -200,17 +195,6 @@ def forget_figures(store, name):
     store.database.recorder.transact(lambda transaction: transaction.forget_figures(key))
 
 
-def test_lost_figures_are_made_again(store):
-    figures = FiguresOfStore(store)
-    figures.refresh()
-    before = figures.totals().document()
-    for row in store.iter_conversations():
-        forget_figures(store, row.id)
-    again = FiguresOfStore(store)
-    again.refresh()
-    assert again.totals().document() == before
-
-
 def reply_line(session, number):
     usage = {"input_tokens": 1_000, "output_tokens": 10}
     message = {
@@ -284,15 +268,20 @@ def test_replies_are_compared_once(store, tmp_path, monkeypatch):
     assert replies_stored(store) == {"first": 3, "second": 2, "third": 1, "fourth": 2}
 
 
-def test_lost_figures_compare_replies_again(store, tmp_path):
+def test_lost_figures_are_made_again(store, tmp_path):
     logs = tmp_path / "logs"
     write_logs(logs, {"first": [1, 2], "second": [1, 2]})
     foldlog.Histories(store).import_(logs)
-    figures = FiguresOfStore(store)
-    before = calls_of(store, figures)
-    forget_figures(store, "first")
-    assert calls_of(store, figures) == before
-    assert replies_stored(store) == {"first": 2, "second": 2}
+    names = [row.id for row in store.iter_conversations()]
+    FiguresOfStore(store).refresh()
+    before = FiguresOfStore(store).totals().document()
+    for lost in (["first"], names):
+        for name in lost:
+            forget_figures(store, name)
+        figures = FiguresOfStore(store)
+        figures.refresh()
+        assert figures.totals().document() == before
+        assert replies_stored(store) == {"first": 2, "second": 2}
 
 
 @pytest.mark.parametrize("place", [(counting, "overview_of"), (FigureCounter, "_write")])

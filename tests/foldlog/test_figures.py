@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import asdict
 
-import foldlog as library
 from foldlog import Action, CondensationAction, Observation
 from foldlog._base.usage import whole
 from foldlog._formats.summed_calls import PRICED_FROM
@@ -27,14 +26,13 @@ from tests.web_client import asking_store
 
 
 @pytest.mark.parametrize("format", some(FORMATS, 9))
-def test_figures_are_equal_everywhere(foldlog, format):
+def test_figures_are_equal_everywhere(foldlog, format, stored):
     corpus = CORPUS / f"{format}.jsonl"
     assert foldlog("import --conversation c --format", format, corpus).status == 0
     assert foldlog("append other 'something else' --new").status == 0
     # Before its first use, an import counts records as events: see ``foldlog stats --help``.
     logged = foldlog("log c --json").document["events"]
-    with library.open("foldlog.db") as histories:
-        in_python = histories["c"].stats()
+    in_python = stored["c"].stats()
     stats = foldlog("stats c --json").document
     events, errors = stats["events"]["total"], stats["errors"]
     condensations = sum(row["made"] for row in stats["condensations"].values())
@@ -79,11 +77,10 @@ def test_forgotten_counts_equal_the_views(histories):
     "tool, is_error, state",
     [("finish", False, "answer"), ("finish", True, "error"), ("bash", False, "result")],
 )
-def test_run_with_finish_is_answered(foldlog, tool, is_error, state):
-    with library.open("foldlog.db") as histories:
-        call = Action(tool=tool, call_id="1", arguments={"message": "done"})
-        result = Observation(call_id="1", content="so be it", is_error=is_error)
-        histories["c"].append([said("please"), call, result])
+def test_run_with_finish_is_answered(foldlog, tool, is_error, state, stored):
+    call = Action(tool=tool, call_id="1", arguments={"message": "done"})
+    result = Observation(call_id="1", content="so be it", is_error=is_error)
+    stored["c"].append([said("please"), call, result])
     assert foldlog("list --long --json").rows("state") == [state]
 
 

@@ -10,7 +10,6 @@ import tempfile
 
 import pytest
 
-from foldlog import open as foldlog_open
 from foldlog.eventstore import open_store
 from tests.commands import NAMES, command_named
 from tests.foldlog.records import SAMPLE
@@ -39,9 +38,8 @@ def stdin(monkeypatch):
     return set_stdin
 
 
-def test_rows_fit_80_columns(foldlog):
-    with foldlog_open("foldlog.db") as histories:
-        histories["a-conversation-with-a-name"].append(said("a long title " * 9))
+def test_rows_fit_80_columns(foldlog, stored):
+    stored["a-conversation-with-a-name"].append(said("a long title " * 9))
     (row,) = [line for line in foldlog("").out.splitlines() if "a long title" in line]
     assert 70 < len(row) <= 79
 
@@ -98,12 +96,11 @@ def test_bar_counts_and_vanishes(command, counted, tmp_path):
 
 
 @pytest.fixture
-def used_again(foldlog, five_messages):
+def used_again(foldlog, five_messages, stored):
     """A conversation that was erased, and whose id another one has now."""
     foldlog("import", five_messages)
     foldlog("store erase five --yes --reason 'asked to'")
-    with foldlog_open("foldlog.db") as histories:
-        histories.create("five", replace_erased=True).append(said("again"))
+    stored.create("five", replace_erased=True).append(said("again"))
 
 
 def test_copy_counts_a_tombstone_of_a_reused_id(foldlog, used_again):

@@ -100,34 +100,19 @@ def test_hint_shows_no_password():
 
 def texts(path):
     """The texts of a module without its docstrings and help; what is formatted in is an X."""
-    tree = ast.parse(path.read_text())
-    documented = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    documented |= {
-        id(each)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("argument", "flag", "option")
-        for each in node.args
-    }
-    joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
-    parts = {id(part) for node in joined for part in node.values}
-    joined_texts = [
-        "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
-        for node in joined
-    ]
-    return joined_texts + [
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and id(node) not in documented
-        and id(node) not in parts
-    ]
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    left_out = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    texts = []
+    for node in nodes:  # a whole text comes before its parts
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("argument", "flag", "option"):
+            left_out.update(node.args)
+        elif isinstance(node, ast.JoinedStr):
+            left_out.update(node.values)
+            values = [part.value for part in node.values]  # of a formatted one, a node
+            texts.append("".join(each if isinstance(each, str) else "X" for each in values))
+        elif isinstance(getattr(node, "value", None), str) and node not in left_out:
+            texts.append(node.value)
+    return texts
 
 
 def test_command_in_a_message_is_valid(monkeypatch):

@@ -198,11 +198,19 @@ def test_exported_view_has_its_thinking(format, kept):
     notes = []
     with foldlog.open("memory:", condenser={"type": "clear_thinking", "keep": 2}) as histories:
         history = histories["c"]
-        history.append([said("a"), Message(source="agent", content="b", thinking=old)])
-        history.append([said("a"), Message(source="agent", content="b", thinking=hm)])
-        history.append([said("a"), Action(tool="t", call_id="k", thinking=ok)])
-        history.append(Observation(content="c", call_id="k", cause=5))
-        history.append([reasoning, Message(source="agent", content="d")])
+        history.append(
+            [
+                said("a"),
+                Message(source="agent", content="b", thinking=old),
+                said("a"),
+                Message(source="agent", content="b", thinking=hm),
+                said("a"),
+                Action(tool="t", call_id="k", thinking=ok),
+                Observation(content="c", call_id="k", cause=5),
+                reasoning,
+                Message(source="agent", content="d"),
+            ]
+        )
         history.prepare()
         written = json.dumps([*history.export(format, view=True, notes=notes.append)])
     assert [text for text in ("old", "hm", "ok", "so", "cleared") if f'"{text}"' in written] == kept

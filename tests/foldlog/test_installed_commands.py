@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from foldlog import open as open_histories
 from tests.said import said
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/command.md"
@@ -45,9 +44,8 @@ def installed(foldlog, tmp_path, monkeypatch):
     return foldlog
 
 
-def test_installed_command_runs_and_is_listed(installed):
-    with open_histories("foldlog.db") as histories:
-        histories["c1"].append(said("hi"))
+def test_installed_command_runs_and_is_listed(installed, stored):
+    stored["c1"].append(said("hi"))
     assert "._" not in PAGE.read_text(), "what is private may change"
     assert installed("hello c1").out == "c1 has 1 events\n"
     mistyped = installed("hello c1 --db fodlog.db")
@@ -62,12 +60,10 @@ def test_installed_command_knows_of_json(installed):
     assert (installed("asked").out, installed("asked --json").out) == ("False\n", "True\n")
 
 
-def test_installed_command_is_completed(installed, monkeypatch):
-    monkeypatch.setenv("_FOLDLOG_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", "foldlog s")
-    monkeypatch.setenv("COMP_CWORD", "1")
+@pytest.mark.usefixtures("installed")
+def test_installed_command_is_completed(completed):
     names = ["search", "serve", "show", "stats", "setup", "secrets", "store", "shout"]
-    assert installed().out.split() == [f"plain,{name}" for name in names]
+    assert completed("foldlog s").split() == [f"plain,{name}" for name in names]
 
 
 def test_broken_command_is_named(installed):

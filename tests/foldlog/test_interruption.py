@@ -63,20 +63,22 @@ def test_calls_without_own_ids_are_closed(history):
     assert len(shown(history)) == 4
 
 
-def overtake(history, monkeypatch, before):
-    """Make the next View that ``history`` reads an older one, as if others had been quicker."""
+def closed_late(history, monkeypatch, before):
+    """Close the open calls of an earlier View, as if others had been quicker, and return the ids of
+    the calls.
+    """
     views, current = [before], history._views.current
     monkeypatch.setattr(
         history._views, "current", lambda name: views.pop() if views else current(name)
     )
+    return [recorded.event.call_id for recorded in history.close_open_calls()]
 
 
 def test_call_answered_meanwhile_is_not_closed(history, monkeypatch):
     history.append([call("a"), call("b")])
     before = history.view()
     history.append(result("a"))
-    overtake(history, monkeypatch, before)
-    assert [recorded.event.call_id for recorded in history.close_open_calls()] == ["b"]
+    assert closed_late(history, monkeypatch, before) == ["b"]
     assert history.version() == 4
 
 
@@ -88,8 +90,7 @@ def test_retraction_meanwhile_is_read(history, monkeypatch):
     history._store.project(
         history.id, lambda writing: writing.put_records(PROJECTION, (), replace_all=True)
     )
-    overtake(history, monkeypatch, before)
-    assert [recorded.event.call_id for recorded in history.close_open_calls()] == ["a", "b"]
+    assert closed_late(history, monkeypatch, before) == ["a", "b"]
 
 
 def test_open_calls_of_each_version(history):
@@ -193,16 +194,9 @@ def test_killed_agent_repeats_no_begun_call(tmp_path):
         assert results["call-0"] == "one\n"
         assert results["call-1"].startswith("unknown: this call may have run, key ")
         assert results["call-2"] == "(no output)"
-        assert [type(event).__name__ for event in history.events()] == [
-            "Message",
-            "Action",
-            "Action",
-            "Action",
-            "Annotation",
-            "Observation",
-            "Annotation",
-            "Observation",
-            "Annotation",
-            "Observation",
+        names = [type(event).__name__ for event in history.events()]
+        assert names == [
+            *("Message", "Action", "Action", "Action"),
+            *("Annotation", "Observation") * 3,
             "Message",
         ]

@@ -90,9 +90,8 @@ def test_events_of_every_kind_are_shown(foldlog):
         ({"command": [], "n": 1}, '{"command": [], "n": 1}'),
     ],
 )
-def test_call_is_shown_as_its_command(foldlog, arguments, line):
-    with foldlog_open("foldlog.db") as histories:
-        histories["c"].append(Action(tool="shell", arguments=arguments, call_id="1"))
+def test_call_is_shown_as_its_command(foldlog, arguments, line, stored):
+    stored["c"].append(Action(tool="shell", arguments=arguments, call_id="1"))
     assert foldlog("log c").out.endswith(f"shell: {line}\n")
 
 
@@ -176,35 +175,33 @@ ANNOTATIONS = "annotations are never shown to a model"
         ("why d 0", "it sets todo: documents of a conversation are never shown to a model\n"),
     ],
 )
-def test_thinking_is_shown_and_found(foldlog, line, shown):
+def test_thinking_is_shown_and_found(foldlog, line, shown, stored):
     thought = {"type": "thinking", "thinking": "Look at\nprices.", "signature": "c2ln"}
     hidden = {"type": "redacted_thinking", "data": "c2ln"}
-    with foldlog_open("foldlog.db") as histories:
-        histories["c"].append(
-            [
-                Annotation(name="assistant", data=[thought]),
-                Message(source="agent", content="Done.", thinking=[thought]),
-                Message(source="agent", content="Hidden.", thinking=[hidden]),
-            ]
-        )
-        histories["d"].append((), documents={"todo": ["prices"]})
+    stored["c"].append(
+        [
+            Annotation(name="assistant", data=[thought]),
+            Message(source="agent", content="Done.", thinking=[thought]),
+            Message(source="agent", content="Hidden.", thinking=[hidden]),
+        ]
+    )
+    stored["d"].append((), documents={"todo": ["prices"]})
     assert shown in foldlog(line).out
     assert foldlog("why c c2ln").status == 2
 
 
-def test_list_of_conversations_to_resume(foldlog):
+def test_list_of_conversations_to_resume(foldlog, stored):
     def listed():
         ran = foldlog("list --to-resume --json")
         return ran.status, ran.rows()
 
-    with foldlog_open("foldlog.db") as histories:
-        histories["c"].append(Action(tool="deploy", call_id="k"))
-        with histories["c"].lease():
-            assert listed() == (0, [])
-            none = foldlog("list --to-resume").out
-            assert "None of 1 conversation waits for a worker. Still leased, perhaps by" in none
-        assert listed() == (0, ["c"])
-        histories["c"].close_open_calls()
+    stored["c"].append(Action(tool="deploy", call_id="k"))
+    with stored["c"].lease():
+        assert listed() == (0, [])
+        none = foldlog("list --to-resume").out
+        assert "None of 1 conversation waits for a worker. Still leased, perhaps by" in none
+    assert listed() == (0, ["c"])
+    stored["c"].close_open_calls()
     assert listed() == (0, [])
     with foldlog_open("foldlog.db", keys=KeyRing(["11" * 32])) as histories:
         histories["c"].append(Action(tool="deploy", call_id="l"))
@@ -250,10 +247,9 @@ def test_view_of_an_own_condenser_is_unknown(foldlog):
     assert {*ran.rows("state", of="events")} == {"unknown"}
 
 
-def test_list_shows_a_hundred_rows(foldlog):
-    with foldlog_open("foldlog.db") as histories:
-        for number in range(103):
-            histories[f"c{number:03}"].append(said("a word"))
+def test_list_shows_a_hundred_rows(foldlog, stored):
+    for number in range(103):
+        stored[f"c{number:03}"].append(said("a word"))
     note = "foldlog: note: 100 of 103 are shown: -n N shows more"
     for options in ("", "--sort recorded -r", "--sort events", "--long"):
         ran = foldlog(f"list {options}")

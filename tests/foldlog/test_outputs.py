@@ -16,7 +16,7 @@ def folder(tmp_path_factory):
 
 CASES = [pytest.param(name, marks=pytest.mark.long) if name == "demo" else name for name in NAMES]
 """Shorter than the demo: test_cli.py,
-test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work.
+test_demo_is_true_and_short.
 """
 
 
