@@ -27,18 +27,18 @@ from foldlog.condensers import ModelCallFailed, is_context_window_error
         "Input length 5000 exceeds maximum allowed token size 4096",
     ],
 )
-def test_what_servers_say_of_a_prompt_that_is_too_long_is_recognized(text):
+def test_errors_about_a_long_prompt_are_recognized(text):
     assert is_context_window_error(RuntimeError(text))
 
 
 @pytest.mark.parametrize(
     "text", ["Incorrect API key provided", "rate limit: too many requests", "no such model", ""]
 )
-def test_other_errors_are_not_taken_for_it(text):
+def test_other_errors_are_not_recognized(text):
     assert not is_context_window_error(RuntimeError(text))
 
 
-def test_litellms_own_error_is_recognized_and_so_is_ours():
+def test_errors_of_litellm_and_foldlog_are_recognized():
     litellm_error = type("ContextWindowExceededError", (Exception,), {})
     assert is_context_window_error(litellm_error("?"))
     assert is_context_window_error(ModelCallFailed("m", "context_window", "?"))

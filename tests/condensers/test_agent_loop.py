@@ -97,7 +97,7 @@ class Counting:
         return ToolCall("run", {"command": f"echo step {self.calls}: $(seq -s ' ' 1 120)"})
 
 
-def test_an_agent_survives_a_history_that_its_model_refuses(run):
+def test_an_agent_survives_refused_prompts(run):
     with OpenAIServer() as server:
         server.respond(up_to(LIMIT, Counting()))
         history, answer, written = run(server, steps_max=200)
@@ -119,7 +119,7 @@ def test_an_agent_survives_a_history_that_its_model_refuses(run):
     assert any("condensed: condenser" in line for line in written)
 
 
-def test_a_model_may_ask_for_a_condensation_itself(run):
+def test_the_model_may_request_a_condensation(run):
     steps = [ToolCall("run", {"command": f"echo {n}"}) for n in range(12)]
     asking = ToolCall("request_condensation", '{"why": "ignored"}')
     with OpenAIServer(*steps, asking, Text("done")) as server:
@@ -130,9 +130,7 @@ def test_a_model_may_ask_for_a_condensation_itself(run):
     assert not history.view().unhandled_condensation_request
 
 
-def test_a_long_prompt_is_an_error_if_the_condenser_answers_no_requests(
-    agent_loop, started, tmp_path
-):
+def test_a_condenser_that_ignores_requests_is_an_error(agent_loop, started, tmp_path):
     config = {"type": "pipeline", "condensers": [{"type": "recent_events"}]}
     with OpenAIServer() as server:
         server.respond(up_to(10, Counting()))
@@ -144,7 +142,7 @@ def test_a_long_prompt_is_an_error_if_the_condenser_answers_no_requests(
     assert not history.view().unhandled_condensation_request
 
 
-def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(run):
+def test_the_result_of_an_invalid_call_is_an_error(run):
     calls = [ToolCall("run", "{not json"), ToolCall("run", {"command": "exit 3"})]
     with OpenAIServer(*calls, Text("done")) as server:
         history, _, _ = run(server)
@@ -155,7 +153,7 @@ def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(run):
     assert json.dumps(history.view().to_messages())
 
 
-def test_an_agent_that_is_started_again_goes_on_where_it_stood(run):
+def test_a_restarted_agent_continues_its_history(run):
     calls = OpenAIServer(ToolCall("run", {"command": "echo before"}))
     with calls as server, pytest.raises(TimeoutError):
         run(server, steps_max=3)
@@ -164,7 +162,7 @@ def test_an_agent_that_is_started_again_goes_on_where_it_stood(run):
         assert "before" in json.dumps(server.requests[0].body["messages"])
 
 
-def test_without_a_key_it_says_in_a_line_what_is_missing(agent_loop, tmp_path, monkeypatch, capsys):
+def test_a_missing_key_is_named_in_one_line(agent_loop, tmp_path, monkeypatch, capsys):
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -177,7 +175,7 @@ def test_without_a_key_it_says_in_a_line_what_is_missing(agent_loop, tmp_path, m
     assert "OPENAI_API_KEY" in line
 
 
-def test_it_can_be_rehearsed_without_any_model(agent_loop, tmp_path, monkeypatch, capsys):
+def test_a_rehearsal_needs_no_model(agent_loop, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["agent_loop.py", "anything", "--rehearse"])
     assert agent_loop.main() == 0
@@ -189,7 +187,7 @@ def test_it_can_be_rehearsed_without_any_model(agent_loop, tmp_path, monkeypatch
         assert len(histories["agent"].view()) < histories["agent"].version()
 
 
-def test_a_command_that_ran_when_the_agent_died_is_not_run_again(agent_loop, started, tmp_path):
+def test_an_interrupted_command_is_not_run_again(agent_loop, started, tmp_path):
     class Died(BaseException):
         """The end of the process."""
 

@@ -26,7 +26,7 @@ ONE = event_size(pair(0, content=BIG)[1])
 
 
 @pytest.mark.parametrize("at_least", [0, 4 * ONE])
-def test_a_prompt_begins_with_the_one_before_except_where_enough_was_cleared_at_once(at_least):
+def test_prompts_change_only_when_enough_is_cleared(at_least):
     condenser = ClearToolUsesCondenser(trigger=6 * ONE, keep=2, clear_at_least=at_least)
     view, before, batches = viewed(message("do it")), viewed(), []
     for n in range(60):
@@ -40,7 +40,7 @@ def test_a_prompt_begins_with_the_one_before_except_where_enough_was_cleared_at_
     assert min(batches) * ONE >= at_least
 
 
-def test_parallel_results_that_no_model_has_seen_stay():
+def test_unseen_parallel_results_stay():
     with open_store("memory:") as store:
         handler = CondenseHandler(store, Views(store), condenser_from_config(CONFIG | {"keep": 0}))
         for n in range(6):
@@ -57,7 +57,7 @@ def test_parallel_results_that_no_model_has_seen_stay():
 CONFIG = {"type": "clear_tool_uses", "trigger": 2 * ONE, "exclude_tools": ["look"]}
 
 
-def test_a_digest_behind_it_reads_the_results_themselves():
+def test_a_digest_reads_cleared_results():
     failed = "Traceback (most recent call last):\n" + BIG + "\nValueError: month 13"
     view = viewed(
         message("do it"),
@@ -103,7 +103,7 @@ def test_a_loop_stays_whole_without_its_thinking():
     assert result.with_events(result.events).cut_points == view.cut_points
 
 
-def test_a_view_that_grew_has_the_very_masks_of_the_step_before():
+def test_a_grown_view_shares_the_earlier_masks():
     view = viewed(pair(1), pair(2), pair(3))
     before = ObservationMaskingCondenser(2).condense(view)
     after = ObservationMaskingCondenser(2).condense(view.then(pair(4)))

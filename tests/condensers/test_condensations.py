@@ -115,7 +115,7 @@ def run_case(case, output):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_a_condenser_makes_what_its_golden_case_has(case):
+def test_golden_condensations(case):
     for output, text in case.outputs.items():
         assert run_case(case, output) == text, "python -m tests.condensers.test_condensations"
 

@@ -68,13 +68,13 @@ def run_case(case, output):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_a_file_loads_or_is_refused_as_its_golden_case_says(case):
+def test_golden_configurations(case):
     for output, text in case.outputs.items():
         assert run_case(case, output) == text, "python -m tests.condensers.test_config"
 
 
 @pytest.mark.parametrize("name", sorted(SET_BY_FOLDLOG))
-def test_extra_sets_no_argument_that_foldlog_sets(name):
+def test_extra_refuses_arguments_that_foldlog_sets(name):
     with pytest.raises(ValidationError, match=f"foldlog itself sets {name} in each call"):
         LLMConfig(model="m", extra={name: 1, "user": "u"})
 
@@ -92,7 +92,7 @@ def toml(tmp_path):
     return write
 
 
-def test_an_error_in_a_file_names_the_file_and_where(toml, tmp_path):
+def test_an_error_names_the_file_and_the_place(toml, tmp_path):
     path = toml('[condenser]\ntype = "recent_events"\nmax_events = 0')
     with pytest.raises(InvalidCondenser, match=f"^{path}: condenser.max_events: "):
         load_condenser(path)
@@ -105,12 +105,12 @@ def test_an_error_in_a_file_names_the_file_and_where(toml, tmp_path):
             load_condenser_config(toml(not_toml))
 
 
-def test_a_file_with_a_byte_order_mark_is_read(toml):
+def test_a_byte_order_mark_is_accepted(toml):
     path = toml(b"\xef\xbb\xbf[condenser]\ntype = 'digest'\n")
     assert isinstance(load_condenser(path), DigestCondenser)
 
 
-def test_no_key_is_in_the_traceback_of_an_error(toml):
+def test_no_traceback_shows_a_key(toml):
     text = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\napi_key = ["sk-1234"]'
     with pytest.raises(InvalidCondenser) as caught:
         load_condenser(toml(text))
@@ -125,7 +125,7 @@ def test_no_key_is_in_the_traceback_of_an_error(toml):
     rows("settings.json", "a table of each condenser"),
     ids=lambda table: table["type"],
 )
-def test_a_condenser_is_made_again_from_its_configuration(table):
+def test_a_configuration_makes_the_same_condenser_again(table):
     condenser = condenser_from_config(table)
     dumped = condenser.config.model_dump()
     assert condenser_from_config(dumped).config == condenser.config
@@ -136,18 +136,18 @@ def test_a_condenser_is_made_again_from_its_configuration(table):
     assert "sk-secret" not in f"{dumped!r}{condenser.config.model_dump_json()}{condenser.config!r}"
 
 
-def test_a_value_that_no_table_may_have_is_an_error_of_ours():
+def test_an_invalid_setting_has_no_configuration():
     with pytest.raises(InvalidCondenser, match="attention_window: should be greater than or"):
         _ = ObservationMaskingCondenser(attention_window=0).config
 
 
-def test_a_masked_key_is_not_taken_for_a_key():
+def test_a_masked_key_is_refused():
     masked = json.loads(LLMConfig(model="m", api_key="sk-secret").model_dump_json())
     with pytest.raises(InvalidCondenser, match=r"llm_config: api_key is masked.*api_key_env"):
         condenser_from_config({"type": "llm", "llm_config": masked})
 
 
-def test_a_model_may_be_given_as_a_configuration_of_its_own():
+def test_a_model_may_be_a_configuration_object():
     config = LLMConfig(model="m")
     assert parse_config({"type": "llm", "llm_config": config}).llm_config is config
     with pytest.raises(ValueError, match="the fallback 'm' has fallbacks"):
@@ -159,7 +159,7 @@ class AgentConfig(BaseModel):
     others: list[CondenserConfig] = []
 
 
-def test_an_annotation_with_the_base_takes_any_configuration():
+def test_a_field_may_hold_any_configuration():
     config = AgentConfig.model_validate({"condenser": {"type": "recent_events", "max_events": 5}})
     assert config.condenser == parse_config({"type": "recent_events", "max_events": 5})
     assert AgentConfig.model_validate_json(config.model_dump_json()) == config
@@ -175,7 +175,7 @@ def test_an_annotation_with_the_base_takes_any_configuration():
 @pytest.mark.parametrize(
     "type, setting, value, says", rows("settings.json", "settings out of their bounds")
 )
-def test_a_constructor_holds_its_settings_to_their_bounds(type, setting, value, says):
+def test_constructors_check_their_settings(type, setting, value, says):
     condenser = CONDENSER_REGISTRY[config_type_of(type)]
     if says.startswith("a "):
         problem = rf"^{setting} must be {says}, not {re.escape(repr(value))}$"
@@ -235,7 +235,7 @@ def registered():
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_strategy_of_ones_own_is_configured_like_any_other():
+def test_a_registered_strategy_is_configured_like_others():
     plain = Condenser.from_config(PlainConfig(many=3))
     assert (type(plain), plain.many) == (Plain, 3)
     assert Condenser.from_config(plain.config.model_dump()).config == plain.config
@@ -248,7 +248,7 @@ def test_a_strategy_of_ones_own_is_configured_like_any_other():
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_mistake_of_an_own_strategy_is_reported_with_its_error():
+def test_errors_of_a_registered_strategy_are_raised():
     with pytest.raises(InvalidCondenser, match="many"):
         condenser_from_config({"type": "plain", "many": 0})
     with pytest.raises(KeyError, match="13"):
@@ -256,7 +256,7 @@ def test_a_mistake_of_an_own_strategy_is_reported_with_its_error():
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_kind_may_be_the_name_of_a_registered_class():
+def test_kind_may_name_a_registered_class():
     assert condenser_from_config({"kind": "Plain", "many": 3}).many == 3
     assert condenser_from_config({"kind": "DigestCondenser"}).type == "digest"
     with pytest.raises(InvalidCondenser, match="unknown condenser type 'Plain'"):
@@ -264,7 +264,7 @@ def test_a_kind_may_be_the_name_of_a_registered_class():
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_type_is_registered_once_and_needs_a_name():
+def test_a_type_has_a_name_and_is_registered_once():
     class Other(CondenserConfig):
         type: Literal["plain"] = "plain"
 
@@ -281,7 +281,7 @@ def test_a_type_is_registered_once_and_needs_a_name():
         Condenser.from_config(Unregistered())
 
 
-def test_a_condenser_without_a_configuration_says_so():
+def test_a_condenser_may_have_no_configuration():
     class Unknown(Plain):
         config_type = None
 
@@ -302,7 +302,7 @@ print(condenser_from_config({"type": "digest"}).type)
 """
 
 
-def test_registering_comes_after_our_own_strategies_whatever_is_imported_first():
+def test_built_in_strategies_are_registered_first():
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )
@@ -314,7 +314,7 @@ def test_registering_comes_after_our_own_strategies_whatever_is_imported_first()
 
 
 @patch.dict(CONDENSER_REGISTRY)
-def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, monkeypatch):
+def test_an_entry_point_registers_a_strategy(tmp_path, monkeypatch):
     (tmp_path / "third.py").write_text(
         "from tests.condensers.test_config import Halved, HalvedConfig\n"
         "def register(): Halved.register_config(HalvedConfig)\n"
@@ -332,7 +332,7 @@ def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, mo
 
 @patch.dict(CONDENSER_REGISTRY)
 @pytest.mark.parametrize("value", ["no_such_module:register", "json:no_such_function"])
-def test_a_package_that_cannot_be_loaded_is_named_and_hides_no_other_mistake(monkeypatch, value):
+def test_a_broken_entry_point_is_named(monkeypatch, value):
     broken = EntryPoints([EntryPoint("broken", value, "foldlog.condensers")])
     monkeypatch.setattr(
         "foldlog.condensers.config.registry.entry_points", lambda **which: broken.select(**which)
@@ -355,7 +355,7 @@ def test_a_package_that_cannot_be_loaded_is_named_and_hides_no_other_mistake(mon
 UNNAMED = {"type": "pipeline", "condensers": [{"type": "llm", "max_size": 10, "keep_first": 1}]}
 
 
-def test_a_condenser_without_a_model_uses_the_agents():
+def test_the_agents_model_is_the_default():
     agent_llm = AskableAgent(None, "what came before")
     with new_history(UNNAMED, agent_llm=agent_llm) as history:
         history.append(messages(14))
@@ -366,7 +366,7 @@ def test_a_condenser_without_a_model_uses_the_agents():
     assert len(agent_llm.calls) == 2
 
 
-def test_without_any_model_the_error_says_where_one_can_be_named():
+def test_a_missing_model_is_an_error():
     condenser = condenser_from_config(UNNAMED)
     says = r"names no model.*a table 'llm_config'.*a table \[llm\].*agent_llm="
     with pytest.raises(InvalidCondenser, match=says):
@@ -383,7 +383,7 @@ def test_without_any_model_the_error_says_where_one_can_be_named():
         condenser.for_agent(OnlyCounts())
 
 
-def test_what_a_strategy_needs_of_a_model_is_asked_of_the_agents_model():
+def test_the_agents_model_must_have_the_needed_abilities():
     weak = Scripted(function_calling=False, response_schema=False)
     for kind in ("structured_summary", "llm_attention"):
         with pytest.raises(InvalidCondenser, match="needs a model that"):
@@ -394,7 +394,7 @@ def test_what_a_strategy_needs_of_a_model_is_asked_of_the_agents_model():
     "wrong, problem",
     [("openai/gpt-4o", "type str"), (object(), "no model, max_input_tokens, max_output_tokens")],
 )
-def test_an_object_that_is_no_model_is_refused_before_a_store_is_opened(tmp_path, wrong, problem):
+def test_an_invalid_agent_model_opens_no_store(tmp_path, wrong, problem):
     with pytest.raises(InvalidCondenser, match=problem):
         foldlog.open(f"sqlite:///{tmp_path}/h.db", agent_llm=wrong)
     assert not (tmp_path / "h.db").exists()
@@ -405,7 +405,7 @@ def test_an_object_that_is_no_model_is_refused_before_a_store_is_opened(tmp_path
 # --- for people ---
 
 
-def test_strategies_are_listed_in_order_and_described_with_every_parameter():
+def test_strategies_and_parameters_have_descriptions():
     """Their types, names and defaults are on the page: see ``test_configuration_page.py``."""
     strategies = [strategy_of(each) for each in list_strategies()]
     assert strategies == sorted(strategies)
@@ -419,7 +419,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("config_type", list_strategies(), ids=lambda config: config.__name__)
-def test_a_strategy_of_its_name_is_the_strategy_of_an_empty_table(config_type):
+def test_a_name_means_the_default_settings(config_type):
     name = names_of(config_type)[0]
     condenser = condenser_named(name)
     if condenser is None:

@@ -37,7 +37,7 @@ def test_the_strategy_on_the_page_runs():
         assert "every_other" in [names_of(config_type)[0] for config_type in CONDENSER_REGISTRY]
 
 
-def test_the_tables_on_the_page_are_those_of_the_code():
+def test_the_tables_on_the_page_are_current():
     text = PAGE.read_text(encoding="utf-8")
     assert renewed(text) == text, "run: python -m tests.condensers.test_configuration_page"
 

@@ -66,12 +66,12 @@ def test_a_plain_server_gets_what_it_accepts():
     assert "thinking" not in str(body["messages"])
 
 
-def test_a_plain_server_would_have_refused_litellms_form():
+def test_a_plain_server_refuses_litellms_dialect():
     _, body = body_at("openai/a-private-model", dialect="litellm")
     assert any("thinking_blocks" in problem for problem in openai_problems(body["messages"]))
 
 
-def test_anthropics_server_gets_what_it_accepts_through_litellm():
+def test_anthropics_server_gets_what_it_accepts():
     view, body = body_at("anthropic/claude-sonnet-4-5")
     assert view.dialect == "litellm"
     assert anthropic_problems(body["messages"]) == []
@@ -79,7 +79,7 @@ def test_anthropics_server_gets_what_it_accepts_through_litellm():
 
 
 @pytest.mark.parametrize("model, dialect", rows("settings.json", "dialects of models"))
-def test_the_dialect_follows_from_the_name_and_the_configuration_has_the_last_word(model, dialect):
+def test_the_name_or_the_configuration_decides_the_dialect(model, dialect):
     assert dialect_of_model(model) == LLM(LLMConfig(model=model)).dialect == dialect
     assert LLM(LLMConfig(model=model, dialect="openai")).dialect == "openai"
     assert LLM(LLMConfig(model=model, dialect="litellm")).dialect == "litellm"
@@ -91,7 +91,7 @@ def test_a_plain_fallback_decides_for_all():
     assert LLM(claude.model_copy(update={"fallbacks": (plain,)})).dialect == "openai"
 
 
-def test_models_that_anthropic_makes_are_sent_their_thinking_whatever_litellm_calls_them():
+def test_every_anthropic_model_gets_thinking():
     litellm = foldlog.condensers.models.client._litellm()
     named = [
         name

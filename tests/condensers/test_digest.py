@@ -98,12 +98,12 @@ def run_case(case, output):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_the_digest_of_a_small_history_is_that_of_its_golden_case(case):
+def test_golden_digests(case):
     ((output, text),) = case.outputs.items()
     assert run_case(case, output) == text, "python -m tests.condensers.test_digest"
 
 
-def test_the_texts_and_the_names_in_parts_of_any_type_are_in_the_digest():
+def test_texts_and_names_of_all_parts_are_shown():
     for kind, part in parts_with("read harbour/gauges.py first").items():
         text = digest(message((part,)), message((part,), "agent"))
         for heading in (ASKED, SAID):
@@ -114,7 +114,7 @@ def test_the_texts_and_the_names_in_parts_of_any_type_are_in_the_digest():
     assert "harbour/gauges.py" in section(text, NAMES)[1]
 
 
-def test_an_error_is_no_longer_open_after_thirty_other_calls():
+def test_an_error_is_closed_after_thirty_calls():
     failed = pair(0, "run", "no rule\nExit code: 2", command="make")
     work = [pair(n, "read", path=f"/w/{n}.py") for n in range(1, 31)]
     assert section(digest(failed, work[1:]), ERRORS) == ["`make` → no rule"]
@@ -125,7 +125,7 @@ def test_an_error_is_no_longer_open_after_thirty_other_calls():
 _MADE = re.compile(r"(?:found/|used_)\w+")
 
 
-def test_names_take_their_share_and_those_that_other_lines_have_are_not_repeated():
+def test_names_take_their_share_and_are_not_repeated():
     texts = [" ".join(f"found/a_{n}_{k}" for k in range(30)) for n in range(80)]
     results = [pair(n, "see", texts[n], at=f"used_{n} at used_more_{n}") for n in range(80)]
     text = digest(message("look at kite_tail and wind/a_1"), results)
@@ -146,7 +146,7 @@ def summaries(*texts):
 
 
 @pytest.mark.parametrize("texts", [["in brief"], ["the newest", "a fact " * 13, "the oldest"]])
-def test_earlier_summaries_that_fit_in_their_share_stay_whole(texts):
+def test_short_earlier_summaries_stay_whole(texts):
     alone = digest(summaries(*texts))
     assert digest(summaries(*texts), length=len(alone)) == alone
     talk = [message(f"w{n} " * 150, "agent") for n in range(30)]
@@ -154,7 +154,7 @@ def test_earlier_summaries_that_fit_in_their_share_stay_whole(texts):
     assert section(text, EARLIER) == section(alone, EARLIER)
 
 
-def test_no_earlier_summary_is_dropped_however_many_there_are():
+def test_many_earlier_summaries_are_shortened_not_dropped():
     steps = "\n\n" + "- a step of this part\n" * 40
     parts = summaries(*(f"PART {n} begins{steps}PART {n} ends" for n in range(7)))
     text = digest(parts, runs(300), length=8_000)
@@ -168,7 +168,7 @@ def test_no_earlier_summary_is_dropped_however_many_there_are():
 # --- the room that it takes ---
 
 
-def test_a_digest_has_at_most_its_length_and_says_what_it_left_out():
+def test_a_digest_has_a_maximum_length():
     events = [[message(f"ask {n} " + "x" * 100) for n in range(20)], runs(300)]
     for length in (500, 1_000, 3_000, 20_000):
         assert len(digest(events, length=length)) <= length
@@ -180,13 +180,13 @@ def test_a_digest_has_at_most_its_length_and_says_what_it_left_out():
     assert rest[-1] == "`cmd 299` → exit 0: done"
 
 
-def test_a_digest_of_the_least_length_is_not_made_shorter():
+def test_a_digest_has_a_minimum_length():
     text = digest(message("x" * 214))
     summary = DigestCondenser().summary(viewed(messages(3)), slice(0, 3))
     assert (len(text), summary.shorter(text)) == (LENGTH_LEAST, None)
 
 
-def test_a_conclusion_is_whole_where_room_is_left_and_cut_where_others_need_it():
+def test_older_conclusions_are_cut_before_the_newest():
     conclusion = "Root cause: " + "evidence " * 60 + "the fix is in b.py"
     events = [message(f"{n} {conclusion}", "agent") for n in range(20)]
     *older, newest = section(digest(events, runs(300)), SAID)[1:]
@@ -194,7 +194,7 @@ def test_a_conclusion_is_whole_where_room_is_left_and_cut_where_others_need_it()
     assert newest == f"19 {conclusion}"
 
 
-def test_the_newest_request_is_quoted_in_full_and_older_ones_in_part():
+def test_the_newest_request_is_quoted_in_full():
     newest = "Now write the manual: " + "one chapter for each kind of kite. " * 60
     older = [message(f"{n}: " + "paint the kite in another colour " * 20) for n in range(8)]
     requests = section(digest(older, message(newest)), ASKED)
@@ -204,7 +204,7 @@ def test_the_newest_request_is_quoted_in_full_and_older_ones_in_part():
 
 
 @pytest.mark.parametrize("others, least", [([], 5_500), (runs(300), 2_000)], ids=["alone", "busy"])
-def test_a_long_newest_request_keeps_both_ends_and_says_what_is_missing(others, least):
+def test_a_long_newest_request_keeps_both_ends(others, least):
     request = message("Begin here. " + "detail " * 2_000 + "And never use glue.")
     text = digest(request, others)
     (line,) = section(text, ASKED)
@@ -220,7 +220,7 @@ def test_a_long_newest_request_keeps_both_ends_and_says_what_is_missing(others, 
 
 @examples(200)
 @given(histories, st.integers(500, 3_000), st.integers(0, 30))
-def test_a_digest_is_bounded_and_the_same_however_it_is_folded(events, length, place):
+def test_a_digest_is_the_same_however_folded(events, length, place):
     text = text_of(Digest.of(events), length)
     assert len(text) <= length
     if not any(isinstance(event, Observation) for event in events[place:]):
@@ -228,7 +228,7 @@ def test_a_digest_is_bounded_and_the_same_however_it_is_folded(events, length, p
 
 
 @pytest.mark.parametrize("case", some(CASES, 40), ids=lambda case: case.rule)
-def test_a_fold_in_two_parts_is_the_fold_at_once(case):
+def test_golden_digests_can_be_folded_in_parts(case):
     events = case.events()
     ((output, text),) = case.outputs.items()
     length = int(output.split()[1])
@@ -260,7 +260,7 @@ LIMITS = (4_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000, 24_000, 32_000, 4
     [(SHIPPED, [4_000]), pytest.param(SAMPLES, LIMITS, marks=[pytest.mark.long, needs_samples])],
     ids=["shipped", "all"],
 )
-def test_no_later_digest_of_a_real_history_knows_less_than_an_earlier_one(path, limits):
+def test_later_digests_know_no_fewer_files(path, limits):
     digests = 0
     for history in imported(path):
         events = list(history.events())
@@ -273,7 +273,7 @@ def test_no_later_digest_of_a_real_history_knows_less_than_an_earlier_one(path, 
     assert digests > 1
 
 
-def test_the_work_of_a_condensation_is_that_of_the_new_events(monkeypatch):
+def test_a_condensation_folds_only_new_events(monkeypatch):
     folded = []
     take = Digest._take
     monkeypatch.setattr(
@@ -289,7 +289,7 @@ def test_the_work_of_a_condensation_is_that_of_the_new_events(monkeypatch):
     assert files_known(summary(view)) >= 180
 
 
-def test_the_work_of_a_text_is_that_of_the_lines_that_may_fit(monkeypatch):
+def test_only_lines_that_may_fit_are_cut(monkeypatch):
     cut = []
     monkeypatch.setattr(layout, "clip_line", lambda line, most: cut.append(line) or line[:most])
     counts = []
@@ -300,7 +300,7 @@ def test_the_work_of_a_text_is_that_of_the_lines_that_may_fit(monkeypatch):
     assert counts[0] == counts[1] > 0
 
 
-def test_a_continued_fold_equals_a_fold_from_the_start():
+def test_a_continued_fold_equals_a_fresh_fold():
     with new_history(DigestCondenser(max_size=16)) as history:
         for number in range(60):
             history.append([message(f"do {number}")] if number % 7 == 0 else edit(number))
@@ -318,7 +318,7 @@ def test_a_continued_fold_equals_a_fold_from_the_start():
                 )
 
 
-def test_a_redacted_event_is_in_no_later_digest():
+def test_later_digests_omit_redacted_events():
     with new_history(DigestCondenser(max_size=12)) as history:
         history.append([message("go on"), message("never tell anybody of the_secret_kite")])
         for number in range(40):
@@ -341,7 +341,7 @@ def test_a_redacted_event_is_in_no_later_digest():
         (["user", "environment"], 3),
     ],
 )
-def test_what_a_runtime_wrote_before_the_first_request_is_not_the_first_message(before, head):
+def test_context_of_a_runtime_stays_before_the_first_request(before, head):
     context = "<environment_context>\n  <cwd>/w</cwd>\n</environment_context>"
     work = [pair(n, command=f"make {n} {'x' * 80}") for n in range(40)]
     view = viewed([message(context, source) for source in before], message("mend the kite"), work)
@@ -350,7 +350,7 @@ def test_what_a_runtime_wrote_before_the_first_request_is_not_the_first_message(
 
 
 @pytest.mark.parametrize("before", [[], [SYSTEM]], ids=["no prompt", "a system prompt"])
-def test_a_digest_that_a_reset_made_the_first_event_is_replaced_by_the_next(before):
+def test_the_next_digest_replaces_one_of_a_reset(before):
     condenser = DigestCondenser(max_size=30)
     work = [pair(n, command=f"make {n} {'x' * 80}") for n in range(40)]
     view = viewed(before, message("mend the kite"), work)
@@ -359,7 +359,7 @@ def test_a_digest_that_a_reset_made_the_first_event_is_replaced_by_the_next(befo
     assert "mend the kite" in summary(after(view, condenser.condense(view)))
 
 
-def test_a_digest_makes_do_with_the_room_that_the_agent_has():
+def test_an_agent_with_a_small_window_works_on():
     """An agent with a small window works on, where a digest of the usual length would fill it."""
     condenser, agent = DigestCondenser(), Characters(2_000)
     view = viewed(SYSTEM, message("count as far as you can"))
@@ -378,7 +378,7 @@ def test_a_digest_makes_do_with_the_room_that_the_agent_has():
 
 @pytest.mark.parametrize("result", [3_000, 4_400, 4_900, 6_000, 30_000])
 @pytest.mark.parametrize("earlier", [0, 4, 60])
-def test_the_newest_request_is_shown_beside_results_that_have_no_room(earlier, result):
+def test_the_newest_request_stays_beside_large_results(earlier, result):
     """No model was shown them, so they stay; where they alone are over the limit, a shorter digest
     does not help.
     """
@@ -399,7 +399,7 @@ def test_the_newest_request_is_shown_beside_results_that_have_no_room(earlier, r
     assert not fits or Characters().token_sums(shown)[-1] <= 6_000 * 0.9
 
 
-def test_arguments_nested_without_end_are_a_call_like_any_other():
+def test_deeply_nested_arguments_are_accepted():
     deep = []
     for _ in range(100_000):
         deep = [deep]
@@ -409,7 +409,7 @@ def test_arguments_nested_without_end_are_a_call_like_any_other():
         assert "odd " in plan(DigestCondenser(max_size=10).condense(view)).summary
 
 
-def test_large_documents_in_commands_do_not_stay_in_memory():
+def test_large_documents_in_commands_are_freed():
     tracemalloc.start()
     try:
         for number in range(20):
@@ -421,7 +421,7 @@ def test_large_documents_in_commands_do_not_stay_in_memory():
     assert bytes_in_use < 2_000_000
 
 
-def test_no_command_stays_in_memory_after_a_fold():
+def test_commands_are_freed_after_a_fold():
     run = Action(tool="run", arguments={"command": "echo a-key > .env"}, call_id="c")
     Digest.of([run, Observation(content="", call_id="c")])
     assert commands._parsed_words.cache_info().currsize == 0

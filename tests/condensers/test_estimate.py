@@ -69,13 +69,13 @@ def counted(model, content):
     return whole - empty
 
 
-def test_an_estimate_is_at_most_slightly_below_the_tokens():
+def test_an_estimate_is_hardly_below_the_tokens():
     for name, content in TEXTS.items():
         for model in TOKENIZERS:
             assert estimate(content) >= 0.95 * counted(model, content), (name, model)
 
 
-def test_prose_and_code_are_not_estimated_at_twice_their_tokens():
+def test_prose_and_code_are_estimated_below_twice_their_tokens():
     for name in ("prose", "code"):
         assert estimate(TEXTS[name]) <= 2 * counted("gpt-4o-mini", TEXTS[name])
 
@@ -85,7 +85,7 @@ def without_thinking(event):
     return change(event, thinking=()) if getattr(event, "thinking", ()) else event
 
 
-def test_encrypted_thinking_is_not_counted_as_text():
+def test_encrypted_thinking_does_not_count_as_text():
     signature = "q83vEjRWeJC7" * 100
     block = {"type": "thinking", "thinking": "two words", "signature": signature}
     assert of_thinking(block) == of_thinking({**block, "signature": ""}) + 240
@@ -94,7 +94,7 @@ def test_encrypted_thinking_is_not_counted_as_text():
 
 @pytest.mark.parametrize("model", some(TOKENIZERS, 2))
 @real_histories
-def test_real_views_are_estimated_too_high_and_not_at_twice_their_tokens(model, path):
+def test_estimates_of_real_views(model, path):
     llm = LLM(LLMConfig(model=model))
     views = [
         View.from_events(map(without_thinking, history.events(0, 120)))
@@ -107,7 +107,7 @@ def test_real_views_are_estimated_too_high_and_not_at_twice_their_tokens(model, 
     assert max(ratios) < 2.2
 
 
-def test_sums_add_up_and_an_image_counts_as_one():
+def test_sums_add_up_and_count_images():
     system = SystemMessage(content="s", tools=({"type": "function", "function": {"name": "run"}},))
     events = [system, message("go"), call(), answer((text("see"), image()))]
     view = viewed(events)
@@ -118,7 +118,7 @@ def test_sums_add_up_and_an_image_counts_as_one():
     assert ESTIMATE.token_sums(view.with_events(view[:2]))[-1] == sums[2]
 
 
-def test_a_text_file_is_estimated_as_its_text():
+def test_a_text_file_counts_as_its_text():
     for part in parts_with(TEXTS["code"]).values():
         tokens = ESTIMATE.token_sums(viewed(message((part,))))[-1]
         assert 1 <= tokens / estimate(TEXTS["code"]) < 1.3
@@ -141,7 +141,7 @@ def test_max_tokens_holds_without_a_count(agent):
     assert after == action.metadata["tokens_after"] <= 2_500
 
 
-def test_the_limit_of_a_model_that_cannot_be_counted_for_holds():
+def test_a_models_limit_holds_without_a_count():
     view = viewed(messages(200))
     condenser = DigestCondenser(max_size=1_000)
     assert condenser.reasons(view, Characters(500, unknown=True)) == {Reason.TOKENS}

@@ -182,14 +182,14 @@ def check_agent(kind, way, steps, observer):
 @pytest.mark.parametrize(
     "kind, way", [("llm", "401"), ("structured", "null"), ("llm", "cut"), ("llm", "overflow")]
 )
-def test_an_agent_beside_a_failing_model_goes_on_with_digests(kind, way, observer):
+def test_an_agent_continues_with_digests(kind, way, observer):
     made, failed = check_agent(kind, way, 40, observer)
     assert len(failed) < len(made), "the model was not asked each time"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind, way", AGENTS)
-def test_an_agent_of_400_steps_never_stops(kind, way, observer):
+def test_an_agent_continues_for_400_steps(kind, way, observer):
     check_agent(kind, way, 400, observer)
 
 
@@ -203,7 +203,7 @@ def stepped(condenser, *events, agent=None):
     return history, history.prepare()
 
 
-def test_the_same_events_are_forgotten_and_their_digest_is_their_summary():
+def test_a_digest_replaces_the_same_events():
     asked = [*messages(30), REQUEST]
     spans = []
     for reply in ("a summary", failed("unavailable")):
@@ -221,7 +221,7 @@ def test_the_same_events_are_forgotten_and_their_digest_is_their_summary():
 @pytest.mark.parametrize(
     "status, failure", [(408, "timeout"), (504, "timeout"), (404, "rejected"), (None, "bad_reply")]
 )
-def test_an_error_of_any_client_is_named_by_its_status(status, failure):
+def test_the_status_of_an_error_names_the_failure(status, failure):
     class StatusError(Exception):
         status_code = status
 
@@ -234,7 +234,7 @@ def test_an_error_of_any_client_is_named_by_its_status(status, failure):
     assert [report["failure"] for report in reports_of(made)] == [failure]
 
 
-def test_without_a_fallback_a_failing_model_stops_the_step():
+def test_without_a_fallback_the_step_fails():
     condenser = LLMSummarizingCondenser(Scripted(failed()), max_size=20, fallback=False)
     for used in (condenser, PipelineCondenser([condenser])):
         with pytest.raises(NoCondensationAvailable, match="hard context reset failed in 5"):
@@ -266,7 +266,7 @@ class Choosing(RollingCondenser):
     ],
     ids=["attention", "attention to few events", "own", "a pipeline with its own", "a pipeline"],
 )
-def test_a_digest_stands_in_for_each_strategy_that_asks_a_model(condenser):
+def test_every_strategy_with_a_model_has_a_fallback(condenser):
     history, _ = stepped(condenser, pair(1), messages(40), REQUEST)
     (made,) = condensations(history)
     assert made.metadata["condenser"] == "digest"
@@ -275,7 +275,7 @@ def test_a_digest_stands_in_for_each_strategy_that_asks_a_model(condenser):
     assert history.view().unhandled_condensation_request is False
 
 
-def test_a_giant_result_is_shortened_where_a_digest_is_not_enough():
+def test_giant_texts_are_shortened_beside_a_digest():
     agent = Agent()
     condenser = LLMSummarizingCondenser(Scripted(failed()), max_size=20)
     long = "word " * 20_000
@@ -285,7 +285,7 @@ def test_a_giant_result_is_shortened_where_a_digest_is_not_enough():
         assert "characters and more left out; the log has all" in str(view.to_messages())
 
 
-def test_a_model_that_failed_is_spared_also_by_condensations_that_cannot_wait():
+def test_required_condensations_also_spare_a_failed_model():
     model = Scripted(failed())
     agent = Agent()
     condenser = LLMSummarizingCondenser(model)
@@ -306,7 +306,7 @@ def test_a_model_that_failed_is_spared_also_by_condensations_that_cannot_wait():
     assert len(model.calls) == len(versions) + 1, "a request does not wait"
 
 
-def test_a_summary_that_is_too_long_for_the_agent_gives_way_to_a_digest():
+def test_a_digest_replaces_a_summary_without_room():
     agent = Agent()
     condenser = LLMSummarizingCondenser(Scripted(said("A sentence of the summary. " * 1_500)))
     seen = (message("I read it.", source="agent"), message("Go on."))
@@ -337,7 +337,7 @@ def turns(count, words):
     ],
     ids=["attention", "attention without a model", "forgetting", "a pipeline"],
 )
-def test_a_digest_makes_room_where_shorter_texts_do_not(condenser):
+def test_a_digest_replaces_what_shorter_texts_cannot(condenser):
     agent = Agent()
     history, view = stepped(condenser, *turns(20, 100), agent=agent)
     assert agent.token_sums(view)[-1] <= LIMIT
@@ -346,7 +346,7 @@ def test_a_digest_makes_room_where_shorter_texts_do_not(condenser):
     assert reason_of(made).endswith(f"a digest took the place of the condenser {condenser.type}")
 
 
-def test_a_condenser_that_only_masks_never_forgets_for_a_digest():
+def test_a_masking_condenser_has_no_digest():
     with pytest.raises(NoCondensationAvailable, match="may have 3000 tokens"):
         stepped(ObservationMaskingCondenser(100), *turns(40, 200), agent=Agent())
 
@@ -355,7 +355,7 @@ def test_a_condenser_that_only_masks_never_forgets_for_a_digest():
     "kind", [LLMSummarizingCondenser, StructuredSummaryCondenser, LLMAttentionCondenser]
 )
 @pytest.mark.parametrize("in_pipeline", [False, True])
-def test_without_a_token_limit_a_digest_keeps_a_view_below_the_default_limit(kind, in_pipeline):
+def test_a_digest_holds_the_default_limit(kind, in_pipeline):
     model = Scripted(failed("unavailable"))
     condenser = kind(model, max_size=20)
     if in_pipeline:
@@ -369,7 +369,7 @@ def test_without_a_token_limit_a_digest_keeps_a_view_below_the_default_limit(kin
     assert (made.metadata["condenser"], made.metadata["instead_of"]) == ("digest", condenser.type)
 
 
-def test_a_view_waits_below_a_limit_that_the_condenser_has():
+def test_a_view_below_its_limit_waits():
     model = Scripted(failed("unavailable"))
     condenser = LLMSummarizingCondenser(model, max_size=20, max_tokens=200_000)
     history, _ = stepped(PipelineCondenser([condenser]), *turns(60, 300))

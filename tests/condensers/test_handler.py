@@ -104,13 +104,13 @@ def llm(*answers, once=lambda: None, **parameters):
 # --- what it appends ---
 
 
-def test_the_agents_model_is_what_must_have_room(c1):
+def test_the_view_must_fit_the_agents_model(c1):
     c1.append(messages(11))
     assert isinstance(c1.handle(llm(max_size=1_000)), View)
     assert isinstance(c1.handle(llm(max_size=1_000), Characters(60)), Condensation)
 
 
-def test_a_failed_model_call_is_reported_and_costs_nothing_else(c1):
+def test_a_failed_model_call_is_reported(c1):
     c1.append(messages(11))
     view = c1.handle(llm(failed()))
     assert len(view) == 11
@@ -134,7 +134,7 @@ def asked_at(c1, handler, model, events):
     return versions
 
 
-def test_a_failed_model_is_asked_again_after_ever_more_events(c1):
+def test_a_failed_model_is_asked_ever_more_rarely(c1):
     c1.append(messages(11))
     condenser = llm(failed())
     versions = asked_at(c1, c1.handler(condenser), condenser.llm, 160)
@@ -143,13 +143,13 @@ def test_a_failed_model_is_asked_again_after_ever_more_events(c1):
 
 
 @pytest.mark.parametrize("reply", [None, said("cut o", finish_reason="length"), "x" * 10_000])
-def test_a_reply_that_was_paid_for_in_vain_is_waited_after_too(c1, reply):
+def test_a_useless_reply_also_delays_the_next_call(c1, reply):
     c1.append(messages(11))
     condenser = llm(reply)
     assert len(asked_at(c1, c1.handler(condenser, Characters()), condenser.llm, 5)) == 1
 
 
-def test_a_required_condensation_does_not_wait_and_the_next_failure_is_a_first_one(c1):
+def test_a_required_condensation_does_not_wait(c1):
     c1.append(messages(11))
     condenser = llm(failed(), failed(), "NEW", failed())
     handler = c1.handler(condenser)
@@ -161,7 +161,7 @@ def test_a_required_condensation_does_not_wait_and_the_next_failure_is_a_first_o
     assert second == first + 10
 
 
-def test_a_reused_id_does_not_wait_for_the_erased_ones_failed_model(c1):
+def test_an_erased_conversation_delays_no_successor(c1):
     handler = c1.handler(llm(failed(), "NEW"))
     results = []
     for _ in range(2):
@@ -172,7 +172,7 @@ def test_a_reused_id_does_not_wait_for_the_erased_ones_failed_model(c1):
     assert [type(result) for result in results] == [View, Condensation]
 
 
-def test_a_handler_remembers_the_latest_conversations_alone(c1, monkeypatch):
+def test_a_handler_remembers_only_recent_conversations(c1, monkeypatch):
     monkeypatch.setattr("foldlog.condensers.handler._CONVERSATIONS_REMEMBERED", 3)
     condenser = llm(failed())
     handler = c1.handler(condenser)
@@ -183,7 +183,7 @@ def test_a_handler_remembers_the_latest_conversations_alone(c1, monkeypatch):
     assert len(condenser.llm.calls) == 5, "each once, and the one that was forgotten again"
 
 
-def test_what_needs_no_model_goes_on_while_a_model_is_waited_for(c1):
+def test_parts_without_a_model_do_not_wait(c1):
     c1.append(messages(11))
     handler = c1.handler(
         PipelineCondenser([llm(failed()), AmortizedForgettingCondenser(max_size=12)])
@@ -198,7 +198,7 @@ def test_what_needs_no_model_goes_on_while_a_model_is_waited_for(c1):
 MASK = ObservationMaskingCondenser(1)
 
 
-def test_rules_are_recorded_when_they_change_and_where_the_last_ones_are_far_back(c1):
+def test_rules_are_recorded_when_they_change(c1):
     c1.append(pair(1), pair(2))
     for n in range(3, 9):
         view = c1.handle(MASK)
@@ -220,7 +220,7 @@ def test_rules_are_recorded_when_they_change_and_where_the_last_ones_are_far_bac
     assert [len(note) for note in c1.notes()] == [1, 2, 2, 0], "the rules are over"
 
 
-def test_rules_are_over_though_the_step_that_ends_them_fails(c1):
+def test_a_failed_step_also_ends_rules(c1):
     c1.append(pair(1), pair(2), messages(10), message(source="agent"))
     c1.handle(MASK)
     view = c1.handle(llm(failed()))
@@ -229,7 +229,7 @@ def test_rules_are_over_though_the_step_that_ends_them_fails(c1):
     assert c1.sent(view.version) == view
 
 
-def test_two_handlers_notice_the_rules_of_each_other(c1):
+def test_two_handlers_notice_each_others_rules(c1):
     c1.append(pair(1), pair(2))
     masking, whole = c1.handler(MASK), c1.handler(NoOpCondenser())
     for n, handler in enumerate([whole, masking, whole, whole, masking, masking, whole]):
@@ -241,7 +241,7 @@ def test_two_handlers_notice_the_rules_of_each_other(c1):
 
 
 @pytest.mark.parametrize("late", [message(), condensed(0, summary="S", offset=0)])
-def test_a_step_is_taken_again_when_events_come_before_its_rules(c1, late):
+def test_events_before_its_rules_repeat_a_step(c1, late):
     c1.append(messages(11))
     came = []
 
@@ -257,7 +257,7 @@ def test_a_step_is_taken_again_when_events_come_before_its_rules(c1, late):
     assert c1.sent() == view
 
 
-def test_a_model_is_not_asked_again_for_events_that_came_meanwhile(c1):
+def test_concurrent_events_repeat_no_model_call(c1):
     c1.append(messages(11))
 
     class Asking(Condenser):
@@ -287,7 +287,7 @@ class Useless(Condenser):
 @pytest.mark.parametrize(
     "useless", [condensed(summary="again", offset=0), condensed(2, summary="S", offset=0)]
 )
-def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(c1, useless):
+def test_a_useless_condensation_is_declined(c1, useless):
     c1.append(messages(4), condensed(2), REQUEST)
     with pytest.raises(
         NoCondensationAvailable, match="the condensation names 0 of the View's 3 events"
@@ -296,7 +296,7 @@ def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(
     assert c1.outcomes() == [None, "declined"]
 
 
-def test_a_prompt_that_can_never_fit_is_declined_once_and_raises_each_time(c1):
+def test_a_prompt_that_cannot_fit_is_declined_once(c1):
     c1.append(message("x" * 100), condensed(0, summary="y" * 100, offset=0))
     handler = c1.handler(llm(), Characters(60))
     for _ in range(3):
@@ -333,7 +333,7 @@ def stepped(c1, model, steps):
         c1.append(message("more"))
 
 
-def test_a_model_that_fails_for_ever_is_declined_once_whoever_handles_the_conversation(c1):
+def test_lasting_failures_are_declined_once(c1):
     c1.append(messages(11))
     model = Unstable()
     for _ in range(2):
@@ -342,7 +342,7 @@ def test_a_model_that_fails_for_ever_is_declined_once_whoever_handles_the_conver
     assert (c1.outcomes(), c1.notes()) == (["declined"], [])
 
 
-def test_calls_that_cost_something_are_recorded_at_each_step(c1):
+def test_every_paid_call_is_recorded(c1):
     c1.append(messages(11))
     stepped(c1, Unstable({"usage": {"total_tokens": 7}, "cost": 0.5}), 10)
     assert c1.outcomes() == ["declined"]
@@ -356,7 +356,7 @@ def test_calls_that_cost_something_are_recorded_at_each_step(c1):
     [(REQUEST, ["declined", "declined"]), (condensed(1, 2), ["declined", None, "declined"])],
     ids=["request", "condensation"],
 )
-def test_after_a_request_or_another_condensation_a_decline_is_recorded_again(c1, event, outcomes):
+def test_a_new_request_is_declined_again(c1, event, outcomes):
     c1.append(messages(11))
     stepped(c1, Unstable(), 2)
     c1.append(event)
@@ -365,7 +365,7 @@ def test_after_a_request_or_another_condensation_a_decline_is_recorded_again(c1,
     assert not c1.view().unhandled_condensation_request
 
 
-def test_a_request_that_another_condensation_answered_is_not_declined(c1):
+def test_an_answered_request_is_not_declined(c1):
     c1.append(messages(11), REQUEST)
     answers = llm(failed("rejected"), once=lambda: c1.append(condensed(1, 2, 3)))
     assert isinstance(c1.handle(answers), View)
@@ -379,7 +379,7 @@ def test_a_request_that_another_condensation_answered_is_not_declined(c1):
 
 
 @on_disk_too
-def test_a_plan_that_still_holds_is_appended_and_not_paid_for_twice(c1):
+def test_a_plan_that_still_holds_is_appended(c1):
     c1.append(messages(11))
     condenser = llm(once=lambda: c1.append(pair(1), message("more")))
     action = c1.handle(condenser).action
@@ -388,7 +388,7 @@ def test_a_plan_that_still_holds_is_appended_and_not_paid_for_twice(c1):
     assert ids(c1.view()) == [0, -16, 8, 9, 10, 11, 12, 13]
 
 
-def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported_with_its_cost(c1):
+def test_an_outdated_plan_is_reported_with_its_cost(c1):
     c1.append(pair(1), messages(9), message("so", "agent"))
     summarizing = llm(once=lambda: c1.append(condensed(2, 3, 4)))
     view = c1.handle(PipelineCondenser([MASK, summarizing]))
@@ -401,7 +401,7 @@ def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported_with_
     assert "rule" in mask, "the mask is not reported with the dropped plan"
 
 
-def test_a_plan_that_separates_an_answer_from_its_call_is_made_again(c1):
+def test_a_plan_never_separates_a_late_result(c1):
     c1.append(message(), call(call_id="late"), messages(9), message("so", "agent"))
     late = [answer("at last", "late"), message("I see", "agent")]
     condenser = llm(once=lambda: c1.append(late))
@@ -439,9 +439,7 @@ class Busy:
         (2, [messages(3), condensed(1, 2, 3)], ["condensation 14 was appended first"]),
     ],
 )
-def test_an_agent_that_never_pauses_does_not_keep_a_plan_from_being_appended(
-    c1, times, says, problems
-):
+def test_a_busy_agent_prevents_no_condensation(c1, times, says, problems):
     c1.append(messages(11))
     busy = Busy(c1.store, times, says)
     condensation = c1.handle(AmortizedForgettingCondenser(max_size=10), store=busy)
@@ -452,7 +450,7 @@ def test_an_agent_that_never_pauses_does_not_keep_a_plan_from_being_appended(
 
 
 @pytest.mark.parametrize("owner", ["c1", "parent"])
-def test_a_plan_that_may_quote_what_was_redacted_meanwhile_is_made_again(c1, owner):
+def test_a_redaction_outdates_a_plan(c1, owner):
     c1.store.append(owner, messages(11), expected_version=0)
     if owner != "c1":
         c1.store.fork(owner, 11, "c1")

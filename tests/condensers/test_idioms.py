@@ -69,7 +69,7 @@ class Larger(LLMSummarizingCondenser):
 
 
 @pytest.mark.parametrize("kind", [Asked, Required])
-def test_a_strategy_is_asked_whether_a_condensation_is_due(kind):
+def test_a_strategy_decides_when_to_condense(kind):
     view = viewed(messages(4))
     assert kind(4).condense(view) is view
     made = plan(kind(3).condense(view))
@@ -77,7 +77,7 @@ def test_a_strategy_is_asked_whether_a_condensation_is_due(kind):
     assert reason_of(made) == "a rule of its own"
 
 
-def test_a_condensation_that_is_not_available_fails_only_where_it_is_required():
+def test_only_a_required_condensation_must_be_available():
     short = viewed(messages(1))
     assert Asked(0).condense(short) is short
     for condenser, view in ((Required(0), short), (Asked(0), viewed(messages(1), REQUEST))):
@@ -85,7 +85,7 @@ def test_a_condensation_that_is_not_available_fails_only_where_it_is_required():
             condenser.condense(view)
 
 
-def test_a_subclass_of_ours_is_asked_too():
+def test_a_subclass_decides_when_to_condense():
     condenser = Larger(Scripted("all of it"), max_size=10)
     assert condenser.condense(viewed(messages(15))) == viewed(messages(15))
     assert plan(condenser.condense(viewed(messages(25)))).summary == "all of it"
@@ -107,7 +107,7 @@ def test_a_new_summary_replaces_the_shown_summary():
     assert ids(view.then([Sums(3).condense(view).action])) == [-11, 1, 2, 3, 4, 5]
 
 
-def test_a_condensation_is_made_of_an_action_or_of_its_fields():
+def test_a_condensation_takes_an_action_or_its_fields():
     action = CondensationAction(forgotten_event_ids=[2, 1], summary="so far", summary_offset=1)
     condensation = Condensation(forgotten_event_ids={2, 1}, summary="so far", summary_offset=1)
     match condensation:
@@ -122,7 +122,7 @@ def test_a_condensation_is_made_of_an_action_or_of_its_fields():
             Condensation(action, **beside)
 
 
-def test_a_condensation_has_its_reason_in_the_log_whoever_made_it():
+def test_an_own_condensation_has_its_reason():
     class Middle(RollingCondenser):
         max_size = 30
 
@@ -170,7 +170,7 @@ async def _a_view():
     return viewed()
 
 
-def test_the_error_of_a_condenser_without_a_decision_names_what_to_define():
+def test_a_condenser_must_define_condense_or_step():
     class Undecided(Condenser):
         """Defines nothing."""
 
@@ -180,7 +180,7 @@ def test_the_error_of_a_condenser_without_a_decision_names_what_to_define():
             decide(viewed())
 
 
-def test_another_result_is_refused_with_the_condenser_and_what_to_return():
+def test_a_wrong_result_names_its_condenser():
     view = "return the View to continue with, or a Condensation"
     for what, problem in (
         (lambda: None, f"returned None; {view}"),
@@ -201,7 +201,7 @@ def test_another_result_is_refused_with_the_condenser_and_what_to_return():
 
 
 @pytest.mark.parametrize("condenser", ["amortized_forgetting", "conversation_window"])
-def test_a_condensation_request_on_a_short_view_is_declined(condenser):
+def test_a_request_for_a_short_view_is_declined(condenser):
     with new_history(condenser) as history:
         history.append(messages(2))
         history.request_condensation("the model asked for it")
@@ -217,7 +217,7 @@ def test_a_condensation_request_on_a_short_view_is_declined(condenser):
         assert ids(history.prepare())[-1] == 6
 
 
-def test_a_step_may_be_for_another_model():
+def test_a_step_for_another_model():
     with foldlog.open("memory:", condenser="llm", agent_llm=AskableAgent(100_000)) as histories:
         history = histories["c1"]
         history.append([message("x" * 100, source) for source in ("user", "agent") * 10])
@@ -241,7 +241,7 @@ class Masking(Condenser):
         return Step(replace(masked, kept=frozenset({1, 2})), ())
 
 
-def test_a_step_for_another_model_returns_all_of_the_view_in_the_dialect_of_the_model():
+def test_another_model_changes_only_the_dialect():
     with new_history(Masking()) as history:
         history.append(messages(4))
         view = history.step()
@@ -253,7 +253,7 @@ def test_a_step_for_another_model_returns_all_of_the_view_in_the_dialect_of_the_
                 assert getattr(other, field.name) == getattr(view, field.name), field.name
 
 
-def test_steps_for_several_models_remember_the_same_of_a_conversation():
+def test_several_models_share_the_wait():
     summarizer = Scripted(failed())
     with new_history(LLMSummarizingCondenser(summarizer, max_size=10, keep_first=1)) as history:
         history.append(messages(11))

@@ -161,9 +161,7 @@ loops = st.builds(
 
 @examples(900)
 @given(st.one_of(histories, loops), st.booleans(), condensers, agents)
-def test_each_step_keeps_the_laws_and_condensing_comes_to_an_end(
-    events, requested, condenser, agent
-):
+def test_every_step_keeps_the_laws_and_ends(events, requested, condenser, agent):
     log = [*events, CondensationRequest(id=len(events))] if requested else events
     for _ in range(len(log) + 1):
         view = View.from_events(log)
@@ -210,7 +208,7 @@ def assert_forgets_whole_units(view, action):
 
 @many
 @given(histories, st.booleans(), rolling)
-def test_the_head_stays_and_nothing_due_gives_the_very_same_view(events, requested, condenser):
+def test_the_head_stays(events, requested, condenser):
     view = viewed(events, requested)
     due = condenser.condensation_requirement(view) is not None
     result = stepped(condenser, view, None)
@@ -231,7 +229,7 @@ def head_that_stays(condenser, view):
 
 @many
 @given(histories, summarizing)
-def test_a_hard_reset_leaves_the_system_prompt_and_calls_that_wait(events, condenser):
+def test_a_hard_reset_keeps_prompt_and_open_calls(events, condenser):
     view = viewed(events, requested=True)
     try:
         reset = condenser.hard_context_reset(view)
@@ -283,7 +281,7 @@ asking = st.one_of(
 
 @examples(400)
 @given(st.one_of(histories, loops), st.booleans(), st.lists(asking, min_size=1, max_size=2), agents)
-def test_every_reply_is_reported_whatever_came_of_it(events, requested, parts, agent):
+def test_every_reply_is_reported(events, requested, parts, agent):
     condenser = parts[0] if len(parts) == 1 else PipelineCondenser(parts)
     try:
         result, reports = condenser.step(viewed(events, requested), agent)

@@ -91,7 +91,7 @@ def all_of(error):
     return "".join(traceback.format_exception(error)) + str(error.report)
 
 
-def test_a_reply_brings_text_usage_cost_latency_model_and_response_id(server):
+def test_a_reply_has_usage_cost_and_latency(server):
     server.script(Text("A summary."))
     reply = model_at(server).complete(QUESTION)
     prompt_tokens = server.requests[0].tokens
@@ -106,11 +106,11 @@ def test_a_reply_brings_text_usage_cost_latency_model_and_response_id(server):
     assert 0 < reply.latency_s < 60
 
 
-def test_the_cost_of_a_model_without_a_known_price_is_none_and_not_zero(server):
+def test_an_unknown_price_is_not_zero(server):
     assert model_at(server, model="openai/a-private-model").complete(QUESTION).cost is None
 
 
-def test_a_call_sends_what_is_configured_and_neither_streams_nor_marks_anything_for_caching(server):
+def test_a_request_has_only_the_configured_fields(server):
     model_at(server, temperature=0.2, max_output_tokens=77, extra={"user": "u1"}).complete(QUESTION)
     (request,) = server.requests
     sent = {"messages": QUESTION, "temperature": 0.2, "max_tokens": 77, "user": "u1"}
@@ -129,7 +129,7 @@ def test_messages_are_left_as_they_were(server):
     assert messages == before
 
 
-def test_a_forced_tool_call_is_asked_for_and_its_arguments_come_back_as_written(server):
+def test_a_forced_call_keeps_its_arguments(server):
     server.script(Calling("record", '{"a": 1'))
     tool = {"type": "function", "function": {"name": "record", "parameters": {"type": "object"}}}
     reply = model_at(server).complete(QUESTION, tools=[tool], tool_choice="record")
@@ -141,7 +141,7 @@ def test_a_forced_tool_call_is_asked_for_and_its_arguments_come_back_as_written(
     assert server.requests[0].body["tools"] == [tool]
 
 
-def test_a_json_schema_is_asked_for(server):
+def test_a_json_schema_is_sent(server):
     schema = {"title": "ids", "type": "object", "properties": {"ids": {"type": "array"}}}
     server.script(Text('{"ids": [1]}'))
     assert model_at(server).complete(QUESTION, response_schema=schema).text == '{"ids": [1]}'
@@ -175,7 +175,7 @@ FAILURES = [
 ]
 
 
-def test_every_failure_has_a_name_and_permanent_failures_are_not_retried(server):
+def test_permanent_failures_are_not_retried(server):
     for place, (answer, failure) in enumerate(FAILURES, 1):
         server.script(answer)
         passes = failure in ("rate_limited", "unavailable", "timeout", "bad_reply")
@@ -201,7 +201,7 @@ def test_an_answer_that_trickles_is_late_too(server, monkeypatch):
     assert model_at(server).complete(QUESTION).text == "in time"
 
 
-def test_a_model_that_litellm_cannot_place_is_rejected_and_nothing_is_printed(server, capsys):
+def test_an_unknown_provider_is_rejected_silently(server, capsys):
     error = failure_of(model_at(server, model="no-such-provider-model", base_url=None))
     assert error.failure == "rejected"
     assert capsys.readouterr().out == ""
@@ -210,7 +210,7 @@ def test_a_model_that_litellm_cannot_place_is_rejected_and_nothing_is_printed(se
 @pytest.mark.parametrize(
     "model", ["openai/gpt-4o-mini", "azure/a-deployment", "gemini/gemini-2.5-pro"]
 )
-def test_a_key_that_is_missing_is_named_at_once(server, monkeypatch, model):
+def test_a_missing_key_is_named(server, monkeypatch, model):
     for name in ("OPENAI_API", "OPENAI_ADMIN", "AZURE_API", "GEMINI_API", "GOOGLE_API"):
         monkeypatch.delenv(f"{name}_KEY", raising=False)
     waits = Waits()
@@ -219,14 +219,14 @@ def test_a_key_that_is_missing_is_named_at_once(server, monkeypatch, model):
     assert "_API_KEY" in error.problem
 
 
-def test_what_may_pass_is_tried_again_with_growing_waits(server):
+def test_retries_wait_longer_each_time(server):
     waits = Waits()
     server.script(Failure(503), Raw(b"{"), Text("at last"))
     reply = model_at(server, waits, retries=3, retry_wait_s=2).complete(QUESTION)
     assert (reply.text, reply.attempts, waits) == ("at last", 3, [2, 4])
 
 
-def test_a_prompt_that_is_known_not_to_fit_is_not_sent(server):
+def test_a_prompt_without_room_is_not_sent(server):
     long = [{"role": "user", "content": "word " * 600}]
     narrow = model_at(server, max_input_tokens=500)
     error = failure_of(narrow, long)
@@ -238,12 +238,12 @@ def test_a_prompt_that_is_known_not_to_fit_is_not_sent(server):
     assert wider.complete(long).model == "gpt-4.1-mini"
 
 
-def test_a_prompt_is_sent_where_nobody_can_tell_whether_it_fits(server):
+def test_a_prompt_of_unknown_size_is_sent(server):
     unknown = model_at(server, max_input_tokens=5, tokenizer="command-r")
     assert unknown.complete(QUESTION).text == "ok"
 
 
-def test_a_prompt_that_is_no_json_is_a_failure_like_any_other(server):
+def test_a_prompt_that_is_no_json_fails(server):
     for limits in ({}, {"max_input_tokens": 10}):
         error = failure_of(
             model_at(server, retries=0, **limits), [{"role": "user", "content": object()}]
@@ -251,14 +251,14 @@ def test_a_prompt_that_is_no_json_is_a_failure_like_any_other(server):
         assert "not JSON serializable" in error.problem
 
 
-def test_a_servers_wish_to_wait_is_heard(server):
+def test_retry_after_is_obeyed(server):
     waits = Waits()
     server.script(Failure(429, "slow", headers={"Retry-After": "3"}), Text("ok"))
     model_at(server, waits).complete(QUESTION)
     assert waits == [3]
 
 
-def test_no_wait_is_begun_that_the_step_has_no_time_for(server):
+def test_a_wait_beyond_the_deadline_fails(server):
     waits = Waits()
     server.script(Failure(429, "slow", headers={"Retry-After": "3600"}), Text("ok"))
     assert failure_of(model_at(server, waits, retries=5)).failure == "rate_limited"
@@ -275,34 +275,34 @@ def raw(content, tokens):
 
 
 @pytest.mark.parametrize("content", [7, {"a": 1}, [{"type": "text", "text": "a summary"}]])
-def test_the_price_of_a_reply_that_cannot_be_read_is_unknown(server, content):
+def test_an_unreadable_reply_has_no_price(server, content):
     server.script(raw(content, 1_000))
     metrics = failure_of(model_at(server, retries=0)).report["metrics"]
     assert (metrics["attempts"], metrics["usage"], metrics["cost"]) == (1, {}, None)
 
 
 @pytest.mark.parametrize("tokens", [None, -5])
-def test_a_reply_without_a_count_or_with_one_below_zero_is_not_free(server, tokens):
+def test_a_reply_without_usage_is_not_free(server, tokens):
     server.script(raw("a summary", tokens))
     reply = model_at(server, retries=0).complete(QUESTION)
     assert (reply.text, reply.usage, reply.cost) == ("a summary", {}, None)
 
 
-def test_the_calls_of_one_step_share_its_time(server):
+def test_calls_share_the_time_of_their_step(server):
     with within_s(0):
         error = failure_of(model_at(server))
     assert (error.failure, error.report["metrics"]["attempts"]) == ("timeout", 0)
     assert server.requests == []
 
 
-def test_an_empty_reply_is_asked_for_again_and_every_attempt_is_paid_for(server):
+def test_empty_replies_are_retried_and_paid_for(server):
     server.script(*map(Text, (None, "", "  \n", "a summary")))
     reply = model_at(server, retries=3).complete(QUESTION)
     assert (reply.text, reply.attempts) == ("a summary", 4)
     assert reply.usage["prompt_tokens"] == 4 * server.requests[0].tokens
 
 
-def test_a_reply_that_stays_empty_is_a_failure_and_every_attempt_is_paid_for(server):
+def test_a_reply_that_stays_empty_fails(server):
     server.script(Text(None))
     error = failure_of(model_at(server, retries=2))
     assert (error.failure, error.problem) == ("bad_reply", "the reply has no text")
@@ -321,7 +321,7 @@ def test_a_reply_that_stays_empty_is_a_failure_and_every_attempt_is_paid_for(ser
     ],
     ids=str,
 )
-def test_a_reply_that_is_cut_off_or_refused_is_not_paid_twice(server, answer, failure):
+def test_a_cut_or_refused_reply_is_not_retried(server, answer, failure):
     server.script(answer)
     error = failure_of(model_at(server))
     (request,) = server.requests
@@ -332,20 +332,20 @@ def test_a_reply_that_is_cut_off_or_refused_is_not_paid_twice(server, answer, fa
 @pytest.mark.parametrize(
     "bad", [Failure(401), Text("half", finish_reason="length"), Text("")], ids=str
 )
-def test_a_fallback_answers_for_a_failed_model_and_is_named(server, bad):
+def test_a_fallback_answers_and_is_named(server, bad):
     server.script(bad, Text("mine"))
     reply = model_at(server, retries=0, fallbacks=[fallback_at(server)]).complete(QUESTION)
     assert (reply.text, reply.model, reply.attempts) == ("mine", "gpt-4.1-mini", 2)
 
 
-def test_when_all_fail_the_first_models_failure_is_reported_with_all_attempts(server):
+def test_the_first_models_failure_is_reported(server):
     server.script(Failure(503), Failure(503), Failure(401))
     error = failure_of(model_at(server, retries=1, fallbacks=[fallback_at(server)]))
     assert (error.failure, error.model) == ("unavailable", "openai/gpt-4o-mini")
     assert error.report["metrics"]["attempts"] == 3
 
 
-def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
+def test_the_key_is_never_shown(server, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     server.script(Failure(401, f"Incorrect API key provided: {KEY}"))
     llm = model_at(server)
@@ -356,9 +356,7 @@ def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
 
 
 @pytest.mark.parametrize("secret, how", rows("settings.json", "secrets that a server repeats"))
-def test_a_secret_that_a_server_repeats_is_in_no_error_or_traceback(
-    server, monkeypatch, secret, how
-):
+def test_no_error_has_a_repeated_secret(server, monkeypatch, secret, how):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-found-by-litellm")
     server.respond(
         lambda request: Failure(401, f"who? {request.body.get('tokens')} {request.headers}")
@@ -370,7 +368,7 @@ def test_a_secret_that_a_server_repeats_is_in_no_error_or_traceback(
 
 
 @pytest.mark.parametrize("name", rows("settings.json", "variables that may hold a key"))
-def test_no_variable_that_may_be_a_key_gets_into_an_error(server, monkeypatch, name):
+def test_no_error_has_a_key_variable(server, monkeypatch, name):
     monkeypatch.setenv(name, "its-secret")
     server.script(Failure(401, "who is its-secret?"))
     error = failure_of(model_at(server))
@@ -378,7 +376,7 @@ def test_no_variable_that_may_be_a_key_gets_into_an_error(server, monkeypatch, n
     assert "its-secret" not in all_of(error)
 
 
-def test_no_password_of_an_address_gets_into_an_error(server):
+def test_no_error_has_the_password_of_an_address(server):
     server.script(Failure(401, "who is u:pass1word?"))
     address = server.url.replace("http://", "http://u:pass1word@")
     error = failure_of(model_at(server, base_url=address))
@@ -386,7 +384,7 @@ def test_no_password_of_an_address_gets_into_an_error(server):
     assert "pass1word" not in all_of(error)
 
 
-def test_a_reply_that_repeats_a_key_does_not_get_it_into_a_summary(server, monkeypatch):
+def test_no_reply_has_a_repeated_key(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-found-by-litellm")
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Ada Lovelace")
     server.script(Text(f"Bearer {KEY}, sk-found-by-litellm, by Ada Lovelace"))
@@ -395,12 +393,12 @@ def test_a_reply_that_repeats_a_key_does_not_get_it_into_a_summary(server, monke
     assert model_at(server).complete(QUESTION).tool_calls[0].arguments == '{"key": "***"}'
 
 
-def test_an_error_without_a_secret_keeps_what_it_came_of(server):
+def test_an_error_without_secrets_keeps_its_cause(server):
     server.script(Failure(400, "no such parameter"))
     assert failure_of(model_at(server)).__cause__ is not None
 
 
-def test_what_a_server_says_is_kept_in_short(server):
+def test_a_problem_has_a_maximum_length(server):
     server.script(Failure(400, "<html>\n" + "<p>busy</p>\n" * 1_000))
     assert len(failure_of(model_at(server)).problem) <= 500
     server.script(Raw(b'{"choices": [{"message": {"content": {"a": 1}}}]}'))
@@ -409,12 +407,12 @@ def test_what_a_server_says_is_kept_in_short(server):
     assert "\n" not in problem
 
 
-def test_the_arguments_that_extra_cannot_set_are_those_of_a_call(server):
+def test_extra_sets_no_argument_of_a_call(server):
     request = request_for(QUESTION, [{"type": "function"}], "f", {"type": "object"})
     assert model_at(server)._arguments(request, 1).keys() == SET_BY_FOLDLOG
 
 
-def test_half_a_surrogate_pair_keeps_nothing_from_being_asked_or_counted(server):
+def test_half_a_surrogate_pair_is_replaced(server):
     broken = [{"role": "user", "content": "bad \ud800 text"}]
     mended = [{"role": "user", "content": "bad ? text"}]
     llm = model_at(server)
@@ -423,13 +421,13 @@ def test_half_a_surrogate_pair_keeps_nothing_from_being_asked_or_counted(server)
     assert llm.count_tokens(broken) == llm.count_tokens(mended)
 
 
-def test_the_key_is_taken_from_the_environment_variable_that_is_named(server, monkeypatch):
+def test_a_named_variable_holds_the_key(server, monkeypatch):
     monkeypatch.setenv("THE_KEY", KEY)
     model_at(server, api_key=None, api_key_env="THE_KEY").complete(QUESTION)
     assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
 
 
-def test_without_litellm_a_model_says_what_to_install_before_anything_is_begun(monkeypatch):
+def test_without_litellm_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "litellm", None)
     with pytest.raises(InvalidCondenser, match=r"'gpt-4o' needs litellm; .* pip install .*\[llm\]"):
         LLM(LLMConfig(model="gpt-4o"))
@@ -439,9 +437,7 @@ def test_without_litellm_a_model_says_what_to_install_before_anything_is_begun(m
 
 
 @pytest.mark.parametrize("settings, known", rows("settings.json", "what is known of a model"))
-def test_capabilities_and_limits_come_from_the_configuration_and_else_from_litellm(
-    server, settings, known
-):
+def test_settings_override_what_litellm_knows(server, settings, known):
     llm = model_at(server, **settings)
     assert known == [
         llm.supports_function_calling,
@@ -453,7 +449,7 @@ def test_capabilities_and_limits_come_from_the_configuration_and_else_from_litel
 
 # litellm drops clients that its threads raced for, unclosed
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_many_threads_may_ask_one_model_at_once(server):
+def test_threads_may_share_a_model(server):
     server.respond(lambda request: Text(request.body["messages"][0]["content"]))
     llm = model_at(server)
     replies = {}
@@ -465,7 +461,7 @@ def test_many_threads_may_ask_one_model_at_once(server):
     assert {n: reply.text for n, reply in replies.items()} == {n: f"number {n}" for n in range(16)}
 
 
-def test_a_server_that_is_not_there_is_asked_once_and_named_without_its_password():
+def test_an_absent_server_is_named_without_its_password():
     waits = Waits()
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # and nothing listens there
@@ -478,7 +474,7 @@ def test_a_server_that_is_not_there_is_asked_once_and_named_without_its_password
     assert "pass1word" not in str(failed)
 
 
-def test_a_sum_with_a_reply_of_an_unknown_price_is_not_called_complete():
+def test_a_sum_with_an_unknown_price_is_unknown():
     priced, unpriced = (
         {"metrics": {"usage": {"total_tokens": 9}, "cost": cost}} for cost in (0.5, None)
     )

@@ -78,14 +78,14 @@ class ForgetsTheFirst(RollingCondenser):
         return Condensation(forget(view[:1], {}))
 
 
-def test_what_a_step_without_a_condensation_reports_is_kept_in_an_annotation():
+def test_reports_of_a_step_become_an_annotation():
     history = Kept(messages(3))
     assert Talkative().condensed_history(history) == viewed(messages(3))
     assert history.appended == [Annotation(name=CONDENSER_METADATA_KEY, data=[{"seen": 3}])]
     assert get_condensation_metadata(history) == [{"seen": 3}]
 
 
-def test_what_a_step_with_a_condensation_reports_is_kept_in_it():
+def test_reports_are_stored_in_the_condensation():
     history = Kept(messages(3))
     action = plan(ForgetsTheFirst().condensed_history(history))
     assert action.metadata[CONDENSER_METADATA_KEY] == [{"why": "first come, first gone"}]
@@ -95,7 +95,7 @@ def test_what_a_step_with_a_condensation_reports_is_kept_in_it():
     assert get_condensation_metadata(history) == [{"why": "first come, first gone"}]
 
 
-def test_the_report_is_kept_also_where_condensing_fails():
+def test_a_failed_step_stores_its_report():
     history = Kept(messages(3))
     for error in (NoCondensationAvailable("nothing"), RuntimeError("boom")):
         with pytest.raises(type(error)):
@@ -103,7 +103,7 @@ def test_the_report_is_kept_also_where_condensing_fails():
     assert get_condensation_metadata(history) == [{"seen": 3}, {"seen": 3}]
 
 
-def test_an_empty_report_is_not_written_and_a_new_one_follows_each():
+def test_only_new_reports_are_written():
     history, condenser = Kept(), Talkative()
     condenser.write_metadata(history)
     assert history.appended == []
@@ -114,7 +114,7 @@ def test_an_empty_report_is_not_written_and_a_new_one_follows_each():
     assert get_condensation_metadata(history) == [{"a": 1, "b": 2}]
 
 
-def test_reports_of_two_condensers_and_of_two_threads_do_not_mix():
+def test_reports_of_condensers_and_threads_do_not_mix():
     first, second, reports = Talkative(), Talkative(), []
     first.add_metadata("a", 1)
     second.add_metadata("b", 2)
@@ -133,14 +133,14 @@ def test_reports_of_two_condensers_and_of_two_threads_do_not_mix():
     assert (reports, get_condensation_metadata(history)) == ([{"c": 3}], [{"a": 1}])
 
 
-def test_other_annotations_and_metadata_of_another_shape_are_no_reports():
+def test_other_annotations_are_no_reports():
     history = Kept()
     history.append(Annotation(name="state", data=[{"a": 1}]))
     history.append(Annotation(name=CONDENSER_METADATA_KEY, data="text"))
     assert get_condensation_metadata(history) == []
 
 
-def test_a_summarizing_condenser_that_cannot_summarize_cannot_be_made():
+def test_a_summarizing_condenser_must_define_summary():
     class Speechless(SummarizingCondenser):
         """Selects, and has no words."""
 
@@ -148,7 +148,7 @@ def test_a_summarizing_condenser_that_cannot_summarize_cannot_be_made():
         Speechless()
 
 
-def test_the_report_of_a_step_that_failed_is_not_mixed_with_the_next():
+def test_a_failed_steps_report_does_not_stay():
     condenser = Talkative(RuntimeError("boom"))
     with pytest.raises(RuntimeError):
         run_step(condenser, viewed(messages(3)), None)
@@ -167,7 +167,7 @@ class State:
         self.extra_data = {}
 
 
-def test_a_state_with_a_list_of_events_gets_the_reports_in_its_extra_data():
+def test_a_state_stores_reports_in_extra_data():
     state = State(messages(3))
     assert Talkative().condensed_history(state) == viewed(messages(3))
     assert state.extra_data[CONDENSER_METADATA_KEY] == [{"seen": 3}]
@@ -179,7 +179,7 @@ def test_a_state_with_a_list_of_events_gets_the_reports_in_its_extra_data():
     assert get_condensation_metadata(State()) == []
 
 
-def test_a_state_lists_condensations_as_they_were_returned():
+def test_a_state_may_list_condensations():
     state = State(messages(4))
     result = ForgetsTheFirst().condensed_history(state)
     state.history.append(result)
@@ -195,14 +195,14 @@ def test_a_state_lists_condensations_as_they_were_returned():
         (SimpleNamespace(history=[]), "a SimpleNamespace has no 'extra_data'"),
     ],
 )
-def test_an_object_that_is_no_state_is_refused_with_what_is_needed(state, problem):
+def test_an_object_without_a_history_is_refused(state, problem):
     with pytest.raises(
         TypeError, match=f"accepts a History, or an object with 'history', .*{problem}.*from_events"
     ):
         Talkative().condensed_history(state)
 
 
-def test_the_metadata_of_a_models_summary_is_in_the_state_and_in_the_condensation():
+def test_the_report_of_a_summary_is_stored_twice():
     state = State(messages(9))
     condenser = LLMSummarizingCondenser(Scripted("all of it"), max_size=8, keep_first=1)
     condensation = condenser.condensed_history(state)
@@ -211,7 +211,7 @@ def test_the_metadata_of_a_models_summary_is_in_the_state_and_in_the_condensatio
     assert plan(condensation).metadata[CONDENSER_METADATA_KEY] == [report]
 
 
-def test_the_rule_of_a_mask_is_logged_once_and_never_in_a_state():
+def test_the_rule_of_a_mask_is_logged_once():
     condenser, turn = ObservationMaskingCondenser(1), [call(), answer()]
     history, state = Kept(turn, messages(2)), State(turn, messages(2))
     for _ in range(3):
@@ -221,7 +221,7 @@ def test_the_rule_of_a_mask_is_logged_once_and_never_in_a_state():
     assert state.extra_data == {}
 
 
-def test_a_condenser_can_be_copied_and_pickled_after_a_step():
+def test_a_used_condenser_can_be_pickled():
     condenser = Talkative()
     run_step(condenser, viewed(*messages(3)), None)
     for copied in (copy.deepcopy(condenser), pickle.loads(pickle.dumps(condenser))):

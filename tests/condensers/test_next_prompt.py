@@ -49,7 +49,7 @@ def fill(history):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_request_is_the_agents_next_prompt_byte_for_byte_in_each_dialect(dialect):
+def test_the_request_begins_with_the_agents_prompt(dialect):
     opened, agent = history_of(dialect)
     with opened as history:
         fill(history)
@@ -71,7 +71,7 @@ def test_the_request_is_the_agents_next_prompt_byte_for_byte_in_each_dialect(dia
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_prompt_after_the_summary_begins_as_before(dialect):
+def test_the_next_prompt_begins_as_before(dialect):
     opened, agent = history_of(dialect, keep_first=2)
     with opened as history:
         fill(history)
@@ -120,7 +120,7 @@ def test_a_tool_call_is_no_summary():
     assert "should have written a summary, but called run" in str(reports_of(condensation))
 
 
-def test_a_cut_reply_with_a_tool_call_is_not_continued():
+def test_a_cut_tool_call_is_not_continued():
     cut = said("Let me", tool_calls=called({}, "run").tool_calls, finish_reason="length")
     condenser = LLMSummarizingCondenser(Scripted(cut), prompt="continue", max_size=20)
     view = viewed(messages(30))
@@ -128,7 +128,7 @@ def test_a_cut_reply_with_a_tool_call_is_not_continued():
     assert len(condenser.llm.calls) == 1
 
 
-def test_a_cut_reply_is_continued_with_the_same_tools():
+def test_a_cut_reply_continues_with_the_same_tools():
     answers = said("She wants a tr", finish_reason="length"), said("ain.")
     condenser = LLMSummarizingCondenser(Scripted(*answers), prompt="continue", max_size=20)
     action = plan(condenser.condense(viewed(SYSTEM, messages(30))))
@@ -138,7 +138,7 @@ def test_a_cut_reply_is_continued_with_the_same_tools():
     assert condenser.llm.asked_how[0] == condenser.llm.asked_how[1]
 
 
-def test_a_prompt_that_is_too_long_is_replaced_by_the_events_alone():
+def test_a_long_prompt_is_replaced_by_the_events():
     answers = failed("context_window"), "She wants a train."
     condenser = LLMSummarizingCondenser(Scripted(*answers), prompt="continue", max_size=20)
     action = plan(condenser.condense(viewed(messages(30))))
@@ -149,7 +149,7 @@ def test_a_prompt_that_is_too_long_is_replaced_by_the_events_alone():
 
 
 @pytest.mark.parametrize("form", ["{}", "```json\n{}\n```"])
-def test_eighteen_fields_are_a_text_because_a_further_tool_would_change_the_prompt(form):
+def test_a_structured_summary_needs_no_further_tool(form):
     text = form.replace("{}", json.dumps(FULL_STATE))
     condenser = StructuredSummaryCondenser(Scripted(text), prompt="continue", max_size=20)
     action = plan(condenser.condense(viewed(SYSTEM, messages(30))))
@@ -170,7 +170,7 @@ def test_fields_that_were_cut_off_are_used():
 @pytest.mark.parametrize(
     "model, choice", [("gpt-5.2", "none"), ("claude-sonnet-4-5", None), ("gemini-2.5-pro", None)]
 )
-def test_calls_are_forbidden_where_this_keeps_the_cache(model, choice):
+def test_calls_are_forbidden_where_caches_allow(model, choice):
     llm = Scripted()
     llm.model = model
     condenser = LLMSummarizingCondenser(llm, prompt="continue", max_size=20)
@@ -178,7 +178,7 @@ def test_calls_are_forbidden_where_this_keeps_the_cache(model, choice):
     assert llm.asked_how[0].get("tool_choice") == choice
 
 
-def test_another_model_than_the_agents_has_no_cache_of_its_prompts():
+def test_another_model_than_the_agents_is_refused():
     agent = AskableAgent(1_000)
     agent.model = "gpt-5.2"
     condenser = LLMSummarizingCondenser(Scripted(), prompt="continue")
@@ -195,7 +195,7 @@ def test_the_setting_has_two_values():
     assert condenser_from_config({"type": "llm", "prompt": "continue"}).prompt == "continue"
 
 
-def test_the_wish_says_what_stays():
+def test_the_request_says_what_stays():
     condenser = LLMSummarizingCondenser(Scripted(), prompt="continue", max_size=20)
     view = viewed(messages(30))
     action = plan(condenser.condense(view))
@@ -245,5 +245,5 @@ def blocks(sent):
         ("a-private-model", 1_024, 1_024),
     ],
 )
-def test_a_providers_cache_reads_so_many_of_the_repeated_tokens(model, tokens, cached):
+def test_tokens_that_a_providers_cache_reads(model, tokens, cached):
     assert cache_rule(model).cached(tokens) == cached

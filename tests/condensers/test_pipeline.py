@@ -27,7 +27,7 @@ def llm(*answers, **parameters):
     return LLMSummarizingCondenser(Scripted(*answers), **parameters)
 
 
-def test_a_pipeline_of_ones_own_stays_what_it_is_while_a_model_is_spared():
+def test_an_own_pipeline_spares_its_models():
     class Own(PipelineCondenser):
         def step(self, view, agent_llm=None):
             return Step(super().step(view, agent_llm).result, ({"own": True},))
@@ -44,7 +44,7 @@ def test_a_pipeline_of_ones_own_stays_what_it_is_while_a_model_is_spared():
     )
 
 
-def test_all_parts_of_a_step_share_its_time():
+def test_all_parts_share_the_steps_time():
     seconds = []
 
     class Noting(Scripted):
@@ -66,7 +66,7 @@ def logged(caplog, name):
     return record.getMessage()
 
 
-def test_a_failed_part_is_named_in_the_log_and_in_the_report(caplog):
+def test_a_failed_part_is_named(caplog):
     parts = [llm(failed(), max_size=8, keep_first=1), AmortizedForgettingCondenser(max_size=10)]
     with new_history(PipelineCondenser(parts)) as history:
         history.append(messages(9))
@@ -76,7 +76,7 @@ def test_a_failed_part_is_named_in_the_log_and_in_the_report(caplog):
     assert "the condenser 'llm' forgot nothing" in logged(caplog, "foldlog.condensation.failed")
 
 
-def test_a_part_that_declines_is_named_in_the_log(caplog):
+def test_a_declining_part_is_named(caplog):
     parts = PipelineCondenser([AmortizedForgettingCondenser(max_size=10), NoOpCondenser()])
     with new_history(PipelineCondenser([parts])) as history:
         history.append(messages(2))
@@ -86,7 +86,7 @@ def test_a_part_that_declines_is_named_in_the_log(caplog):
     assert "the condenser 'amortized_forgetting' declined" in declined
 
 
-def test_an_error_of_a_part_has_notes_with_the_part_and_the_conversation():
+def test_an_error_of_a_part_has_notes():
     class Broken(Condenser):
         type = "broken"
 

@@ -41,9 +41,7 @@ def following(view, events):
 
 @examples(150, HealthCheck.filter_too_much)
 @given(loops | histories, loops | histories, condensers)
-def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stays(
-    events, later, condenser
-):
+def test_a_plan_that_holds_loses_nothing_else(events, later, condenser):
     view = viewed_if_asked(events, requested=True)
     action = stepped(condenser, view, None)
     if not isinstance(action, CondensationAction):
@@ -76,7 +74,7 @@ def run_case(case, output):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_a_plan_holds_or_is_outdated_as_its_golden_case_says(case):
+def test_golden_plans(case):
     assert run_case(case, "plan") == case.outputs["plan"], "python -m tests.condensers.test_plans"
 
 

@@ -28,7 +28,7 @@ def spelled(pattern, step, nth):
 @pytest.mark.parametrize(
     "calls, call_id, reply_id", some(rows("settings.json", "ids that servers repeat"), 5)
 )
-def test_all_is_forgotten_and_sent_as_with_ids_of_their_own(calls, call_id, reply_id):
+def test_repeated_ids_are_forgotten_like_unique_ids(calls, call_id, reply_id):
     for place, condenser in enumerate(CONDENSERS):
         expected = lengths_with_ids_of_their_own(place, calls)
         assert expected[-1] <= (STEPS + 1) * calls, "it forgets"
@@ -93,7 +93,7 @@ def lengths(condenser, calls, call_id, reply_id):
 
 
 @pytest.mark.parametrize("given_up", [0, 1])
-def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_up):
+def test_a_hidden_calls_result_goes_with_it(given_up):
     with new_history({"type": "recent_events", "max_events": 6, "keep_first": 0}) as history:
         history.append({"role": "user", "content": "go"})
         for tool, others in (("a", given_up), ("b", 0)):
@@ -107,7 +107,7 @@ def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_u
         assert len(results) == 2 - given_up
 
 
-def test_results_by_a_repeated_id_are_those_of_the_calls_in_order():
+def test_results_answer_repeated_ids_in_order():
     with new_history() as history:
         history.append({"role": "user", "content": "go"})
         given_up = []

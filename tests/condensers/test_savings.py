@@ -41,7 +41,7 @@ def turns(count, **meta):
     ]
 
 
-def test_a_condensation_is_due_when_the_calls_have_paid_as_much_as_it_costs():
+def test_it_is_due_when_calls_paid_its_cost():
     # 20 events of 100 tokens, with 10 calls. The condensation removes 7/8 of 1,500 tokens, so the
     # calls have paid 10 / 2 * 0.1 * 1,312.5 = 656.25. The 687.5 tokens after the head are written
     # again at 0.9 of the price: 618.75.
@@ -51,7 +51,7 @@ def test_a_condensation_is_due_when_the_calls_have_paid_as_much_as_it_costs():
     assert not saves(view, sums_of(view), span, 38, CHEAP)
 
 
-def test_the_usage_of_the_replies_says_what_the_cache_reads():
+def test_usage_tells_what_the_cache_reads():
     usage = {"prompt_tokens": 1_000, "completion_tokens": 1, "cached_tokens": 0}
     view = viewed(turns(20, usage=usage))
     # Without a cache, nothing is lost, and each repeated token has the full price.
@@ -59,7 +59,7 @@ def test_the_usage_of_the_replies_says_what_the_cache_reads():
     assert not saves(view, sums_of(view), slice(0, 15), 6_563, CHEAP)
 
 
-def test_only_calls_since_the_last_condensation_have_paid():
+def test_only_calls_since_the_last_condensation_count():
     nothing_lost = CacheRule(provider="a", models="", least=0, read=0.1, write=0.1)
     view = viewed(turns(20))
     assert saves(view, sums_of(view), slice(2, 15), 0, nothing_lost)
@@ -80,7 +80,7 @@ def test_the_reason_is_in_the_metadata():
     assert condenser.reasons(after(view, result), ESTIMATE) == set()
 
 
-def test_a_condensation_for_its_savings_can_wait():
+def test_a_condensation_for_savings_can_wait():
     condenser = DigestCondenser(when_cheaper=True, max_size=1_000)
     view = viewed(
         [message("word " * 300, source) for _ in range(20) for source in ("user", "agent")]
@@ -91,7 +91,7 @@ def test_a_condensation_for_its_savings_can_wait():
     assert off.condense(view, ESTIMATE) is view
 
 
-def test_a_summary_from_the_agents_prompt_is_due_earlier():
+def test_a_continued_prompt_is_due_earlier():
     def due_at(prompt):
         condenser = LLMSummarizingCondenser(
             Scripted(), prompt=prompt, when_cheaper=True, max_size=10_000, keep_first=1

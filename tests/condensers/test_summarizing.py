@@ -76,7 +76,7 @@ TENS = Weights(10, 1)
         ([message()] * 21, Characters(unknown=True), [Reason.EVENTS], Requirement.SOFT),
     ],
 )
-def test_why_and_how_much_a_condensation_is_needed(events, agent, reasons, requirement):
+def test_reasons_and_requirement_of_a_condensation(events, agent, reasons, requirement):
     condenser = llm(max_size=20, keep_first=2, max_tokens=100)
     view = viewed(events)
     assert condenser.reasons(view, agent) == set(reasons)
@@ -111,7 +111,7 @@ class Lengths(Characters):
         return sums
 
 
-def test_a_shortened_summary_leaves_a_quarter_of_the_limit_free():
+def test_a_shortened_summary_leaves_a_quarter_free():
     condenser = Shortening(max_size=1000, keep_first=2, max_tokens=100)
     action = plan(condenser.condense(viewed(messages(15)), Lengths()))
     assert (action.metadata["tokens_after"], len(action.summary)) == (75, 35), (
@@ -120,7 +120,7 @@ def test_a_shortened_summary_leaves_a_quarter_of_the_limit_free():
 
 
 @pytest.mark.parametrize("counter", [Characters(10_000), ESTIMATE])
-def test_a_summary_that_can_be_shortened_is_shortened_until_the_prompt_is_smaller(counter):
+def test_a_summary_is_shortened_below_what_it_replaces(counter):
     view = viewed(message("a text of seven words, not more") for _ in range(11))
     action = plan(Shortening(max_size=10).condense(view, counter))
     before, length = action.metadata["tokens_before"], len(action.summary)
@@ -129,7 +129,7 @@ def test_a_summary_that_can_be_shortened_is_shortened_until_the_prompt_is_smalle
     assert action.metadata.get("tokens_estimated", False) is (counter is ESTIMATE)
 
 
-def test_a_head_that_is_too_large_does_not_make_summaries_of_summaries_for_ever():
+def test_a_large_head_is_not_condensed_for_ever():
     """OpenHands V1 condenses its own summary here, at every step, and the agent never acts."""
     condenser = llm("NEW", max_size=1000, keep_first=4, max_tokens=30)
     view = viewed(messages(6))
@@ -144,12 +144,12 @@ def test_a_head_that_is_too_large_does_not_make_summaries_of_summaries_for_ever(
 # --- what the model is asked ---
 
 
-def test_a_condensation_has_the_hash_of_its_prompt():
+def test_metadata_has_the_hash_of_the_prompt():
     metadata = plan(llm(max_size=10).condense(viewed(messages(11)))).metadata
     assert metadata["prompt_sha256"] == load_prompt(metadata["prompt"]).sha256
 
 
-def test_the_model_sees_texts_in_parts_of_any_type():
+def test_the_model_sees_texts_of_all_parts():
     parts = [message((part,)) for part in parts_with("first\nof the part").values()]
     condenser = llm(max_size=10)
     condenser.condense(viewed(message(), parts, messages(20)))
@@ -159,7 +159,7 @@ def test_the_model_sees_texts_in_parts_of_any_type():
 @pytest.mark.parametrize(
     "limit, right", [(None, "x" * 50), (-1, "x" * 50), (50, "x" * 50), (3, "xxx"), (0, "")]
 )
-def test_a_limit_too_small_for_a_note_leaves_the_beginning_and_none_leaves_everything(limit, right):
+def test_limits_without_a_note(limit, right):
     assert truncate("x" * 50, limit) == right
 
 
@@ -178,7 +178,7 @@ class Narrow(Scripted):
         return said("of " + " ".join(re.findall(r"\bw\d+\b", prompt)))
 
 
-def test_events_too_long_for_the_summarizer_are_summarized_in_parts():
+def test_long_events_are_summarized_in_parts():
     view = viewed(message(), [message(f"w{n} {'x' * 200}") for n in range(20)])
     condenser = LLMSummarizingCondenser(Narrow(2_500), max_size=20, keep_first=1)
     action = plan(condenser.condense(view))
@@ -187,7 +187,7 @@ def test_events_too_long_for_the_summarizer_are_summarized_in_parts():
     assert failures == ["context_window", None, None], "one that was refused, and two halves"
 
 
-def test_the_longest_events_are_cut_so_that_all_fit_into_the_parts():
+def test_the_longest_events_are_cut_for_parts():
     view = viewed(message(), message("w1 " + "x" * 9_000), messages(19))
     condenser = LLMSummarizingCondenser(Narrow(2_000), max_size=20, keep_first=1)
     action = plan(condenser.condense(view))
@@ -196,7 +196,7 @@ def test_the_longest_events_are_cut_so_that_all_fit_into_the_parts():
     assert any("characters and more left out" in condenser.llm.prompt(call) for call in calls)
 
 
-def test_the_parts_of_a_summary_are_counted_and_priced_and_have_a_maximum():
+def test_parts_are_counted_priced_and_limited():
     view = viewed(message(), [message(f"w{n} {'x' * 2_000}") for n in range(60)])
     for parts in (1, 8):
         condenser = LLMSummarizingCondenser(Narrow(9_000), max_size=20, max_parts=parts)
@@ -211,7 +211,7 @@ def test_the_parts_of_a_summary_are_counted_and_priced_and_have_a_maximum():
 CUT = {"finish_reason": "length"}
 
 
-def test_a_summary_that_was_cut_off_is_continued_once():
+def test_a_cut_summary_is_continued_once():
     view = viewed(messages(11))
     condenser = llm(said("She wants a tr", **CUT), said("ain. No flights."), max_size=10)
     action = plan(condenser.condense(view))
@@ -222,7 +222,7 @@ def test_a_summary_that_was_cut_off_is_continued_once():
     assert not [report for report in reports_of(action) if "failure" in report]
 
 
-def test_a_summary_that_stays_cut_off_is_used_up_to_its_last_whole_sentence():
+def test_a_cut_summary_ends_with_a_sentence():
     view = viewed(messages(11))
     for second in (said(" No flights. And ho", **CUT), failed("unavailable", "away")):
         condenser = llm(said("She wants a train. By", **CUT), second, max_size=10)
@@ -237,7 +237,7 @@ def test_a_summary_that_stays_cut_off_is_used_up_to_its_last_whole_sentence():
     assert ["failure" in report for report in reports] == [False, True], "one failure, two calls"
 
 
-def test_each_call_of_a_continued_summary_that_is_too_long_is_paid_for():
+def test_both_calls_of_a_long_summary_cost():
     condenser = llm(said("word " * 9_000, **CUT), "word " * 9_000, max_size=10)
     result, reports = condenser.step(viewed(messages(11)))
     assert isinstance(result, View)
@@ -254,7 +254,7 @@ def test_each_call_of_a_continued_summary_that_is_too_long_is_paid_for():
         ('"pending_tasks": "- tests [3]\\n- doc', "- tests [3]"),
     ],
 )
-def test_a_state_that_was_cut_off_has_the_fields_that_were_written(written, last):
+def test_a_cut_state_has_the_written_fields(written, last):
     arguments = '{"user_context": "a parser.", "completed_tasks": "", ' + written
     reply = called(arguments)
     cut = said(None, tool_calls=reply.tool_calls, **CUT)
@@ -274,7 +274,7 @@ def test_each_reset_shows_less_of_each_event():
     assert lengths == [528, 422, 337, 269, 215]
 
 
-def test_a_structured_summary_has_eighteen_fields_and_requires_three():
+def test_a_structured_summary_has_eighteen_fields():
     condenser = StructuredSummaryCondenser(Scripted(called(FULL_STATE)), max_size=10)
     condenser.condense(viewed(messages(11)))
     (how,) = condenser.llm.asked_how
@@ -294,7 +294,7 @@ def attention(reply):
     return LLMAttentionCondenser(Scripted(reply), max_size=10, keep_first=1)
 
 
-def test_a_model_that_chooses_is_held_to_a_schema():
+def test_attention_asks_with_a_schema():
     condenser = attention('{"ids": [1]}')
     condenser.condense(viewed(messages(11)))
     schema = condenser.llm.asked_how[0]["response_schema"]
@@ -305,7 +305,7 @@ def test_a_model_that_chooses_is_held_to_a_schema():
     "kind, ability",
     [(StructuredSummaryCondenser, "function_calling"), (LLMAttentionCondenser, "response_schema")],
 )
-def test_a_model_without_an_ability_is_refused_after_the_numbers_were_checked(kind, ability):
+def test_a_model_without_an_ability_is_refused(kind, ability):
     model = Scripted(**{ability: False})
     with pytest.raises(InvalidCondenser, match=f"has {ability}"):
         kind(model)
@@ -325,7 +325,7 @@ def test_a_model_without_an_ability_is_refused_after_the_numbers_were_checked(ki
         ("word " * 60_000, "of the events that it replaces"),
     ],
 )
-def test_a_reply_that_cannot_stand_for_the_events_costs_no_memory(reply, problem):
+def test_an_unfit_reply_replaces_nothing(reply, problem):
     view = viewed(message(f"fact {n} {'xyz ' * 400}") for n in range(60))
     result, (report,) = llm(reply, max_size=40).step(view)
     assert result is view
@@ -334,7 +334,7 @@ def test_a_reply_that_cannot_stand_for_the_events_costs_no_memory(reply, problem
 
 
 @pytest.mark.parametrize("odd", [math.inf, math.nan, -1, "many"])
-def test_an_odd_figure_of_a_reply_is_unknown(odd):
+def test_an_odd_figure_is_unknown(odd):
     for usage in (odd, {"total_tokens": odd}):
         reply = said("of w1", usage=usage, cost=odd, latency_s=odd, attempts=odd)
         (report,) = reports_of(llm(reply, max_size=10).step(viewed(messages(11))).result.action)
@@ -346,7 +346,7 @@ def test_an_odd_figure_of_a_reply_is_unknown(odd):
     [dict.fromkeys(FULL_STATE, "x" * 100_000), '{"user_context":' + "[" * 100_000],
     ids=["endless", "a bottomless pit"],
 )
-def test_a_state_without_an_end_costs_no_memory(arguments):
+def test_an_endless_state_replaces_nothing(arguments):
     condenser = StructuredSummaryCondenser(Scripted(called(arguments)), max_size=10)
     view = viewed(messages(11))
     result, (report,) = condenser.step(view)
@@ -355,7 +355,7 @@ def test_a_state_without_an_end_costs_no_memory(arguments):
 
 
 @pytest.mark.parametrize("reply", ["", "I cannot help", '{"ids": ' + "[" * 100_000])
-def test_why_says_that_the_newest_stay_because_no_reply_chose_others(reply):
+def test_the_reason_names_a_failed_choice(reply):
     action = plan(attention(reply).condense(viewed(messages(11))))
     (report,) = reports_of(action)
     reason = f"View of 11 events exceeded 10; the model failed: {report['problem']}"
@@ -369,7 +369,7 @@ class Broken(Scripted):
         raise KeyError("choices")
 
 
-def test_a_model_that_raises_is_one_that_fails():
+def test_a_model_that_raises_has_failed():
     view = viewed(messages(11))
     result, (report,) = LLMSummarizingCondenser(Broken(), max_size=10, keep_first=1).step(view)
     assert result is view

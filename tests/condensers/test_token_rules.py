@@ -24,14 +24,14 @@ def many(count):
     return viewed(message("x" * 800) for _ in range(count))
 
 
-def test_a_known_token_limit_replaces_the_default_number_of_events():
+def test_a_token_limit_replaces_the_default_size():
     view, model = many(121), Characters(WINDOW)
     assert DigestCondenser().condense(view, model) is view
     assert condenser_from_config({"type": "digest"}).condense(view, model) is view
     assert DigestCondenser(max_tokens=WINDOW).condense(view, counting(None)) is view
 
 
-def test_without_a_token_limit_a_number_of_events_is_the_default():
+def test_without_a_token_limit_events_count():
     view, condenser = (
         many(241),
         LLMSummarizingCondenser(Scripted(*[said("a short summary " * 9)] * 2)),
@@ -49,7 +49,7 @@ def test_without_a_token_limit_a_number_of_events_is_the_default():
     [(), [SystemMessage(content="You know this. " * 20_000)]],
     ids=["no head", "a large head"],
 )
-def test_without_a_token_limit_a_digest_counts_tokens_and_not_events(
+def test_a_digest_always_counts_tokens(
     head,
 ):
     condenser, small = DigestCondenser(), viewed(head, messages(500))
@@ -62,7 +62,7 @@ def test_without_a_token_limit_a_digest_counts_tokens_and_not_events(
     assert condenser.condense(after) is after
 
 
-def test_what_no_limit_asks_for_is_no_error_and_shortens_nothing():
+def test_without_any_limit_nothing_is_shortened():
     with new_history() as history:
         long = message("word " * 90_000)
         history.append([message(), long])
@@ -79,7 +79,7 @@ def test_a_size_that_is_given_always_counts():
 
 
 @pytest.mark.parametrize("limit", [10_000, 20_000, 50_000])
-def test_head_and_tail_are_brought_down_to_half_of_the_limit(limit):
+def test_head_and_tail_take_half_the_limit(limit):
     view, model = many(200), Characters(limit)
     condenser = LLMSummarizingCondenser(Scripted("a short summary " * 9), keep_first=1)
     tokens = model.token_sums(view.then([plan(condenser.condense(view, model))]))[-1]

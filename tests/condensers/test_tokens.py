@@ -86,7 +86,7 @@ def views(path):
 
 @real_histories
 @pytest.mark.parametrize("name", MODELS)
-def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, path):
+def test_sums_end_in_litellms_count(litellm, name, path):
     llm = model(name)
     bare = foldlog.condensers.models.client._bare_name(name)
     for view in views(path):
@@ -100,7 +100,7 @@ def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, p
 
 
 @real_histories
-def test_a_tail_never_has_more_tokens_than_the_sums_say(path):
+def test_sums_never_understate_a_tail(path):
     llm = model("gpt-4o-mini")
     for view in views(path):
         calls = [event.call_id for event in view if isinstance(event, Action)]
@@ -246,7 +246,7 @@ def limits_in(entry):
     return [limit if isinstance(limit, int) and limit > 0 else None for limit in limits]
 
 
-def test_what_is_known_of_a_model_without_litellm_is_what_litellm_knows(litellm):
+def test_the_table_knows_what_litellm_knows(litellm):
     utils = importlib.import_module("litellm.utils")
     counter = importlib.import_module("litellm.litellm_core_utils.token_counter")
     listed = [*litellms_table()]
@@ -268,7 +268,7 @@ def test_what_is_known_of_a_model_without_litellm_is_what_litellm_knows(litellm)
             assert encoding == counter.openai_tokenizer_encoding_name(bare), name
 
 
-def test_a_tool_with_an_untyped_array_is_counted():
+def test_an_untyped_array_is_counted():
     def tool(tasks):
         parameters = {"type": "object", "properties": {"tasks": tasks}}
         return {"type": "function", "function": {"name": "plan", "parameters": parameters}}
@@ -280,7 +280,7 @@ def test_a_tool_with_an_untyped_array_is_counted():
     assert silent == anything
 
 
-def test_tools_in_the_shape_of_other_logs_are_counted_too():
+def test_tools_of_other_logs_are_counted():
     tool = {"title": "think", "description": "Think it over. " * 50, "kind": "ThinkTool"}
     with_tool, without = (
         viewed(SystemMessage(content="Be brief.", tools=tools), message())
@@ -290,7 +290,7 @@ def test_tools_in_the_shape_of_other_logs_are_counted_too():
     assert llm.token_sums(with_tool)[-1] > llm.token_sums(without)[-1] + 150
 
 
-def test_what_cannot_be_counted_is_unknown_and_never_nothing(litellm, monkeypatch):
+def test_an_impossible_count_is_unknown(litellm, monkeypatch):
     with pytest.raises(TokensUnknown, match="cannot count"):
         model("gpt-4o").count_tokens(user([{"type": "no such part"}]))
     monkeypatch.setattr(litellm, "disable_token_counter", True)
@@ -298,14 +298,14 @@ def test_what_cannot_be_counted_is_unknown_and_never_nothing(litellm, monkeypatc
         model("gpt-4o").count_tokens(user("hello"))
 
 
-def test_a_tokenizer_that_would_have_to_be_downloaded_is_unknown_unless_another_is_named():
+def test_no_tokenizer_is_downloaded():
     llama = "groq/llama-3.3-70b-versatile"
     with pytest.raises(TokensUnknown, match="downloaded"):
         model(llama).count_tokens(user("hello"))
     assert model(llama, tokenizer="gpt-4o").count_tokens(user("hello")) == 8
 
 
-def test_a_remote_image_is_not_downloaded_to_be_measured(monkeypatch):
+def test_no_image_is_downloaded(monkeypatch):
     monkeypatch.setattr(
         "socket.getaddrinfo", lambda *_, **__: pytest.fail("the network was asked for")
     )
@@ -317,7 +317,7 @@ def test_a_remote_image_is_not_downloaded_to_be_measured(monkeypatch):
 # --- nothing is counted twice ---
 
 
-def test_a_step_counts_only_the_messages_that_are_new():
+def test_only_new_messages_are_counted():
     contents = []
 
     def count(prompt, tools):
@@ -336,7 +336,7 @@ def characters(prompt, tools):
     return 3 + sum(len(json.dumps(message)) for message in prompt) + 7 * len(tools)
 
 
-def test_messages_that_only_look_alike_are_counted_apart():
+def test_similar_messages_are_counted_apart():
     counter = TokenCounter(characters)
     contents = (["b", 1], {"b": 1}, [["b", 1]], ["b", True], ["b", 1.0])
     prompts = [user(content) for content in contents]
@@ -347,7 +347,7 @@ def test_messages_that_only_look_alike_are_counted_apart():
 
 @examples(150)
 @given(histories, st.data())
-def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, data):
+def test_continued_sums_are_the_fresh_sums(events, data):
     count = TokenCounter(characters)
     versions = data.draw(st.lists(st.integers(0, len(events)), min_size=2, max_size=8))
     for version in [*sorted(versions), *versions]:
@@ -378,7 +378,7 @@ RAN = Action(source="user", tool="run", call_id="c", thought="I ran it")
         "messages of the user around one of the agent",
     ],
 )
-def test_a_view_that_grew_is_counted_as_it_is_sent(events):
+def test_a_grown_view_is_counted_as_sent(events):
     count = TokenCounter(characters)
     view = viewed()
     for new in events:
@@ -386,7 +386,7 @@ def test_a_view_that_grew_is_counted_as_it_is_sent(events):
         assert count.token_sums(view)[-1] == count.count_tokens(view.to_messages())
 
 
-def test_a_step_renders_only_new_and_newly_masked_events(monkeypatch):
+def test_only_new_and_masked_events_are_rendered(monkeypatch):
     counts = []
     turns = growing.turns
 
@@ -407,7 +407,7 @@ def test_a_step_renders_only_new_and_newly_masked_events(monkeypatch):
         assert set(counts[1:]) <= right
 
 
-def test_the_same_view_is_not_looked_at_twice(monkeypatch):
+def test_a_view_is_counted_once(monkeypatch):
     count = TokenCounter(characters)
     view = viewed(message())
     first = count.token_sums(view)
@@ -441,7 +441,7 @@ class Agent:
         (None, Agent(8_192, 8_192), 8_192 - 4_096 - 819),
     ],
 )
-def test_the_limit_is_the_models_context_less_its_answer_and_a_margin(max_tokens, agent, limit):
+def test_the_limit_leaves_room_for_the_answer(max_tokens, agent, limit):
     assert limit_of(agent, max_tokens) == limit
 
 

@@ -129,7 +129,7 @@ sizes = st.lists(
 
 @examples(100)
 @given(st.sampled_from(CONDENSERS), st.lists(sizes, min_size=1, max_size=8))
-def test_each_result_is_shown_to_the_model_before_it_is_forgotten(condenser, turns):
+def test_no_unseen_result_is_forgotten(condenser, turns):
     with open_store("memory:") as store:
         agent = Agent(store, condenser)
         for results in turns:
@@ -139,7 +139,7 @@ def test_each_result_is_shown_to_the_model_before_it_is_forgotten(condenser, tur
 
 
 @pytest.mark.parametrize("condenser", CONDENSERS, ids=lambda each: str(getattr(each, "type", each)))
-def test_before_the_agents_first_turn_no_event_is_forgotten(agent, condenser):
+def test_nothing_is_forgotten_before_the_first_turn(agent, condenser):
     agent = agent(condenser)
     words = [f"<document-{number}>" for number in range(8)]
     agent.add(*(message("x " * 1_000 + word) for word in words))
@@ -147,7 +147,7 @@ def test_before_the_agents_first_turn_no_event_is_forgotten(agent, condenser):
     assert [word for word in words if word not in prompt] == []
 
 
-def test_a_result_larger_than_the_limit_is_shortened_and_reported_once(
+def test_a_large_result_is_shortened_and_reported(
     agent,
 ):
     agent = agent({"type": "digest", "max_tokens": LIMIT})
@@ -173,7 +173,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}
 
 @pytest.mark.parametrize("kind", parts_with(""))
 @pytest.mark.parametrize("of", [answer, message])
-def test_texts_in_parts_of_any_type_are_shortened_and_images_stay(agent, kind, of):
+def test_texts_of_all_parts_are_shortened(agent, kind, of):
     agent = agent({"type": "digest", "max_tokens": 2 * LIMIT})
     part = parts_with(f"begin {'y ' * 50_000} end")[kind]
     agent.add(call(), of((part, IMAGE)))
@@ -189,7 +189,7 @@ def test_texts_in_parts_of_any_type_are_shortened_and_images_stay(agent, kind, o
     assert next(iter(agent.store.events("c", 3, 4))).content == (part, IMAGE)
 
 
-def test_a_decline_names_the_tokens_of_texts_that_were_cut_to_the_least(agent):
+def test_a_decline_names_the_fewest_possible_tokens(agent):
     agent = agent({"type": "digest", "max_tokens": 200})
     agent.add(call(), answer((*parts_with("y " * 50_000).values(),)))
     pattern = (
@@ -233,7 +233,7 @@ def test_a_decline_says_what_takes_the_room(large):
     assert "send the View" not in text
 
 
-def test_results_of_a_whole_tool_loop_are_shortened_and_logged(agent):
+def test_results_of_a_whole_loop_are_shortened(agent):
     agent = agent({"type": "digest", "max_tokens": LIMIT})
     thinking = ({"type": "thinking", "thinking": "how?", "signature": "s"},)
     agent.add(Action(tool="run", call_id="begins", thinking=thinking), answer("so", "begins"))
@@ -246,7 +246,7 @@ def test_results_of_a_whole_tool_loop_are_shortened_and_logged(agent):
     assert sum(map(is_masked, view)) == 8
 
 
-def test_a_decline_says_that_no_model_was_shown_the_events():
+def test_a_decline_names_unseen_events():
     view = View(viewed(SYSTEM, message(), pair(1), pair(2)).state, (), kept_from=2)
     with pytest.raises(
         NoCondensationAvailable,
@@ -255,7 +255,7 @@ def test_a_decline_says_that_no_model_was_shown_the_events():
         condenser_from_config({"type": "digest", "keep_first": 2}).get_condensation(view)
 
 
-def test_every_call_of_the_last_response_is_unseen_also_where_results_stand_between_them(agent):
+def test_all_calls_of_the_last_response_are_unseen(agent):
     agent = agent({"type": "observation_masking", "attention_window": 1})
     agent.add(call(call_id="a", response_id="r1"), answer(call_id="a"))
     agent.add(
@@ -288,9 +288,7 @@ ROOM = Characters(10_000)
     ],
     ids=lambda each: str(getattr(each, "type", each)),
 )
-def test_a_view_fits_the_agents_model_also_after_a_result_that_is_shortened(
-    agent, condenser, condensed
-):
+def test_every_view_fits_the_agents_model(agent, condenser, condensed):
     agent = agent(condenser, ROOM)
     for size in (*[900] * 7, 60_000, 3_000, 10, 10):
         (word,) = agent.act(size)
@@ -341,9 +339,7 @@ def sendable(view):
 @given(
     histories, st.randoms(use_true_random=False), st.sampled_from([None, "so far"]), st.booleans()
 )
-def test_an_own_condenser_forgets_no_unseen_event_and_no_open_call(
-    events, random, summary, is_requested
-):
+def test_an_own_condenser_forgets_nothing_unseen_or_open(events, random, summary, is_requested):
     own = Own(lambda view: [event for event in view if random.random() < 0.6], summary=summary)
     before = viewed(events, [REQUEST] * is_requested)
     waiting = {before[place].id for place in pending_positions(before.units)}
@@ -373,7 +369,7 @@ def test_an_empty_summary_is_no_message():
         without_kept(view, condensed(0))
 
 
-def test_unseen_events_stay_under_an_own_condenser_and_the_log_says_why(
+def test_an_own_condenser_cannot_forget_unseen_events(
     agent,
 ):
     agent = agent(Own(lambda view: view[1:-5], 10))
@@ -391,7 +387,7 @@ def test_unseen_events_stay_under_an_own_condenser_and_the_log_says_why(
     assert len(agent.prepare()) == 6
 
 
-def test_a_condenser_that_forgets_all_leaves_the_last_turn_or_declines(agent):
+def test_the_last_turn_always_stays(agent):
     agent = agent(Own(lambda view: view.events, 2))
     agent.add(call(call_id="paying"))
     assert shown(agent.prepare()).count("do it") == 1, "without it there would be no message"
@@ -399,7 +395,7 @@ def test_a_condenser_that_forgets_all_leaves_the_last_turn_or_declines(agent):
     assert [event.id for event in agent.prepare()] == [2, 4]
 
 
-def test_a_request_that_a_condenser_of_ones_own_cannot_fulfil_is_declined(agent):
+def test_an_own_condenser_declines_what_it_cannot(agent):
     agent = agent(Own(lambda view: view.events))
     agent.add(REQUEST)
     with pytest.raises(
@@ -410,7 +406,7 @@ def test_a_request_that_a_condenser_of_ones_own_cannot_fulfil_is_declined(agent)
     assert len(agent.prepare()) == 2
 
 
-def test_a_part_of_a_pipeline_that_may_forget_nothing_leaves_it_to_the_next(agent):
+def test_the_next_part_forgets_instead(agent):
     parts = [Own(lambda view: view[-1:]), condenser_from_config({"type": "digest", "max_size": 8})]
     agent = agent(PipelineCondenser(parts))
     for _ in range(5):
@@ -419,7 +415,7 @@ def test_a_part_of_a_pipeline_that_may_forget_nothing_leaves_it_to_the_next(agen
         assert (word in shown(view), len(view) <= 8) == (True, True)
 
 
-def test_a_view_that_a_step_returned_was_shown_once_another_event_follows():
+def test_a_returned_view_counts_as_shown():
     with new_history({"type": "amortized_forgetting", "max_size": 10}) as history:
         sizes = []
         for number in range(40):
@@ -438,7 +434,7 @@ def test_a_view_that_a_step_returned_was_shown_once_another_event_follows():
         assert first_unseen(history.view()) == first_unseen(View.from_events(history.events()))
 
 
-def test_a_view_that_nothing_followed_was_not_shown_and_one_is_noted_once():
+def test_a_shown_view_is_noted_once():
     with new_history({"type": "amortized_forgetting", "max_size": 4}) as history:
         history.append([message(f"note {number}") for number in range(6)])
         assert len(history.prepare()) == 6, "no model was shown it yet"
@@ -453,7 +449,7 @@ def test_a_view_that_nothing_followed_was_not_shown_and_one_is_noted_once():
         assert history.append({"role": "assistant", "content": "yes"})[0].event.meta == {}
 
 
-def test_an_unknown_event_stays_unchanged_and_the_next_event_notes_the_view():
+def test_an_unknown_event_notes_no_view():
     with new_history() as history:
         history.append(message("a"))
         version = history.prepare().version

@@ -11,13 +11,13 @@ from tests.how_many import some
 
 
 @pytest.mark.parametrize("start", [0, 1, 2])
-def test_who_has_no_key_changes_no_answer_unnoticed(tmp_path, start):
+def test_changes_without_the_key_are_noticed(tmp_path, start):
     trial = Trial(tmp_path)
     assert list(trial.run(some(islice(trial.attacks(), 31 * start, None, 97), 25))) == []
     assert trial.outcomes["error"] > 5
 
 
-def test_what_the_attacker_makes_up_is_believed_nowhere(tmp_path):
+def test_no_forgery_is_believed(tmp_path):
     trial = Trial(tmp_path)
     words = ("forge", "another", "take", "cut", "delete", "make", "give")
     forgeries = [(name, attack) for name, attack in trial.attacks() if name.startswith(words)]
@@ -25,7 +25,7 @@ def test_what_the_attacker_makes_up_is_believed_nowhere(tmp_path):
     assert trial.outcomes["error"] > 5
 
 
-def test_every_column_of_a_revision_is_bound_to_it(tmp_path):
+def test_changed_revisions_are_noticed(tmp_path):
     trial = Trial(tmp_path)
     of_revisions = [
         (name, attack) for name, attack in trial.attacks() if name.startswith("records")

@@ -22,7 +22,7 @@ def test_flipped_bits_anywhere_in_the_file(trial):
     assert list(trial.flip(some(draw_bits(len(trial.sound), FLIPS, seed=1), 60))) == []
 
 
-def test_flipped_bits_in_the_headers_of_all_pages(trial):
+def test_flipped_bits_in_page_headers(trial):
     headers = [
         (page + byte, bit)
         for page in range(0, len(trial.sound), PAGE)
@@ -32,7 +32,7 @@ def test_flipped_bits_in_the_headers_of_all_pages(trial):
     assert list(trial.flip(some(headers, 60))) == []
 
 
-def test_flipped_bits_in_the_index_that_leads_to_events(trial, tmp_path):
+def test_flipped_bits_in_the_index_of_events(trial, tmp_path):
     (tmp_path / "sound.db").write_bytes(trial.sound)
     with closing(sqlite3.connect(tmp_path / "sound.db")) as connection:
         (page,) = connection.execute(
@@ -43,7 +43,7 @@ def test_flipped_bits_in_the_index_that_leads_to_events(trial, tmp_path):
     assert list(trial.flip(some([(byte, (0, 3)[byte % 2]) for byte in used], 60))) == []
 
 
-def test_pages_that_are_gone_zeroed_or_those_of_another_place(trial):
+def test_lost_zeroed_and_swapped_pages(trial):
     sound = trial.sound
     failures = []
     for page in some(range(0, len(sound), PAGE), 6):

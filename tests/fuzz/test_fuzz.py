@@ -20,14 +20,14 @@ def _no_settings(monkeypatch):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_hostile_input_is_refused_named_or_taken(name):
+def test_hostile_input_is_refused_or_taken(name):
     target = TARGETS[name]
     count = max(12, INPUTS * target.share // 100)
     assert {target.run(random.Random(f"short {number}")) for number in range(count)} != set()
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_tells_records_apart_may_be_of_any_type(format):
+def test_the_kind_of_a_record_may_be_anything(format):
     keys = {
         "openhands-v0": "action",
         "openhands-v1": "kind",
@@ -41,7 +41,7 @@ def test_what_tells_records_apart_may_be_of_any_type(format):
         assert list(decode([record], format, findings=findings.append)) or findings, kind
 
 
-def test_a_type_of_a_condenser_that_is_nested_deep_is_refused():
+def test_a_deeply_nested_condenser_type_is_refused():
     deep = []
     for _ in range(5_000):
         deep = [deep]

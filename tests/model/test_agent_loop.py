@@ -66,7 +66,7 @@ def condensations(history):
     return [event for event in history.events() if isinstance(event, foldlog.CondensationAction)]
 
 
-def test_a_prompt_that_the_server_refuses_is_condensed_and_asked_again(server):
+def test_a_refused_prompt_is_condensed(server):
     with foldlog.open("memory:", condenser="digest") as histories:
         history = histories["talk"]
         fill(history)
@@ -78,7 +78,7 @@ def test_a_prompt_that_the_server_refuses_is_condensed_and_asked_again(server):
         assert len(history.view()) < len(before)
 
 
-def test_a_reply_that_is_cut_is_recorded_and_the_next_prompt_has_it(server):
+def test_the_next_prompt_has_a_cut_reply(server):
     with foldlog.open("memory:") as histories:
         history = histories["talk"]
         history.append({"role": "user", "content": "Count: one, two, three"})
@@ -93,7 +93,7 @@ def test_a_reply_that_is_cut_is_recorded_and_the_next_prompt_has_it(server):
         assert len(history) == 4
 
 
-def test_a_stream_is_collected_and_a_chunk_is_refused(server):
+def test_a_stream_is_collected_first(server):
     with foldlog.open("memory:") as histories:
         history = histories["talk"]
         history.append({"role": "user", "content": "Say: yes."})
@@ -108,7 +108,7 @@ def test_a_stream_is_collected_and_a_chunk_is_refused(server):
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_a_server_that_is_killed_in_a_call_costs_only_the_call(server, start_server, is_streamed):
+def test_a_killed_server_costs_only_the_call(server, start_server, is_streamed):
     doomed = start_server()
     with foldlog.open("memory:") as histories:
         history = histories["talk"]

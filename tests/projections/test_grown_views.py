@@ -75,7 +75,7 @@ def reads(statements, work):
     return statements[before:]
 
 
-def test_what_this_process_appended_is_folded_in_without_a_question(store, statements):
+def test_own_appends_need_no_statement(store, statements):
     views = watched(store)
     append(store, *all_said("c"), Annotation(name="note", data=1))
     append(
@@ -90,7 +90,7 @@ def test_what_this_process_appended_is_folded_in_without_a_question(store, state
     assert all(event.timestamp is not None for event in view)
 
 
-def test_a_condensation_and_a_retraction_come_into_a_view_that_grew(store):
+def test_a_grown_view_takes_condensations_and_retractions(store):
     views = watched(store)
     append(store, *all_said("c", "d"))
     views.current("c")
@@ -108,14 +108,14 @@ def test_a_condensation_and_a_retraction_come_into_a_view_that_grew(store):
     )
 
 
-def test_a_view_that_no_store_keeps_revisions_of_meets_structural_events_too(store):
+def test_a_view_without_revisions_takes_condensations(store):
     views = Views(store)
     views.current("c")
     append(store, CondensationAction(forgotten_event_ids=(0,)), *all_said("c"))
     assert [event.id for event in views.current("c")] == [1, 3]
 
 
-def test_another_store_on_the_same_recorder_is_noticed(store):
+def test_another_store_on_the_recorder_is_noticed(store):
     """The other one finds the conversation in a transaction that writes nothing: the next rows are
     not noted there.
     """
@@ -130,7 +130,7 @@ def test_another_store_on_the_same_recorder_is_noticed(store):
     assert other.append("c", all_said("theirs"), expected_version=4)[0].event.id == 4
 
 
-def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store, tmp_path):
+def test_a_foreign_commit_is_noticed_at_once(store, tmp_path):
     """It takes no write lock of ours, so it may commit before our commit is looked at."""
     views = watched(store)
     ours, path = store.database.recorder._writing._transaction, tmp_path / "history.db"
@@ -165,7 +165,7 @@ def test_a_transaction_in_progress_is_not_seen(store):
     assert views.current("c") == before
 
 
-def test_rows_that_were_rolled_back_come_into_no_view(store, monkeypatch):
+def test_no_view_has_rolled_back_rows(store, monkeypatch):
     views = watched(store)
 
     end = WriteTransaction.end
@@ -182,7 +182,7 @@ def test_rows_that_were_rolled_back_come_into_no_view(store, monkeypatch):
     assert views.current("c") == folded(store)
 
 
-def test_a_view_of_what_was_rolled_back_does_not_go_on(store):
+def test_a_rolled_back_view_is_not_continued(store):
     """The projection made a View of events that were then not appended; others got their ids."""
     views = watched(store)
     store.register(Refusing())
@@ -193,7 +193,7 @@ def test_a_view_of_what_was_rolled_back_does_not_go_on(store):
     assert views.current("c") == folded(store)
 
 
-def test_many_or_large_appends_are_read_from_the_store(store, monkeypatch):
+def test_large_appends_are_read_from_the_store(store, monkeypatch):
     views = watched(store)
     for n in range(writing._RECENT_MAX + 2):
         append(store, *all_said(str(n)))

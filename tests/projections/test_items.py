@@ -15,7 +15,7 @@ def message(event_id):
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=12))
-def test_items_grown_from_any_earlier_ones_are_what_was_added(steps):
+def test_items_grown_from_any_others(steps):
     grown = [(Items([]), [])]
     for step, (back, count) in enumerate(steps):
         items, plain = grown[max(0, len(grown) - 1 - back)]
@@ -29,7 +29,7 @@ def test_items_grown_from_any_earlier_ones_are_what_was_added(steps):
         assert items == Items(list(plain))
 
 
-def test_a_view_that_grows_at_its_end_holds_its_events_once():
+def test_a_growing_view_holds_its_events_once():
     view = View.from_events([message(0)])
     first = view.state.items._events
     for event_id in range(1, 500):
@@ -38,7 +38,7 @@ def test_a_view_that_grows_at_its_end_holds_its_events_once():
     assert len(first) == 500
 
 
-def test_of_many_threads_only_one_grows_a_list():
+def test_only_one_thread_grows_a_list():
     start = Items([message(0)])
     grown = []
     ready = threading.Barrier(8)

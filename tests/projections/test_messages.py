@@ -37,7 +37,7 @@ def _lines(view, dialect):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_the_messages_of_a_small_history_are_those_of_its_golden_case(case):
+def test_golden_messages(case):
     for dialects, lines in case.outputs.items():
         assert render_case(case, dialects) == lines, "python -m tests.projections.test_messages"
 
@@ -49,26 +49,26 @@ def problems(view):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_the_messages_of_each_case_are_accepted_by_every_server(case):
+def test_servers_accept_the_golden_messages(case):
     assert problems(View.from_events(case.events())) == {}
 
 
 @real_histories
-def test_the_messages_of_real_histories_are_accepted_by_every_server(path):
+def test_servers_accept_messages_of_real_histories(path):
     views = [View.from_events(history.events(0, 400)) for history in imported(path)]
     assert views
     for view in views:
         assert problems(view) == {}, view
 
 
-def test_a_part_of_as_many_levels_as_an_event_may_have_is_sent():
+def test_a_deeply_nested_part_is_sent():
     part = {}
     for _ in range(480):
         part = {"type": "zzz", "part": part}
     assert problems(View.from_events([message((part,))])) == {}
 
 
-def test_anthropics_system_prompt_is_apart_from_the_messages():
+def test_anthropics_system_prompt_is_no_message():
     prompts = [SystemMessage(content="be kind"), SystemMessage(content=(text("brief"), image()))]
     view = View.from_events([prompts[0], message("go"), prompts[1]])
     assert view.system_prompt == "be kind\n\nbrief\n\n[image: it cannot be sent to this server]"
@@ -76,7 +76,7 @@ def test_anthropics_system_prompt_is_apart_from_the_messages():
     assert View.from_events([message("go")]).system_prompt == ""
 
 
-def test_texts_are_changed_in_their_places_and_all_else_stays():
+def test_changed_texts_leave_the_rest():
     sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
     others = (image(), PDF, UPLOADED, sound)
     cited = text("see", citations=[{"title": "Tides", "cited_text": "4 m"}])
@@ -119,7 +119,7 @@ class AnAgentsModel:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_without_a_name_it_is_the_dialect_of_the_agents_model_or_litellms(dialect):
+def test_the_agents_model_decides_the_dialect(dialect):
     model = None if dialect == "litellm" else AnAgentsModel(dialect)
     with foldlog.open("memory:", agent_llm=model) as histories:
         history = histories["c"]

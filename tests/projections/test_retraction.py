@@ -38,7 +38,7 @@ def test_the_view_is_again_what_it_was(history):
     )
 
 
-def test_why_and_lifetimes_name_the_retraction_that_took_an_event_back(history):
+def test_why_and_lifetimes_name_the_retraction(history):
     first = history.retract(3)
     history.append(all_said("another way"))
     history.retract(2)
@@ -75,7 +75,7 @@ def test_a_view_without_a_past_says_so():
     assert list(masked.then([Retraction(id=3, version=1)])) == list(view[:1])
 
 
-def test_why_and_difference_pass_over_condensations_that_were_taken_back(history):
+def test_why_and_difference_skip_retracted_condensations(history):
     history.append(forget(1, summary="taken back"))
     history.retract(6)
     history.append(forget(1, 2, summary="stays"))

@@ -36,7 +36,7 @@ def revisions(draw):
 
 
 @given(revisions(), st.integers(901, 2_000))
-def test_a_revision_comes_back_from_its_record(revision, version):
+def test_a_record_decodes_to_its_revision(revision, version):
     assert decode_revision(encode_revision(version, revision)) == revision
 
 
@@ -64,7 +64,7 @@ class NoPast:
         b'{"summaries":[-1],"after":[3]}',
     ],
 )
-def test_a_record_that_cannot_be_read_says_so(body):
+def test_an_unreadable_record_is_refused(body):
     record = encode_revision(5_000, Revision(kept=(0, 3)))._replace(body=body)
     with pytest.raises(UnreadableRevision, match="the revision of version 5000 "):
         decode_revision(record)
@@ -137,7 +137,7 @@ def test_revisions_are_small_beside_the_events(history, part):
     assert sum(len(record.body) for record in records) <= part * size
 
 
-def test_what_is_not_shown_costs_a_revision_nothing():
+def test_hidden_events_cost_a_revision_nothing():
     from foldlog.eventstore.events import Annotation
 
     def records(annotations):

@@ -86,7 +86,7 @@ def findings(store):
     return [(finding.version, finding.problem) for finding in audit(store, "c").findings]
 
 
-def test_the_view_is_the_same_object_until_something_is_appended(store, views):
+def test_an_unchanged_view_is_the_same_object(store, views):
     append(store, *all_said("a", "b"))
     view = views.current("c")
     assert views.current("c") is view
@@ -96,7 +96,7 @@ def test_the_view_is_the_same_object_until_something_is_appended(store, views):
     assert ids(view) == [0, 1], "a View that was given out does not change"
 
 
-def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(store, monkeypatch):
+def test_a_past_view_begins_at_a_revision_in_memory(store, monkeypatch):
     views, other = Views(store), Views(store)
     for first in range(0, 40 * 101, 101):
         append(store, *all_said(*["x"] * 100), forget(*range(first, first + 95)))
@@ -116,7 +116,7 @@ def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(store, m
     assert sum(counts) > 3_000, "without a View in memory all are read"
 
 
-def test_a_past_view_uses_no_revision_of_an_erased_conversation(store):
+def test_a_past_view_uses_no_erased_revision(store):
     views = Views(store)
     append(store, *all_said("a", "b", "c"), forget(0), *all_said("c"))
     views.current("c")
@@ -128,7 +128,7 @@ def test_a_past_view_uses_no_revision_of_an_erased_conversation(store):
 
 
 @pytest.mark.parametrize("mode", ["", "?mode=ro"])
-def test_a_read_writes_nothing_and_waits_for_no_writer(tmp_path, mode):
+def test_a_read_writes_and_awaits_nothing(tmp_path, mode):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         append(store, *all_said("a", "b"), forget(0), *all_said("c"))
@@ -150,7 +150,7 @@ def test_a_version_that_never_was_is_refused(store, views, version):
         views.at("c", version)
 
 
-def test_a_retraction_behind_events_without_revisions_is_revised_from_the_log(store):
+def test_a_retraction_may_follow_missing_revisions(store):
     append(store, *all_said("a", "b", "c"), forget(0), *all_said("d"))
     registered(store)
     append(store, Retraction(version=4))
@@ -159,7 +159,7 @@ def test_a_retraction_behind_events_without_revisions_is_revised_from_the_log(st
     assert findings(store) == []
 
 
-def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path):
+def test_a_read_never_encrypts_a_conversation(tmp_path):
     url = f"sqlite:///{tmp_path / 'history.db'}"
     with open_store(url) as store:
         append(store, *all_said("a", "b"), forget(0), *all_said("c"))
@@ -177,7 +177,7 @@ def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path):
         Views(store).current("c")
 
 
-def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store, views):
+def test_an_unknown_structural_event_stops_the_view(store, views):
     pin = UnknownEvent(
         stored_kind="pin", stored_schema=1, body=b'{"kind":"pin"}', is_structural=True
     )
@@ -209,7 +209,7 @@ def test_others_read_and_write_during_a_rebuild(store, views, monkeypatch):
     assert findings(store) == []
 
 
-def test_revisions_of_another_version_of_the_fold_are_made_again(store, views):
+def test_revisions_of_another_fold_are_replaced(store, views):
     append(store, *all_said("a", "b"), forget(0), *all_said("c"), forget(1))
     put(store, *(each._replace(code=2, body=b'{"kept":[0,1]}') for each in revisions(store)))
     views = registered(store)
@@ -267,7 +267,7 @@ def test_why_an_event_that_is_not_there(work, event_id):
         work.why("c", event_id)
 
 
-def test_a_difference_has_what_entered_what_left_and_what_was_summarized(work):
+def test_a_difference_of_two_versions(work):
     difference = work.difference("c", 5, 10)
     assert (difference.before, difference.after) == (5, 10)
     assert ids(difference.entered) == [summary_id(7), 6, 8, 9]
@@ -287,7 +287,7 @@ def test_a_difference_has_what_entered_what_left_and_what_was_summarized(work):
 
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_an_imported_condensation_may_name_numbers_of_any_size(store, views, format, sign):
+def test_an_imported_condensation_may_name_any_number(store, views, format, sign):
     def origin(number):
         return Origin(format=format, id=number)
 
@@ -318,7 +318,7 @@ def test_an_imported_condensation_may_name_numbers_of_any_size(store, views, for
 # --- audit ---
 
 
-def test_a_revision_that_says_something_else_is_found_until_a_rebuild(store, work):
+def test_an_audit_finds_a_revision_until_its_rebuild(store, work):
     first, _ = revisions(store)
     spoilt = first._replace(body=first.body.replace(b"[0,1", b"[0,2"))
     assert spoilt != first
@@ -329,7 +329,7 @@ def test_a_revision_that_says_something_else_is_found_until_a_rebuild(store, wor
 
 
 @pytest.mark.usefixtures("work")
-def test_an_audit_finds_wrong_revisions_and_counts_missing_ones(
+def test_an_audit_counts_missing_revisions(
     store,
 ):
     append(store, forget(0))
@@ -343,7 +343,7 @@ def test_an_audit_finds_wrong_revisions_and_counts_missing_ones(
     ]
 
 
-def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(tmp_path):
+def test_a_revision_with_changed_bytes_is_unused(tmp_path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         registered(store)
@@ -370,7 +370,7 @@ def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(t
         b"[]",
     ],
 )
-def test_a_revision_that_is_no_revision_is_made_again(store, body):
+def test_an_invalid_revision_is_replaced(store, body):
     append(store, *all_said("a", "b", "c"), forget(0), *all_said("d"))
     put(store, Record(4, CODE, body))
     assert [version for version, _ in findings(store)] == [4]
@@ -400,7 +400,7 @@ def test_many_threads_share_one_views(tmp_path):
         assert findings(store) == []
 
 
-def test_a_history_that_forgets_nothing_is_folded_in_ever_larger_chunks(store):
+def test_a_log_is_folded_in_growing_chunks(store):
     """Each chunk copies the View, so chunks of one size would cost the square of the history."""
     store.ingest("c", iter(all_said("word") * 20_000))
     with reading(store, "c") as snapshot:

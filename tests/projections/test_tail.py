@@ -50,7 +50,7 @@ def rows_read(monkeypatch):
     return since
 
 
-def test_the_tail_of_a_log_and_its_events_backwards(histories):
+def test_the_tail_of_a_log(histories):
     history = histories["c1"]
     history.append(all_said(*map(str, range(150))))
     assert ids(history.tail(3)) == [147, 148, 149]
@@ -85,7 +85,7 @@ def test_a_missing_event_is_no_shorter_tail(tmp_path):
             Views(store).current("c1")
 
 
-def test_the_tail_of_a_log_reads_nothing_else(long, rows_read):
+def test_a_tail_reads_no_other_rows(long, rows_read):
     with foldlog.open(long) as opened:
         history = opened["c1"]
         rows_read()
@@ -97,7 +97,7 @@ def test_the_tail_of_a_log_reads_nothing_else(long, rows_read):
         assert rows_read() >= LONG
 
 
-def test_popped_events_are_retracted_and_the_view_is_not_read_again(long, rows_read):
+def test_a_pop_does_not_reread_the_view(long, rows_read):
     for n in range(1, 6):
         with foldlog.open(long) as opened:
             assert ids(opened["c1"].pop()) == [LONG - n]
@@ -115,7 +115,7 @@ def test_popped_events_are_retracted_and_the_view_is_not_read_again(long, rows_r
         assert audit(opened.store, "c1").findings == ()
 
 
-def test_a_pop_stops_at_a_summary_and_at_the_beginning(histories):
+def test_a_pop_stops_at_a_summary(histories):
     history = histories["c1"]
     assert history.pop() == ()
     history.append(all_said(*"abcd"))
@@ -141,7 +141,7 @@ def test_a_summary_alone_is_not_popped(histories):
     assert history.version() == 5
 
 
-def test_a_pop_that_others_append_before_takes_their_events(histories):
+def test_a_pop_takes_a_concurrent_event(histories):
     history = histories["c1"]
     history.append(all_said(*"ab"))
     current, came = histories.views.current, [all_said("c")]
@@ -156,7 +156,7 @@ def test_a_pop_that_others_append_before_takes_their_events(histories):
     assert ids(history.pop()) == [2]
 
 
-def test_a_view_is_of_its_moment_and_outlives_the_store(long):
+def test_a_view_outlives_its_store(long):
     with foldlog.open(long) as opened:
         held = opened["c1"].view()
         opened["c1"].append(all_said("later"))

@@ -30,7 +30,7 @@ def test_a_view_cannot_be_changed():
     assert isinstance(view.events, tuple)
 
 
-def test_events_that_are_in_no_conversation_yet_get_the_next_ids():
+def test_new_events_get_the_next_ids():
     view = View.from_events([replace(event, id=-1) for event in messages("a", "b")])
     assert ids(view.then([Message(source="user", content="c")])) == [0, 1, 2]
 
@@ -44,7 +44,7 @@ def test_events_with_a_gap_are_no_conversation(first, last):
 
 @pytest.mark.parametrize("later", [(), (Retraction(id=2, version=1),)], ids=["last", "taken back"])
 @pytest.mark.parametrize("shown", [True, False])
-def test_an_unknown_event_that_changes_a_view_is_not_passed_over(shown, later):
+def test_an_unknown_structural_event_is_refused(shown, later):
     unknown = UnknownEvent(
         id=1, stored_kind="pin", stored_schema=3, body=b"{}", is_structural=True, shown=shown
     )
@@ -52,7 +52,7 @@ def test_an_unknown_event_that_changes_a_view_is_not_passed_over(shown, later):
         View.from_events([*messages("a"), unknown, *later])
 
 
-def test_a_view_of_other_events_is_as_old_and_keeps_the_flag():
+def test_other_events_keep_version_and_request():
     view = View.from_events([*messages("a", "b"), CondensationRequest(id=2)])
     masked = view.with_events([view[1]])
     assert ids(masked) == [1]

@@ -99,7 +99,7 @@ CALLED = [Action(tool="run", call_id="a", response_id="r"), Observation(content=
 
 @examples(600)
 @given(st.one_of(odd_views, histories.map(View.from_events)))
-def test_what_is_made_of_any_view_is_accepted(view):
+def test_servers_accept_the_messages_of_any_view(view):
     for dialect in DIALECTS:
         assert PROBLEMS[dialect](view.to_messages(dialect)) == [], dialect
 
@@ -110,7 +110,7 @@ def test_what_is_made_of_any_view_is_accepted(view):
 )
 @examples(200)
 @given(odd_views)
-def test_calls_of_a_reply_are_one_message_with_results_in_order(view):
+def test_a_replys_calls_are_one_message(view):
     response_of = {
         place: calls.members for calls in view.units.parallel_calls for place in calls.members
     }
@@ -143,7 +143,7 @@ def text_of(part):
 
 @examples(200)
 @given(odd_views, st.sampled_from(DIALECTS))
-def test_no_text_and_no_picture_of_a_view_is_lost(view, dialect):
+def test_no_text_or_picture_is_lost(view, dialect):
     pictures = 0
     sent = json.dumps([view.system_prompt, view.to_messages(dialect)], ensure_ascii=False)
     for event in [view[place] for place in view.fit_positions]:
@@ -173,6 +173,6 @@ def openais_types():
 
 @examples(200)
 @given(odd_views)
-def test_messages_for_openai_have_the_types_of_its_own_client(view):
+def test_messages_have_the_types_of_openais_client(view):
     for dialect, types in openais_types().items():
         types.validate_python(view.to_messages(dialect))

@@ -42,7 +42,7 @@ def _clear(value):
 
 @examples(150)
 @given(histories, st.data())
-def test_messages_that_grew_are_those_that_are_made_at_once(events, data):
+def test_grown_messages_are_the_fresh_messages(events, data):
     events = [_varied(event, data.draw) for event in events]
     condenser = ObservationMaskingCondenser(2)
     views = [View.from_events([])]
@@ -72,7 +72,7 @@ def turn(number):
     return [call, Observation(call_id=f"c{number}", content="done")]
 
 
-def test_only_the_messages_since_the_last_reply_are_made_again(monkeypatch):
+def test_only_the_newest_messages_are_made_again(monkeypatch):
     counts = []
     real = growing.turns
 
@@ -91,7 +91,7 @@ def test_only_the_messages_since_the_last_reply_are_made_again(monkeypatch):
         counts.clear()
 
 
-def test_the_messages_of_a_view_go_with_it():
+def test_messages_are_freed_with_their_view():
     view = View.from_events([Message(source="user", content="do"), *turn(1)])
     view.to_messages()
     reference = weakref.ref(view.state.items.renderings["litellm"])
@@ -102,7 +102,7 @@ def test_the_messages_of_a_view_go_with_it():
     assert not View.from_events([]).state.items.renderings
 
 
-def test_threads_that_ask_at_the_same_time_get_the_messages_of_their_view():
+def test_threads_get_the_messages_of_their_view():
     views = [View.from_events([Message(source="user", content="do")])]
     for number in range(30):
         views.append(views[-1].then(turn(number)))

@@ -32,7 +32,7 @@ CASES = [case for cases in cases_in("views").values() for case in cases]
 
 @examples(500)
 @given(histories, st.data())
-def test_a_forgotten_piece_leaves_behind_what_the_definition_says(events, data):
+def test_events_left_behind_by_a_forgotten_piece(events, data):
     view = View.from_events(events)
     start = data.draw(st.integers(0, len(view)))
     piece = view[start : data.draw(st.integers(start, len(view)))]
@@ -45,7 +45,7 @@ def test_a_forgotten_piece_leaves_behind_what_the_definition_says(events, data):
 
 @examples(4_000)
 @given(long_histories, st.data())
-def test_a_long_fold_is_what_its_definition_says(events, data):
+def test_a_long_fold_agrees_with_its_definition(events, data):
     cut = data.draw(st.integers(0, len(events)))
     view, in_two = View.from_events(events), View.from_events(events[:cut]).then(events[cut:])
     assert_as_defined(view, events)
@@ -61,7 +61,7 @@ def test_intervals_hold_what_their_pairs_hold(pairs):
     assert all(after - last > 1 for (_, last), (after, _) in pairwise(intervals))
 
 
-def test_an_emptied_view_that_loses_an_answer_leaves_its_call_behind():
+def test_an_emptied_view_leaves_a_call_behind():
     def forget(first, last):
         origin = Origin(format="test")
         return CondensationAction(
@@ -96,7 +96,7 @@ def written(numbers):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_a_view_is_as_its_golden_case_and_its_definition_say(case):
+def test_golden_views_agree_with_their_definition(case):
     events = case.events()
     for output, text in case.outputs.items():
         assert render_case(case, output) == text, "python -m tests.properties.test_left_behind"

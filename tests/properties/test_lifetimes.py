@@ -22,7 +22,7 @@ from tests.shown_at import shown_at
         [_from_v0(_v0_condensation([], "", -1), 0), _from_v0(_batch(2, False, True, False), None)]
     )
 )
-def test_lifetimes_agree_with_the_view_of_each_version(events):
+def test_lifetimes_agree_with_the_views(events):
     folding = LifetimesFold(
         "c", lambda event: 3, [target(event) for event in events if isinstance(event, Retraction)]
     )

@@ -36,7 +36,7 @@ def ingest_in_parts(store, events, sizes):
 
 @many
 @given(histories, st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=8), st.booleans())
-def test_two_writers_with_and_without_the_projection_leave_the_same_views(events, parts, reading):
+def test_writers_without_revisions_leave_the_same_views(events, parts, reading):
     if not events:
         return
     with open_store("memory:") as store:
@@ -75,7 +75,7 @@ def test_rebuilt_revisions_are_the_same_bytes(events):
 
 @many
 @given(histories, st.lists(st.booleans(), min_size=1, max_size=5))
-def test_views_are_the_same_whichever_revisions_are_stored(events, choices):
+def test_any_revision_may_be_missing(events, choices):
     """A damaged revision is not read, so any revision may be missing."""
     if not events:
         return
@@ -93,7 +93,7 @@ def test_views_are_the_same_whichever_revisions_are_stored(events, choices):
 
 @many
 @given(histories, st.lists(st.integers(0, 40), min_size=1, max_size=4), st.booleans())
-def test_redactions_leave_the_revisions_that_the_log_makes(events, numbers, with_summaries):
+def test_redactions_change_no_revision(events, numbers, with_summaries):
     if not events:
         return
     with open_store("memory:") as store:

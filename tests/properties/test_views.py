@@ -29,7 +29,7 @@ many = examples(300)
 
 @many
 @given(histories)
-def test_folding_in_two_parts_at_any_cut_is_folding_at_once(events):
+def test_a_fold_may_be_in_two_parts(events):
     at_once = fold(events)
     for cut in range(len(events) + 1):
         before = fold(events[:cut])
@@ -41,7 +41,7 @@ def test_folding_in_two_parts_at_any_cut_is_folding_at_once(events):
 
 @many
 @given(histories)
-def test_a_view_that_grows_is_the_view_of_the_whole(events):
+def test_a_grown_view_is_the_whole_view(events):
     view = View.from_events(())
     for start in range(0, len(events), 3):
         view = view.then(events[start : start + 3])
@@ -60,7 +60,7 @@ def test_a_view_that_grows_is_the_view_of_the_whole(events):
 
 @many
 @given(histories)
-def test_every_call_in_a_view_has_one_answer_and_every_answer_one_call(
+def test_every_call_has_one_answer(
     events,
 ):
     fit = well_formed(View.from_events(events))
@@ -87,7 +87,7 @@ def test_every_call_in_a_view_has_one_answer_and_every_answer_one_call(
 
 @examples(200)
 @given(st.one_of(ordered_histories, histories), st.data())
-def test_forgetting_between_two_cut_points_takes_nothing_away_from_what_stays(events, data):
+def test_forgetting_between_cut_points_takes_nothing_else(events, data):
     view = View.from_events(events)
     for start, stop in draw_cuts(view, data):
         assert_nothing_else_goes(view, start, stop)
@@ -133,7 +133,7 @@ def assert_nothing_else_goes(view, start, stop):
 
 @many
 @given(histories)
-def test_every_event_that_a_model_may_see_goes_into_one_message(events):
+def test_every_visible_event_is_in_one_message(events):
     view = View.from_events(events)
     rendered = view.rendered()
     assert [message for message, _ in rendered] == view.to_messages()
@@ -170,7 +170,7 @@ def _copy_part(part):
 
 @many
 @given(histories, st.sets(st.integers(0, 40)))
-def test_units_are_the_same_whether_they_were_found_before_the_view_grew_or_not(events, versions):
+def test_units_do_not_change_when_a_view_grows(events, versions):
     """A View gets the units of the View that it grew from, and does not change them there."""
     view, moments = View.from_events([]), []
     for event in events:
