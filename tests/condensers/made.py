@@ -23,6 +23,20 @@ from foldlog.projections import View
 
 SYSTEM = SystemMessage(content="You are an agent.")
 REQUEST = CondensationRequest()
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "run",
+            "description": "Run a command.",
+            "parameters": {
+                "type": "object",
+                "properties": {"command": {"type": "string", "description": "what to run"}},
+                "required": ["command"],
+            },
+        },
+    }
+]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ litellm over HTTP.
 A test scripts what is answered; the last answer repeats. What was asked is in ``server.requests``.
 
     with OpenAIServer(Text("a summary")) as server:
-        llm = LLM(LLMConfig(model="openai/gpt-4o-mini", base_url=server.url, api_key="key"))
+        llm = server.llm("openai/gpt-4o-mini")
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
+
+from foldlog.condensers import LLM, LLMConfig
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -212,6 +214,11 @@ class OpenAIServer:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def llm(self, model: str, **settings: Any) -> LLM:
+        """Return litellm's client for a model at this server."""
+        base_url = self.url if model.startswith("openai/") else self.url.removesuffix("/v1")
+        return LLM(LLMConfig(model=model, base_url=base_url, api_key="key", **settings))
 
     def __enter__(self) -> OpenAIServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())

@@ -82,10 +82,17 @@ class Characters:
     """An agent's model whose tokens are the characters of what it is shown."""
 
     model = "characters"
-    max_output_tokens = None
+    max_output_tokens: int | None = None
 
-    def __init__(self, max_input_tokens: int | None = None, *, unknown: bool = False) -> None:
+    def __init__(
+        self,
+        max_input_tokens: int | None = None,
+        max_output_tokens: int | None = None,
+        *,
+        unknown: bool = False,
+    ) -> None:
         self.max_input_tokens = max_input_tokens
+        self.max_output_tokens = max_output_tokens
         self.unknown = unknown
 
     def token_sums(self, view: View) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog.condensers import LLM, InvalidCondenser, LLMConfig
+from foldlog.condensers import InvalidCondenser
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -23,7 +23,7 @@ from tests.projections.chat_rules import openai_problems
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
 LIMIT = 1_800
 STEPS = 24
-DIGEST = {"type": "digest"}
+PRIVATE = "openai/a-private-model"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def started(agent_loop, tmp_path):
     """
     stores = []
 
-    def start(model, condenser=DIGEST):
+    def start(model, condenser="digest"):
         stores.append(
             foldlog.open(f"sqlite:///{tmp_path / 'agent.db'}", condenser=condenser, agent_llm=model)
         )
@@ -66,19 +66,13 @@ def run(agent_loop, started, tmp_path):
     """
 
     def run(server, **how):
-        model = model_at(server)
+        model = server.llm(PRIVATE)
         history = started(model)
         written = []
         answer = agent_loop.run_agent(history, model, tmp_path, say=written.append, **how)
         return history, answer, written
 
     return run
-
-
-def model_at(server, **settings):
-    return LLM(
-        LLMConfig(model="openai/a-private-model", base_url=server.url, api_key="key", **settings)
-    )
 
 
 class Counting:
@@ -121,7 +115,7 @@ def test_an_agent_survives_refused_prompts(run):
 
 def test_the_model_may_request_a_condensation(run):
     steps = [ToolCall("run", {"command": f"echo {n}"}) for n in range(12)]
-    asking = ToolCall("request_condensation", '{"why": "ignored"}')
+    asking = ToolCall("request_condensation", {"why": "ignored"})
     with OpenAIServer(*steps, asking, Text("done")) as server:
         history, answer, written = run(server)
     assert answer == "done"
@@ -134,7 +128,7 @@ def test_a_condenser_that_ignores_requests_is_an_error(agent_loop, started, tmp_
     config = {"type": "pipeline", "condensers": [{"type": "recent_events"}]}
     with OpenAIServer() as server:
         server.respond(up_to(10, Counting()))
-        model = model_at(server)
+        model = server.llm(PRIVATE)
         history = started(model, config)
         with pytest.raises(InvalidCondenser, match="'pipeline' does not handle condensation requ"):
             agent_loop.run_agent(history, model, tmp_path, say=str)
@@ -185,22 +179,3 @@ def test_a_rehearsal_needs_no_model(agent_loop, tmp_path, monkeypatch, capsys):
     assert out.splitlines()[-1] == "This was a rehearsal: the last prompt had 6 messages."
     with foldlog.open("sqlite:///foldlog.db") as histories:
         assert len(histories["agent"].view()) < histories["agent"].version()
-
-
-def test_an_interrupted_command_is_not_run_again(agent_loop, started, tmp_path):
-    class Died(BaseException):
-        """The end of the process."""
-
-    def die(command):
-        raise Died
-
-    with OpenAIServer(Text("I looked, and it was done")) as server:
-        history = started(model_at(server))
-        history.append(
-            [Action(tool="run", arguments={"command": "touch again"}, call_id="k", response_id="r")]
-        )
-        with pytest.raises(Died):
-            history.run(history.open_calls()[0], die)
-        agent_loop.run_agent(history, model_at(server), tmp_path, say=str)
-    assert not (tmp_path / "again").exists()
-    assert [effect.state for effect in history.effects()] == ["unknown"]

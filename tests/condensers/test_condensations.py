@@ -15,71 +15,58 @@ from msgspec.structs import asdict
 from foldlog.condensers import (
     CONDENSER_METADATA_KEY,
     Condensation,
-    LLMAttentionCondenser,
-    LLMSummarizingCondenser,
     NoCondensationAvailable,
     PipelineCondenser,
-    StructuredSummaryCondenser,
     condenser_from_config,
     is_masked,
     reports_of,
 )
+from foldlog.condensers.config.registry import CONDENSER_REGISTRY, config_type_of
 from foldlog.projections import View
 from tests.condensers.scripted import Characters, Scripted, Weights, called, failed, said
 from tests.golden.cases import cases_in, write_anew
+from tests.said import ids
 
 CASES = [case for cases in cases_in("condensations").values() for case in cases]
-ASKING = {
-    kind.type: kind
-    for kind in (LLMAttentionCondenser, LLMSummarizingCondenser, StructuredSummaryCondenser)
-}
 
 
-class Run:
-    """The step of a case, with the models that it may ask."""
+def condenser_of(models, type, replies=None, condensers=(), **settings):
+    """Return the condenser of a case. ``models`` gets the models that it may ask."""
+    if type == "pipeline":
+        return PipelineCondenser([condenser_of(models, **part) for part in condensers])
+    if replies is None:
+        return condenser_from_config({"type": type, **settings})
+    models.append(Scripted(*map(reply_of, replies)))
+    return CONDENSER_REGISTRY[config_type_of(type)](models[-1], **settings)
 
-    def __init__(self, case):
-        settings = case.settings()
-        self.models = []
-        self.view = View.from_events(case.events())
-        agent = settings.pop("agent", None)
-        self.agent = None if agent is None else agent_of(**agent)
-        self.condenser = self.condenser_of(**settings)
 
-    def condenser_of(self, type, replies=None, condensers=(), **settings):
-        if type == "pipeline":
-            return PipelineCondenser([self.condenser_of(**part) for part in condensers])
-        if replies is None:
-            return condenser_from_config({"type": type, **settings})
-        self.models.append(Scripted(*map(reply_of, replies)))
-        return ASKING[type](self.models[-1], **settings)
-
-    def result(self):
-        """Return the lines of the result: what it forgets and shows, and each report."""
-        try:
-            result, reports = self.condenser.step(self.view, self.agent)
-        except NoCondensationAvailable as error:
-            return [f"declined: {error}", *self.reported(error.reports)]
+def step_in_lines(condenser, view, agent):
+    """Yield what a step forgets and shows, and each report."""
+    try:
+        result, reports = condenser.step(view, agent)
+    except NoCondensationAvailable as error:
+        reports = error.reports
+        yield f"declined: {error}"
+    else:
         if isinstance(result, Condensation):
-            action = result.action
-            after = self.view.then([action])
-            return [*forgotten(action), *self.shown(after), *self.reported(reports_of(action))]
-        return [*self.shown(result), *self.reported(reports)]
+            reports = reports_of(result.action)
+            yield from forgotten(result.action)
+            result = view.then([result.action])
+        yield from shown(result, view)
+    for report in reports:
+        yield f"report {json.dumps(report)}"
 
-    def shown(self, view):
-        yield f"shows {' '.join(str(event.id) for event in view)}"
-        if view.unhandled_condensation_request:
-            yield "a request is open"
-        whole = {event.id: asdict(event) for event in self.view}
-        for event in filter(is_masked, view):
-            fields = asdict(event)
-            del fields["meta"]
-            masks = {name: fields[name] for name in fields if fields[name] != whole[event.id][name]}
-            yield f"{event.id} is masked: {json.dumps(masks)}"
 
-    def reported(self, reports):
-        calls = [f"asked {len(model.calls)} times" for model in self.models]
-        return [*(f"report {json.dumps(report)}" for report in reports), *calls]
+def shown(view, before):
+    yield f"shows {' '.join(map(str, ids(view)))}"
+    if view.unhandled_condensation_request:
+        yield "a request is open"
+    whole = {event.id: asdict(event) for event in before}
+    for event in filter(is_masked, view):
+        fields = asdict(event)
+        del fields["meta"]
+        masks = {name: fields[name] for name in fields if fields[name] != whole[event.id][name]}
+        yield f"{event.id} is masked: {json.dumps(masks)}"
 
 
 def agent_of(event=None, summary=None, room=None):
@@ -98,19 +85,23 @@ def forgotten(action):
     left_out = (CONDENSER_METADATA_KEY, "prompt_sha256")
     metadata = {name: value for name, value in action.metadata.items() if name not in left_out}
     start, end = action.forgotten_events_start_id, action.forgotten_events_end_id
-    ids = " ".join(map(str, action.forgotten_event_ids or ()))
-    yield f"forgets {ids}" if start is None else f"forgets {start} to {end}"
+    forgotten_ids = " ".join(map(str, action.forgotten_event_ids or ()))
+    yield f"forgets {forgotten_ids}" if start is None else f"forgets {start} to {end}"
     if action.summary is not None:
         yield f"summary at {action.summary_offset}: {action.summary}"
     yield f"metadata {json.dumps(metadata)}"
 
 
 def run_case(case, output):
-    run = Run(case)
-    result = "\n".join(run.result())
+    settings = case.settings()
+    agent = agent_of(**settings.pop("agent")) if "agent" in settings else None
+    models = []
+    condenser = condenser_of(models, **settings)
+    view = View.from_events(case.events())
+    lines = [*step_in_lines(condenser, view, agent)]
     if output == "result":
-        return result
-    _, *messages = run.models[-1].calls[-1]
+        return "\n".join([*lines, *(f"asked {len(model.calls)} times" for model in models)])
+    _, *messages = models[-1].calls[-1]
     return "\n".join(message["content"] for message in messages)
 
 

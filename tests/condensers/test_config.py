@@ -49,7 +49,6 @@ from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG
 from foldlog.condensers.strategies.by_name import condenser_named
 from tests.condensers.made import messages, new_history, viewed
 from tests.condensers.scripted import AskableAgent, Scripted
-from tests.condensers.strategies import strategy_of
 from tests.golden.cases import cases_in, write_anew
 from tests.golden.rows import rows
 
@@ -407,15 +406,11 @@ def test_an_invalid_agent_model_opens_no_store(tmp_path, wrong, problem):
 
 def test_strategies_and_parameters_have_descriptions():
     """Their types, names and defaults are on the page: see ``test_configuration_page.py``."""
-    strategies = [strategy_of(each) for each in list_strategies()]
-    assert strategies == sorted(strategies)
-    for strategy in strategies:
-        assert strategy.description
-        assert all(each.description for each in strategy.parameters), strategy.type
-
-
-if __name__ == "__main__":
-    write_anew("configurations", run_case)
+    names = [names_of(config_type)[0] for config_type in list_strategies()]
+    assert names == sorted(names)
+    for config_type in list_strategies():
+        fields = (field for name, field in config_type.model_fields.items() if name != "type")
+        assert all((config_type.__doc__, *(field.description for field in fields)))
 
 
 @pytest.mark.parametrize("config_type", list_strategies(), ids=lambda config: config.__name__)
@@ -426,3 +421,7 @@ def test_a_name_means_the_default_settings(config_type):
         assert "llm_config" in config_type.model_fields or "condensers" in config_type.model_fields
     else:
         assert condenser.config == condenser_from_config({"type": name}).config
+
+
+if __name__ == "__main__":
+    write_anew("configurations", run_case)

@@ -9,11 +9,11 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from pydantic_core import to_jsonable_python
 
 from foldlog.condensers import LLMConfig, list_strategies
 from foldlog.condensers.config.registry import CONDENSER_REGISTRY, names_of
 from foldlog.condensers.config.toml import read_condenser_config
-from tests.condensers.strategies import strategy_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
 
@@ -55,16 +55,15 @@ def strategy_tables():
     """Return the aliases of strategies, and a table of parameters. Strategies that describe a
     parameter in the same way share its row.
     """
-    strategies = [strategy_of(name) for name in list_strategies()]
-    aliases = (
-        f"`{alias}` for `{strategy.type}`" for strategy in strategies for alias in strategy.aliases
-    )
+    aliases = []
     having = defaultdict(list)
-    for strategy in strategies:
-        for parameter in strategy.parameters:
-            default = "" if parameter.required else repr(parameter.default)
-            cells = (f"`{parameter.name}`", default, parameter.description)
-            having[cells].append(f"`{strategy.type}`")
+    for config_type in list_strategies():
+        strategy, *names = names_of(config_type)
+        aliases += [f"`{alias}` for `{strategy}`" for alias in names]
+        for name, field in config_type.model_fields.items():
+            if name != "type":
+                cells = (f"`{name}`", default_of(field), field.description)
+                having[cells].append(f"`{strategy}`")
     rows = (" | ".join((*cells, ", ".join(types))) for cells, types in sorted(having.items()))
     return (
         f"\n`type` also accepts {', '.join(aliases)}.\n\n"
@@ -72,6 +71,13 @@ def strategy_tables():
         + "".join(f"| {row} |\n" for row in rows)
         + "\n"
     )
+
+
+def default_of(field):
+    if field.is_required():
+        return ""
+    default = field.get_default(call_default_factory=True)
+    return repr(to_jsonable_python(default, fallback=repr))
 
 
 def model_table():

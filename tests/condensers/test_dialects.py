@@ -9,18 +9,12 @@ import foldlog.condensers.models.client
 from foldlog.condensers import LLM, LLMConfig
 from foldlog.condensers.models.client import dialect_of_model
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
-from tests.condensers.made import new_history
+from tests.condensers.made import TOOLS, new_history
 from tests.condensers.openai_server import OpenAIServer
 from tests.golden.rows import rows
 from tests.projections.chat_rules import anthropic_problems, openai_problems
 from tests.projections.parts import SIGNED, image, text
 
-TOOLS = [
-    {
-        "type": "function",
-        "function": {"name": "run", "description": "run", "parameters": {"type": "object"}},
-    }
-]
 EVENTS = [
     SystemMessage(content="be kind"),
     Action(
@@ -49,8 +43,7 @@ EVENTS = [
 def body_at(model, **settings):
     """The View whose messages were sent, and what arrived."""
     with OpenAIServer() as server:
-        base_url = server.url if model.startswith("openai/") else server.url.removesuffix("/v1")
-        llm = LLM(LLMConfig(model=model, base_url=base_url, api_key="key", retries=0, **settings))
+        llm = server.llm(model, retries=0, **settings)
         with new_history(agent_llm=llm) as history:
             history.append(EVENTS)
             view = history.view()

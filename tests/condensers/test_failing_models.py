@@ -6,7 +6,6 @@ a sample of few steps; the long test takes 400 steps with each failure.
 """
 
 import json
-import logging
 from itertools import pairwise, product
 
 import pytest
@@ -32,7 +31,6 @@ from foldlog.condensers.models.estimate import ESTIMATE
 from foldlog.eventstore import CondensationAction
 from tests.condensers.made import REQUEST, flat, message, messages, pair, reason_of
 from tests.condensers.openai_server import (
-    CutOff,
     Failure,
     OpenAIServer,
     Raw,
@@ -55,11 +53,7 @@ WAYS = {
         ToolCall("create_state_summary", '{"user_con', finish_reason="length"),
         "bad_reply",
     ),
-    "empty": (Text(""), "bad_reply"),
     "refusal": (Text(None, refusal="I would rather not"), "refused"),
-    "filter": (Text("", finish_reason="content_filter"), "refused"),
-    "HTML": (Raw(b"<html>busy</html>"), "bad_reply"),
-    "closed": (CutOff(Text("a summary " * 50)), "unavailable"),
     "giant": (Text("word " * 300_000), "bad_reply"),
     "null": (Raw(b"null"), "bad_reply"),
 }
@@ -77,37 +71,24 @@ class Agent:
     token_sums = ESTIMATE.token_sums
 
 
-class Observer(logging.Handler):
-    """Keeps the log's messages about failed models, and reads the metric that counts them."""
-
-    def __init__(self):
-        super().__init__()
-        self.records = []
-        self._reader = InMemoryMetricReader()
-        otel.instrument(meter_provider=MeterProvider([self._reader]))
-
-    def emit(self, record):
-        self.records.append(record)
-
-    def failures_counted(self):
-        """Return the number of failures in the metric of condensations."""
-        (scope,) = self._reader.get_metrics_data().resource_metrics[0].scope_metrics
-        (metric,) = (each for each in scope.metrics if each.name == "foldlog.condensations")
-        return sum(
-            point.value
-            for point in metric.data.data_points
-            if point.attributes["foldlog.outcome"] == "failed"
-        )
-
-
 @pytest.fixture
-def observer():
-    logger = logging.getLogger("foldlog.condensation.failed")
-    handler = Observer()
-    logger.addHandler(handler)
-    yield handler
-    logger.removeHandler(handler)
+def metrics():
+    """Reads the metrics of foldlog."""
+    reader = InMemoryMetricReader()
+    otel.instrument(meter_provider=MeterProvider([reader]))
+    yield reader
     otel.uninstrument()
+
+
+def failures_in(metrics):
+    """Return the number of failures in the metric of condensations."""
+    (scope,) = metrics.get_metrics_data().resource_metrics[0].scope_metrics
+    (metric,) = (each for each in scope.metrics if each.name == "foldlog.condensations")
+    return sum(
+        point.value
+        for point in metric.data.data_points
+        if point.attributes["foldlog.outcome"] == "failed"
+    )
 
 
 def append_step(history, number):
@@ -124,15 +105,9 @@ def append_step(history, number):
         history.append_tool_result(open_call, text)
 
 
-def summarizer_at(server, kind, **settings):
-    model = {
-        "model": "openai/gpt-4o-mini",
-        "base_url": server.url,
-        "api_key": "key",
-        "retries": 0,
-        "function_calling": True,
-    }
-    return condenser_from_config({"type": kind, "llm_config": model, **settings})
+def summarizer_at(server, kind):
+    model = server.llm("openai/gpt-4o-mini", retries=0, function_calling=True)
+    return condenser_from_config({"type": kind, "llm_config": model.config})
 
 
 def condensations(history):
@@ -154,7 +129,7 @@ def run_agent(server, kind, steps):
     return history
 
 
-def check_agent(kind, way, steps, observer):
+def check_agent(kind, way, steps, caplog, metrics):
     answer, failure = WAYS[way]
     with OpenAIServer(answer) as server:
         history = run_agent(server, kind, steps)
@@ -173,8 +148,9 @@ def check_agent(kind, way, steps, observer):
     failures = [report["failure"] for report in reports if "failure" in report]
     assert set(failures) == {failure}
     calls = Usage.of(reports).attempts
-    assert len(observer.records) == observer.failures_counted() == len(failed)
-    assert {record.failure for record in observer.records} == {failure}
+    records = [each for each in caplog.records if each.name == "foldlog.condensation.failed"]
+    assert len(records) == failures_in(metrics) == len(failed)
+    assert {record.failure for record in records} == {failure}
     assert calls == len(server.requests) < len(made) + 10
     return made, failed
 
@@ -182,15 +158,15 @@ def check_agent(kind, way, steps, observer):
 @pytest.mark.parametrize(
     "kind, way", [("llm", "401"), ("structured", "null"), ("llm", "cut"), ("llm", "overflow")]
 )
-def test_an_agent_continues_with_digests(kind, way, observer):
-    made, failed = check_agent(kind, way, 40, observer)
+def test_an_agent_continues_with_digests(kind, way, caplog, metrics):
+    made, failed = check_agent(kind, way, 40, caplog, metrics)
     assert len(failed) < len(made), "the model was not asked each time"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind, way", AGENTS)
-def test_an_agent_continues_for_400_steps(kind, way, observer):
-    check_agent(kind, way, 400, observer)
+def test_an_agent_continues_for_400_steps(kind, way, caplog, metrics):
+    check_agent(kind, way, 400, caplog, metrics)
 
 
 # --- one step ---
@@ -209,7 +185,7 @@ def test_a_digest_replaces_the_same_events():
     for reply in ("a summary", failed("unavailable")):
         history, _ = stepped(LLMSummarizingCondenser(Scripted(reply), max_size=20), *asked)
         (made,) = condensations(history)
-        spans.append((list(made.forgotten[0]), made.summary_offset))
+        spans.append((*made.forgotten, made.summary_offset))
     assert spans[0] == spans[1]
     assert made.summary.startswith("# Digest of")
     assert reason_of(made) == (
@@ -247,11 +223,7 @@ class Choosing(RollingCondenser):
     type = "choosing"
     asks_a_model = True
 
-    def __init__(self):
-        self.calls = 0
-
     def get_condensation(self, view):
-        self.calls += 1
         raise NoCondensationAvailable("no choice", (failed().report,))
 
 

@@ -13,7 +13,6 @@ from foldlog.condensers import (
     CondenseHandler,
     Condenser,
     LLMSummarizingCondenser,
-    ModelCallFailed,
     NoCondensationAvailable,
     NoOpCondenser,
     ObservationMaskingCondenser,
@@ -88,17 +87,13 @@ def c1(request, tmp_path):
 
 def llm(*answers, once=lambda: None, **parameters):
     """``once`` happens while the model is asked for the first time."""
-    happened = threading.Event()
 
-    def happen():
-        if not happened.is_set():
-            happened.set()
+    def meanwhile():
+        if len(model.calls) == 1:
             once()
 
-    return LLMSummarizingCondenser(
-        Scripted(*(answers or ("NEW",)), meanwhile=happen),
-        **{"max_size": 10, "keep_first": 1, **parameters},
-    )
+    model = Scripted(*answers, meanwhile=meanwhile)
+    return LLMSummarizingCondenser(model, **{"max_size": 10, "keep_first": 1, **parameters})
 
 
 # --- what it appends ---
@@ -305,20 +300,18 @@ def test_a_prompt_that_cannot_fit_is_declined_once(c1):
     assert c1.outcomes() == [None, "declined"]
 
 
-class Unstable:
+class Unstable(Scripted):
     """A model that is never there, and takes another time to say so at each call."""
 
-    model, supports_function_calling, supports_response_schema = "m", False, False
+    def __init__(self, **metrics):
+        super().__init__()
+        self.metrics = metrics
 
-    def __init__(self, metrics=None):
-        self.calls = 0
-        self._metrics = metrics or {}
-
-    def complete(self, prompt, **how):
-        self.calls += 1
-        metrics = {"latency_s": self.calls, **self._metrics}
-        report = {"model": "m", "failure": "unavailable", "problem": "boom", "metrics": metrics}
-        raise ModelCallFailed("m", "unavailable", "boom", report)
+    def complete(self, messages, **how):
+        self.calls.append(messages)
+        error = failed("unavailable")
+        error.report["metrics"] = {"latency_s": len(self.calls), **self.metrics}
+        raise error
 
 
 def stepped(c1, model, steps):
@@ -338,13 +331,13 @@ def test_lasting_failures_are_declined_once(c1):
     model = Unstable()
     for _ in range(2):
         stepped(c1, model, 20)
-    assert model.calls == 40
+    assert len(model.calls) == 40
     assert (c1.outcomes(), c1.notes()) == (["declined"], [])
 
 
 def test_every_paid_call_is_recorded(c1):
     c1.append(messages(11))
-    stepped(c1, Unstable({"usage": {"total_tokens": 7}, "cost": 0.5}), 10)
+    stepped(c1, Unstable(usage={"total_tokens": 7}, cost=0.5), 10)
     assert c1.outcomes() == ["declined"]
     reports = (report for event in c1.store.events("c1") for report in reports_of(event))
     spent = Usage.of(reports)

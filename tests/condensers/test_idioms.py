@@ -91,32 +91,15 @@ def test_a_subclass_decides_when_to_condense():
     assert plan(condenser.condense(viewed(messages(25)))).summary == "all of it"
 
 
-def test_a_new_summary_replaces_the_shown_summary():
-    class Sums(Asked):
-        def get_condensation(self, view):
-            return Condensation(
-                action=CondensationAction(
-                    forgotten_events_start_id=view[-2].id,
-                    forgotten_events_end_id=view[-1].id,
-                    summary="new",
-                    summary_offset=0,
-                )
-            )
-
-    view = viewed(messages(8), condensed(0, summary="old", offset=0))
-    assert ids(view.then([Sums(3).condense(view).action])) == [-11, 1, 2, 3, 4, 5]
-
-
 def test_a_condensation_takes_an_action_or_its_fields():
     action = CondensationAction(forgotten_event_ids=[2, 1], summary="so far", summary_offset=1)
-    condensation = Condensation(forgotten_event_ids={2, 1}, summary="so far", summary_offset=1)
-    match condensation:
-        case Condensation(action=CondensationAction(summary="so far", summary_offset=1)):
-            assert condensation.action.forgotten == action.forgotten
+    match Condensation(forgotten_event_ids={2, 1}, summary="so far", summary_offset=1):
+        case Condensation(action=CondensationAction(summary="so far", summary_offset=1) as made):
+            assert made.forgotten == action.forgotten
         case _:
             pytest.fail("it does not match")
-    assert Condensation(action=action).action is action
-    assert Condensation(action) == Condensation(action)
+    assert Condensation(action) == Condensation(action=action)
+    assert Condensation(action).action is action
     for beside in ({"forgotten_event_ids": [2]}, {"summary": "S", "summary_offset": 0}):
         with pytest.raises(InvalidEvent, match="give either the action or these fields"):
             Condensation(action, **beside)
@@ -155,15 +138,13 @@ class Returns(Condenser):
         return self.what()
 
 
-class RollingReturns(RollingCondenser):
+class RollingReturns(Asked):
     def __init__(self, what):
-        self.get_condensation_of = what
-
-    def should_condense(self, view):
-        return True
+        super().__init__(most=0)
+        self.what = what
 
     def get_condensation(self, view):
-        return self.get_condensation_of()
+        return self.what()
 
 
 async def _a_view():
@@ -174,7 +155,6 @@ def test_a_condenser_must_define_condense_or_step():
     class Undecided(Condenser):
         """Defines nothing."""
 
-    assert Undecided().type == "Undecided"
     for decide in (Undecided().condense, Undecided().step):
         with pytest.raises(TypeError, match="Undecided must define 'condense' or 'step'"):
             decide(viewed())

@@ -23,6 +23,7 @@ from foldlog.condensers.models.deadline import within_s
 from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG
 from foldlog.condensers.models.replies import request_for
 from tests.at_once import at_once
+from tests.condensers.made import TOOLS
 from tests.condensers.openai_server import (
     CutOff,
     Failure,
@@ -59,21 +60,14 @@ def server():
         yield running
 
 
-class Waits(list):
-    """Stands for time.sleep, and remembers how long."""
-
-    def __call__(self, seconds):
-        self.append(seconds)
-
-
-def model_at(server, waits=None, **settings):
+def model_at(server, sleep=lambda seconds: None, **settings):
     config = {
         "model": "openai/gpt-4o-mini",
         "base_url": server.url,
         "api_key": KEY,
         "timeout_s": 60,
     } | settings
-    return LLM(LLMConfig(**config), sleep=Waits() if waits is None else waits)
+    return LLM(LLMConfig(**config), sleep=sleep)
 
 
 def fallback_at(server):
@@ -84,6 +78,12 @@ def failure_of(llm, messages=QUESTION):
     with pytest.raises(ModelCallFailed) as caught:
         llm.complete(messages)
     return caught.value
+
+
+def failure_at(server, *answers, **settings):
+    """Return the failure of a call that the server answers in this way."""
+    server.script(*answers)
+    return failure_of(model_at(server, **settings))
 
 
 def all_of(error):
@@ -130,15 +130,12 @@ def test_messages_are_left_as_they_were(server):
 
 
 def test_a_forced_call_keeps_its_arguments(server):
-    server.script(Calling("record", '{"a": 1'))
-    tool = {"type": "function", "function": {"name": "record", "parameters": {"type": "object"}}}
-    reply = model_at(server).complete(QUESTION, tools=[tool], tool_choice="record")
-    assert reply.tool_calls == (ToolCall("record", '{"a": 1', "call_1"),)
-    assert server.requests[0].body["tool_choice"] == {
-        "type": "function",
-        "function": {"name": "record"},
-    }
-    assert server.requests[0].body["tools"] == [tool]
+    server.script(Calling("run", '{"a": 1'))
+    reply = model_at(server).complete(QUESTION, tools=TOOLS, tool_choice="run")
+    assert reply.tool_calls == (ToolCall("run", '{"a": 1', "call_1"),)
+    (request,) = server.requests
+    assert request.body["tool_choice"] == {"type": "function", "function": {"name": "run"}}
+    assert request.body["tools"] == TOOLS
 
 
 def test_a_json_schema_is_sent(server):
@@ -186,15 +183,13 @@ def test_permanent_failures_are_not_retried(server):
 
 
 def test_a_late_answer_is_a_timeout(server):
-    server.script(Late(30, Text("too late")))
-    error = failure_of(model_at(server, retries=0, timeout_s=0.3))
+    error = failure_at(server, Late(30, Text("too late")), retries=0, timeout_s=0.3)
     assert error.failure == "timeout"
 
 
 def test_an_answer_that_trickles_is_late_too(server, monkeypatch):
     monkeypatch.setattr("foldlog.condensers.models.client._GRACE_S", 0.1)
-    server.script(Trickling(100, 0.1, Text("too late")))
-    error = failure_of(model_at(server, retries=0, timeout_s=0.5))
+    error = failure_at(server, Trickling(100, 0.1, Text("too late")), retries=0, timeout_s=0.5)
     assert error.failure == "timeout"
     assert error.problem.startswith("no complete reply within 0.")
     server.script(Trickling(10, 0.01, Text("in time")))
@@ -213,16 +208,16 @@ def test_an_unknown_provider_is_rejected_silently(server, capsys):
 def test_a_missing_key_is_named(server, monkeypatch, model):
     for name in ("OPENAI_API", "OPENAI_ADMIN", "AZURE_API", "GEMINI_API", "GOOGLE_API"):
         monkeypatch.delenv(f"{name}_KEY", raising=False)
-    waits = Waits()
-    error = failure_of(model_at(server, waits, model=model, api_key=None))
+    waits = []
+    error = failure_of(model_at(server, waits.append, model=model, api_key=None))
     assert (error.failure, waits, server.requests) == ("rejected", [], [])
     assert "_API_KEY" in error.problem
 
 
 def test_retries_wait_longer_each_time(server):
-    waits = Waits()
+    waits = []
     server.script(Failure(503), Raw(b"{"), Text("at last"))
-    reply = model_at(server, waits, retries=3, retry_wait_s=2).complete(QUESTION)
+    reply = model_at(server, waits.append, retries=3, retry_wait_s=2).complete(QUESTION)
     assert (reply.text, reply.attempts, waits) == ("at last", 3, [2, 4])
 
 
@@ -252,16 +247,17 @@ def test_a_prompt_that_is_no_json_fails(server):
 
 
 def test_retry_after_is_obeyed(server):
-    waits = Waits()
+    waits = []
     server.script(Failure(429, "slow", headers={"Retry-After": "3"}), Text("ok"))
-    model_at(server, waits).complete(QUESTION)
+    model_at(server, waits.append).complete(QUESTION)
     assert waits == [3]
 
 
 def test_a_wait_beyond_the_deadline_fails(server):
-    waits = Waits()
-    server.script(Failure(429, "slow", headers={"Retry-After": "3600"}), Text("ok"))
-    assert failure_of(model_at(server, waits, retries=5)).failure == "rate_limited"
+    waits = []
+    late = Failure(429, "slow", headers={"Retry-After": "3600"})
+    error = failure_at(server, late, sleep=waits.append, retries=5)
+    assert error.failure == "rate_limited"
     assert (waits, len(server.requests)) == ([], 1)
 
 
@@ -276,8 +272,7 @@ def raw(content, tokens):
 
 @pytest.mark.parametrize("content", [7, {"a": 1}, [{"type": "text", "text": "a summary"}]])
 def test_an_unreadable_reply_has_no_price(server, content):
-    server.script(raw(content, 1_000))
-    metrics = failure_of(model_at(server, retries=0)).report["metrics"]
+    metrics = failure_at(server, raw(content, 1_000), retries=0).report["metrics"]
     assert (metrics["attempts"], metrics["usage"], metrics["cost"]) == (1, {}, None)
 
 
@@ -303,8 +298,7 @@ def test_empty_replies_are_retried_and_paid_for(server):
 
 
 def test_a_reply_that_stays_empty_fails(server):
-    server.script(Text(None))
-    error = failure_of(model_at(server, retries=2))
+    error = failure_at(server, Text(None), retries=2)
     assert (error.failure, error.problem) == ("bad_reply", "the reply has no text")
     metrics = error.report["metrics"]
     assert metrics["attempts"] == 3
@@ -322,8 +316,7 @@ def test_a_reply_that_stays_empty_fails(server):
     ids=str,
 )
 def test_a_cut_or_refused_reply_is_not_retried(server, answer, failure):
-    server.script(answer)
-    error = failure_of(model_at(server))
+    error = failure_at(server, answer)
     (request,) = server.requests
     assert error.failure == failure
     assert error.report["metrics"]["usage"]["prompt_tokens"] == request.tokens
@@ -339,8 +332,8 @@ def test_a_fallback_answers_and_is_named(server, bad):
 
 
 def test_the_first_models_failure_is_reported(server):
-    server.script(Failure(503), Failure(503), Failure(401))
-    error = failure_of(model_at(server, retries=1, fallbacks=[fallback_at(server)]))
+    answers = Failure(503), Failure(503), Failure(401)
+    error = failure_at(server, *answers, retries=1, fallbacks=[fallback_at(server)])
     assert (error.failure, error.model) == ("unavailable", "openai/gpt-4o-mini")
     assert error.report["metrics"]["attempts"] == 3
 
@@ -370,8 +363,7 @@ def test_no_error_has_a_repeated_secret(server, monkeypatch, secret, how):
 @pytest.mark.parametrize("name", rows("settings.json", "variables that may hold a key"))
 def test_no_error_has_a_key_variable(server, monkeypatch, name):
     monkeypatch.setenv(name, "its-secret")
-    server.script(Failure(401, "who is its-secret?"))
-    error = failure_of(model_at(server))
+    error = failure_at(server, Failure(401, "who is its-secret?"))
     assert "who is ***?" in error.problem
     assert "its-secret" not in all_of(error)
 
@@ -394,15 +386,14 @@ def test_no_reply_has_a_repeated_key(server, monkeypatch):
 
 
 def test_an_error_without_secrets_keeps_its_cause(server):
-    server.script(Failure(400, "no such parameter"))
-    assert failure_of(model_at(server)).__cause__ is not None
+    assert failure_at(server, Failure(400, "no such parameter")).__cause__ is not None
 
 
 def test_a_problem_has_a_maximum_length(server):
-    server.script(Failure(400, "<html>\n" + "<p>busy</p>\n" * 1_000))
-    assert len(failure_of(model_at(server)).problem) <= 500
-    server.script(Raw(b'{"choices": [{"message": {"content": {"a": 1}}}]}'))
-    problem = failure_of(model_at(server, retries=0)).problem
+    assert (
+        len(failure_at(server, Failure(400, "<html>\n" + "<p>busy</p>\n" * 1_000)).problem) <= 500
+    )
+    problem = failure_at(server, raw({"a": 1}, None), retries=0).problem
     assert "Traceback" not in problem
     assert "\n" not in problem
 
@@ -462,14 +453,14 @@ def test_threads_may_share_a_model(server):
 
 
 def test_an_absent_server_is_named_without_its_password():
-    waits = Waits()
+    waits = []
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # and nothing listens there
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         base_url = f"http://u:pass1word@{address}/v1"
         config = LLMConfig(model="openai/gpt-4o-mini", base_url=base_url, api_key=KEY, retries=5)
-        failed = failure_of(LLM(config, sleep=waits))
-    assert (failed.failure, list(waits)) == ("unavailable", [])
+        failed = failure_of(LLM(config, sleep=waits.append))
+    assert (failed.failure, waits) == ("unavailable", [])
     assert f"No server listens at {address}." in str(failed)
     assert "pass1word" not in str(failed)
 

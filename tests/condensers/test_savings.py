@@ -12,12 +12,9 @@ from foldlog.condensers import (
 from foldlog.condensers.models.caches import CacheRule, cache_rule
 from foldlog.condensers.strategies.savings import saves
 from foldlog.eventstore import Message
-from foldlog.projections import View
 from tests.condensers.made import (
     after,
     condensed,
-    history,
-    later,
     message,
     messages,
     plan,
@@ -63,32 +60,22 @@ def test_only_calls_since_the_last_condensation_count():
     nothing_lost = CacheRule(provider="a", models="", least=0, read=0.1, write=0.1)
     view = viewed(turns(20))
     assert saves(view, sums_of(view), slice(2, 15), 0, nothing_lost)
-    view = View.from_events(
-        [*history(turns(20)), *later(20, condensed(2, 3, summary="s", offset=2))]
-    )
+    view = viewed(turns(20), condensed(2, 3, summary="s", offset=2))
     assert not saves(view, sums_of(view), slice(2, 15), 0, nothing_lost)
 
 
-def test_the_reason_is_in_the_metadata():
-    condenser = DigestCondenser(when_cheaper=True, max_size=1_000)
-    view = viewed(
-        [message("word " * 300, source) for _ in range(20) for source in ("user", "agent")]
-    )
-    result = condenser.condense(view, ESTIMATE)
-    assert plan(result).metadata["reason"] == "cost"
-    assert reason_of(plan(result)) == "it saves more than it costs"
-    assert condenser.reasons(after(view, result), ESTIMATE) == set()
-
-
-def test_a_condensation_for_savings_can_wait():
+def test_a_condensation_for_savings_has_its_reason():
     condenser = DigestCondenser(when_cheaper=True, max_size=1_000)
     view = viewed(
         [message("word " * 300, source) for _ in range(20) for source in ("user", "agent")]
     )
     assert condenser.reasons(view, ESTIMATE) == {Reason.COST}
     assert condenser.condensation_requirement(view, ESTIMATE) == Requirement.SOFT
-    off = DigestCondenser(max_size=1_000)
-    assert off.condense(view, ESTIMATE) is view
+    assert DigestCondenser(max_size=1_000).reasons(view, ESTIMATE) == set()
+    result = condenser.condense(view, ESTIMATE)
+    assert plan(result).metadata["reason"] == "cost"
+    assert reason_of(plan(result)) == "it saves more than it costs"
+    assert condenser.reasons(after(view, result), ESTIMATE) == set()
 
 
 def test_a_continued_prompt_is_due_earlier():
@@ -109,5 +96,5 @@ def test_a_continued_prompt_is_due_earlier():
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_a_short_view_saves_nothing(count):
     condenser = DigestCondenser(when_cheaper=True)
-    assert condenser.reasons(View.from_events(viewed(messages(count)).events)) == set()
+    assert condenser.reasons(viewed(messages(count))) == set()
     assert cache_rule("unknown").least == 1_024

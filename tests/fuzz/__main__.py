@@ -59,7 +59,7 @@ def main():
         name = names[number * 37 % len(names)]
         rng = random.Random(f"{arguments.seed} {number}")
         started = time.process_time()
-        signal.setitimer(signal.ITIMER_PROF, _SECONDS_MAX * 2)
+        signal.setitimer(signal.ITIMER_PROF, _SECONDS_MAX)
         signal.setitimer(signal.ITIMER_REAL, _WAIT_MAX)
         try:
             outcomes[name][TARGETS[name].run(rng)] += 1
@@ -71,11 +71,7 @@ def main():
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.setitimer(signal.ITIMER_REAL, 0)
-        took = time.process_time() - started
-        slowest[name] = max(slowest[name], took)
-        if took > _SECONDS_MAX:
-            failures += 1
-            sys.stdout.write(f"\n{name}, input {number}: took {took:.1f} s\n")
+        slowest[name] = max(slowest[name], time.process_time() - started)
         if sys.stderr.isatty() and number % 1_000 == 0:
             sys.stderr.write(f"\r{number - arguments.start:,} inputs, {failures} failures")
     for name, counts in outcomes.items():

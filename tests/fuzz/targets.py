@@ -343,33 +343,11 @@ def command(rng):
         (place / "in.jsonl").write_bytes(
             mutate(rng, b"".join(as_json(record) + b"\n" for record in _RECORDS[name]))
         )
-        words = (
-            "in.jsonl",
-            "c1",
-            hostile,
-            any_text(rng),
-            "--json",
-            "--db",
-            "sqlite:///foldlog.db",
-            "--at",
-            "2",
-            "1",
-            "--start",
-            "-1",
-            "--stop",
-            "9" * 30,
-            "--reason",
-            "x",
-            "--all",
-            "out",
-            "--format",
-            name,
-            "--against",
-            "--output",
-            "new.jsonl",
-        )
+        words = "in.jsonl c1 --json --db sqlite:///foldlog.db --at 2 1 --start -1 --stop --reason x"
+        words += f" --all out --format {name} --against --output new.jsonl {'9' * 30}"
         commands = [c for c in NAMES if c not in ("demo", "compare", "serve")]
-        arguments = [*rng.choice(commands).split(), *rng.choices(words, k=rng.randrange(6))]
+        choices = [*words.split(), hostile, any_text(rng)]
+        arguments = [*rng.choice(commands).split(), *rng.choices(choices, k=rng.randrange(6))]
         status, out, err = _run(arguments, place)
     summary = f"{arguments}: {status}\n{out[-300:]}\n{err[-500:]}"
     assert status in (0, 1, 2), summary

@@ -9,6 +9,7 @@ import pytest
 
 import foldlog
 from foldlog.eventstore import InvalidArgument
+from tests.condensers.made import new_history
 
 # litellm uses what pydantic calls deprecated
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_.*fields'")
@@ -43,10 +44,14 @@ def reply_to(history, server):
 def fill(history):
     """Append turns whose tokens are nearly all in one report, so that the View is short without it."""
     report = "The train to Rome is late, because a tree fell on the track near Milan. " * 150
-    for text in ("Hello.", report, "Thank you.", "Is it cold?", "Is it far?"):
+    talk(history, "Hello.", report, "Thank you.", "Is it cold?", "Is it far?")
+    history.append({"role": "user", "content": "Say: yes."})
+
+
+def talk(history, *texts):
+    for text in texts:
         history.append({"role": "user", "content": text})
         history.append_reply({"role": "assistant", "content": "I see."})
-    history.append({"role": "user", "content": "Say: yes."})
 
 
 def summarizer(server, **options):
@@ -62,25 +67,19 @@ def summarizer(server, **options):
     }
 
 
-def condensations(history):
-    return [event for event in history.events() if isinstance(event, foldlog.CondensationAction)]
-
-
 def test_a_refused_prompt_is_condensed(server):
-    with foldlog.open("memory:", condenser="digest") as histories:
-        history = histories["talk"]
+    with new_history("digest") as history:
         fill(history)
         before = [*history.events()]
         reply, refusals = reply_to(history, server)
         history.append_reply(reply)
-        assert refusals == len(condensations(history)) >= 1
+        assert refusals == len(history.view().condensations) >= 1
         assert [*history.events()][: len(before)] == before
         assert len(history.view()) < len(before)
 
 
 def test_the_next_prompt_has_a_cut_reply(server):
-    with foldlog.open("memory:") as histories:
-        history = histories["talk"]
+    with new_history() as history:
         history.append({"role": "user", "content": "Count: one, two, three"})
         reply = ask(server, history.prepare().to_messages(), max_tokens=3)
         [recorded] = history.append_reply(reply)
@@ -94,8 +93,7 @@ def test_the_next_prompt_has_a_cut_reply(server):
 
 
 def test_a_stream_is_collected_first(server):
-    with foldlog.open("memory:") as histories:
-        history = histories["talk"]
+    with new_history() as history:
         history.append({"role": "user", "content": "Say: yes."})
         messages = history.prepare().to_messages()
         chunks = [*ask(server, messages, stream=True, stream_options={"include_usage": True})]
@@ -110,8 +108,7 @@ def test_a_stream_is_collected_first(server):
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_a_killed_server_costs_only_the_call(server, start_server, is_streamed):
     doomed = start_server()
-    with foldlog.open("memory:") as histories:
-        history = histories["talk"]
+    with new_history() as history:
         history.append({"role": "user", "content": "Tell a long story."})
         messages = history.prepare().to_messages()
         if is_streamed:
@@ -137,13 +134,10 @@ def test_a_killed_server_costs_only_the_call(server, start_server, is_streamed):
 
 def test_a_small_model_writes_a_summary(server):
     condenser = {"type": "llm", "max_size": 6, "keep_first": 1, "llm_config": summarizer(server)}
-    with foldlog.open("memory:", condenser=condenser) as histories:
-        history = histories["talk"]
-        for number in range(4):
-            history.append({"role": "user", "content": f"Train {number} to Rome is late."})
-            history.append_reply({"role": "assistant", "content": "I see."})
+    with new_history(condenser) as history:
+        talk(history, *(f"Train {number} to Rome is late." for number in range(4)))
         view = history.prepare()
-        [condensation] = condensations(history)
+        [condensation] = history.view().condensations
         assert condensation.summary
         assert condensation.metadata["condenser"] == "llm"
         assert len(view) <= 6
@@ -154,15 +148,12 @@ def test_an_agent_goes_on_without_its_summarizer(server, start_server):
     gone = start_server()
     gone.kill()
     condenser = {"type": "llm", "max_size": 6, "keep_first": 1, "llm_config": summarizer(gone)}
-    with foldlog.open("memory:", condenser=condenser) as histories:
-        history = histories["talk"]
-        for number in range(4):
-            # a digest replaces only what is longer
-            history.append({"role": "user", "content": f"Train {number} to Rome is late. " * 9})
-            history.append_reply({"role": "assistant", "content": "I see."})
+    with new_history(condenser) as history:
+        # a digest replaces only what is longer
+        talk(history, *(f"Train {number} to Rome is late. " * 9 for number in range(4)))
         history.request_condensation("the task is done")
         view = history.prepare()
-        [condensation] = condensations(history)
+        [condensation] = history.view().condensations
         assert condensation.summary.startswith("# Digest of")
         assert condensation.metadata["instead_of"] == "llm"
         assert len(view) <= 6

@@ -132,7 +132,7 @@ def _content(at, role, content, *, litellm):
     for part in content:
         kind = part.get("type")
         if kind == "text":
-            if not isinstance(part.get("text"), str) or not part["text"].strip():
+            if not _says(part.get("text")):
                 yield f"{at}: an empty text"  # "text content blocks must be non-empty"
             if not litellm and part.keys() != {"type", "text"}:
                 # "Unknown parameter: 'messages[0].content[0].cache_control'"
@@ -165,18 +165,14 @@ def _content(at, role, content, *, litellm):
 
 def _thinking(at, blocks):
     for block in blocks:
-        if block.get("type") == "thinking":
-            whole = block.keys() == {"type", "thinking", "signature"} and isinstance(
-                block["thinking"], str
-            )
-            whole = whole and isinstance(block["signature"], str) and bool(block["signature"])
-        else:
-            whole = (
-                block.get("type") == "redacted_thinking"
-                and block.keys() == {"type", "data"}
-                and bool(block["data"])
-            )
-        if not whole:
+        match block:
+            case {"type": "thinking", "thinking": str(), "signature": str(signature)}:
+                is_whole = len(block) == 3 and signature
+            case {"type": "redacted_thinking", "data": data}:
+                is_whole = len(block) == 2 and data
+            case _:
+                is_whole = False
+        if not is_whole:
             # "messages.1.content.0.thinking.signature: Field required"
             yield f"{at}: thinking without its signature"
 
@@ -239,105 +235,109 @@ def _anthropic(messages):
         yield f"the results of {waiting} are missing"
     if marks > 4:
         yield f"{marks} marks for the cache"
-    if (
-        messages
-        and messages[-1]["role"] == "assistant"
-        and isinstance(messages[-1]["content"], list)
-    ):
-        last = messages[-1]["content"][-1]
-        if last["type"] == "text" and last["text"] != last["text"].rstrip():
+    match messages[-1:]:
+        case [{"role": "assistant", "content": [*_, {"text": text}]}] if text != text.rstrip():
             # "final assistant content cannot end with trailing whitespace"
             yield "ends in white space"
 
 
+_BLOCKS = {
+    "text": ("user assistant", "text", ""),
+    "image": ("user", "source", ""),
+    "document": ("user", "source", "title context citations"),
+    "search_result": ("user", "source title content", "citations"),
+    "container_upload": ("user", "file_id", ""),
+    "tool_result": ("user", "tool_use_id", "content is_error"),
+    "tool_use": ("assistant", "id name input", ""),
+    "mcp_tool_use": ("assistant", "id name input server_name", ""),
+    "mcp_tool_result": ("assistant", "tool_use_id content is_error", ""),
+    "server_tool_use": ("assistant", "id name input", "caller"),
+    "web_search_tool_result": ("assistant", "tool_use_id content", ""),
+    "thinking": ("assistant", "thinking signature", ""),
+    "redacted_thinking": ("assistant", "data", ""),
+}
+"""Each block of Anthropic's messages: the roles that may send it, the fields that it must have, and
+other fields that it may have.
+"""
+
+
 def _block(at, role, block, used):
-    keys = block.keys() - {"cache_control"}
-    match block.get("type"):
+    kind = block.get("type")
+    roles, required, optional = _BLOCKS.get(kind, ("", "", ""))
+    fields = block.keys() - {"type", "cache_control"}
+    if role not in roles.split() or not _are_fields(fields, required, optional):
+        # "mcp_tool_use.server_name: Field required", "Extra inputs are not permitted"
+        yield f"{at}: a block of type {kind!r} with {sorted(fields)}"
+        return
+    match kind:
         case "text":
-            if (
-                keys != {"type", "text"}
-                or not isinstance(block["text"], str)
-                or not block["text"].strip()
-            ):
+            if not _says(block["text"]):
                 # "text content blocks must contain non-whitespace text"
                 yield f"{at}: an empty text"
         case "image":
-            source = block.get("source", {})
-            if role != "user" or keys != {"type", "source"}:
-                yield f"{at}: an image"
-            elif source.get("type") == "base64":
-                if (
-                    source.keys() != {"type", "media_type", "data"}
-                    or source["media_type"] not in IMAGES
-                ):
-                    # "Input should be 'image/jpeg', 'image/png', …"
-                    yield f"{at}: an image of another type"
-            elif source.keys() != {"type", "url"} or not str(source["url"]).startswith(
-                ("https://", "http://")
-            ):
-                yield f"{at}: an image from nowhere"  # "Only HTTPS URLs are supported"
+            if not _is_source_of_an_image(block["source"]):
+                # "Input should be 'image/jpeg', 'image/png', …", "Only HTTPS URLs are supported"
+                yield f"{at}: an image of another type, or from nowhere"
         case "document":
-            if role != "user" or not keys <= {"type", "source", "title", "context", "citations"}:
-                yield f"{at}: a document"
-            elif not _is_source_of_a_document(block.get("source", {})):
+            if not _is_source_of_a_document(block["source"]):
                 # "Input should be 'application/pdf'"
-                yield f"{at}: a document from {block.get('source')}"
+                yield f"{at}: a document from {block['source']}"
+        case "search_result":
+            if None in (block["source"], block["title"], *map(_text_of, block["content"])):
+                yield f"{at}: a result of a search of one's own"  # "Field required"
         case "tool_use":
-            if role != "assistant" or keys != {"type", "id", "name", "input"}:
-                yield f"{at}: a call of another form"
-            elif not re.fullmatch(r"[a-zA-Z0-9_-]+", block["id"]) or block["id"] in used:
+            if not re.fullmatch(r"[a-zA-Z0-9_-]+", block["id"]) or block["id"] in used:
                 # "String should match pattern", "ids must be unique"
                 yield f"{at}: the call id {block['id']!r}"
-            elif not _NAME.fullmatch(block["name"]) or not isinstance(block["input"], dict):
+            if not _NAME.fullmatch(block["name"]) or not isinstance(block["input"], dict):
                 yield f"{at}: the call of {block['name']!r}"
-            used.add(str(block.get("id")))
+            used.add(block["id"])
         case "tool_result":
-            if role != "user" or not keys <= {"type", "tool_use_id", "content", "is_error"}:
-                yield f"{at}: a result of another form"
-            content = block.get("content", [])
-            inner = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            for each in inner:
-                if each.get("type") not in ("text", "image", "document", "search_result"):
-                    yield f"{at}: {each.get('type')!r} in a result"
-                yield from _block(at, role, each, used)
-            if block.get("is_error") and (
-                not inner or any(each.get("type") != "text" for each in inner)
-            ):
-                # 'all content must be type "text" if "is_error" is true'
-                yield f"{at}: an error without a text alone"
-        case "search_result" if role == "user":
-            required = [
-                block.get("source"),
-                block.get("title"),
-                *(each.get("text") for each in block.get("content", [])),
-            ]
-            if not keys <= {"type", "source", "title", "content", "citations"} or None in required:
-                yield f"{at}: a result of a search of one's own"  # "Field required"
-        case "container_upload" if role == "user":
-            if keys != {"type", "file_id"}:
-                yield f"{at}: a file for a container"
-        case "mcp_tool_use" if role == "assistant":
-            if keys != {"type", "id", "name", "input", "server_name"}:
-                # "mcp_tool_use.server_name: Field required"
-                yield f"{at}: a call of a server's tool"
-        case "mcp_tool_result" if role == "assistant":
-            if keys != {"type", "tool_use_id", "content", "is_error"}:
-                yield f"{at}: a result of a server's tool"
-        case "server_tool_use" if role == "assistant":
-            if keys - {"caller"} != {"type", "id", "name", "input"} or not str(
-                block["id"]
-            ).startswith("srvtoolu_"):
+            yield from _result(at, role, block, used)
+        case "server_tool_use":
+            if not block["id"].startswith("srvtoolu_"):
                 # "String should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"
                 yield f"{at}: a call of a server's tool"
-        case "web_search_tool_result" if role == "assistant":
-            if keys != {"type", "tool_use_id", "content"} or not isinstance(
-                block["content"], list | dict
-            ):
+        case "web_search_tool_result":
+            if not isinstance(block["content"], list | dict):
                 yield f"{at}: a result of a search"
-        case "thinking" | "redacted_thinking" if role == "assistant":
+        case "thinking" | "redacted_thinking":
             yield from _thinking(at, [block])
-        case kind:
-            yield f"{at}: a block of type {kind!r}"
+
+
+def _result(at, role, block, used):
+    content = block.get("content", [])
+    inner = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    kinds = {each.get("type") for each in inner}
+    if not kinds <= {"text", "image", "document", "search_result"}:
+        yield f"{at}: {kinds} in a result"
+    for each in inner:
+        yield from _block(at, role, each, used)
+    if block.get("is_error") and kinds != {"text"}:
+        # 'all content must be type "text" if "is_error" is true'
+        yield f"{at}: an error without a text alone"
+
+
+def _are_fields(fields, required, optional=""):
+    needed = set(required.split())
+    return needed <= fields <= needed.union(optional.split())
+
+
+def _says(text):
+    return isinstance(text, str) and bool(text.strip())
+
+
+def _text_of(part):
+    return part.get("text")
+
+
+def _is_source_of_an_image(source):
+    match source:
+        case {"type": "base64", "media_type": media_type, "data": _}:
+            return len(source) == 3 and media_type in IMAGES
+        case {"type": "url", "url": str(url)}:
+            return len(source) == 2 and url.startswith(("https://", "http://"))
+    return False
 
 
 def _is_source_of_a_document(source):
@@ -392,6 +392,19 @@ def _is_image(url):
     return True
 
 
+_ITEMS = {
+    "system": ("role content", ""),
+    "assistant": ("role content", ""),
+    "user": ("role content", ""),
+    "function_call": ("type call_id name arguments", ""),
+    "custom_tool_call": ("type call_id name input", ""),
+    "function_call_output": ("type call_id output", ""),
+    "custom_tool_call_output": ("type call_id output", ""),
+    "reasoning": ("type id summary", "content encrypted_content"),
+}
+"""Each item of OpenAI's Responses API: the fields that it must have, and that it may have."""
+
+
 def responses_problems(items):
     """What a server of OpenAI's Responses API refuses as ``input``."""
     return list(_responses(items))
@@ -401,82 +414,65 @@ def _responses(items):
     if not _is_json(items):
         yield "not JSON that can be encoded as UTF-8"
         return
-    waiting = []
+    waiting = {}
     used = set()
-    custom = set()
     for place, item in enumerate(items):
         kind = item.get("type", item.get("role"))
         at = f"input[{place}] ({kind})"
-        following = items[place + 1] if place + 1 < len(items) else {}
+        if kind not in _ITEMS or not _are_fields(item.keys(), *_ITEMS[kind]):
+            # "Missing required parameter: 'input[0].summary'"
+            yield f"{at}: has {sorted(item)}"
+            continue
         match kind:
             case "system" | "assistant":
-                if item.keys() != {"role", "content"} or not isinstance(item["content"], str):
-                    yield f"{at}: a message of another form"
-                elif not item["content"].strip():
+                if not _says(item["content"]):
                     yield f"{at}: says nothing"
             case "user":
-                if (
-                    item.keys() != {"role", "content"}
-                    or not isinstance(item["content"], list)
-                    or not item["content"]
-                ):
-                    yield f"{at}: a message of another form"
-                for part in item["content"]:
-                    yield from _input_part(at, part)
+                yield from _input_parts(at, item["content"])
                 if waiting:
                     # "No tool output found for function call"
-                    yield f"{at}: comes before the results of {waiting}"
-            case "function_call":
-                if item.keys() != {"type", "call_id", "name", "arguments"}:
-                    yield f"{at}: a call of another form"
-                elif not 0 < len(item["call_id"]) <= 64 or item["call_id"] in used:
-                    yield f"{at}: the call id {item['call_id']!r}"  # "string too long", "Duplicate"
-                elif not _NAME.fullmatch(item["name"]) or not isinstance(
-                    _loaded(item["arguments"]), dict
-                ):
+                    yield f"{at}: comes before the results of {[*waiting]}"
+            case "function_call" | "custom_tool_call":
+                call_id = item["call_id"]
+                if not 0 < len(call_id) <= 64 or call_id in used:
+                    yield f"{at}: the call id {call_id!r}"  # "string too long", "Duplicate"
+                if not _is_call(item):
                     yield f"{at}: the call of {item['name']!r}"
-                used.add(item["call_id"])
-                waiting.append(item["call_id"])
-            case "custom_tool_call":
-                if item.keys() != {"type", "call_id", "name", "input"} or not isinstance(
-                    item["input"], str
-                ):
-                    yield f"{at}: a call of another form"
-                elif not 0 < len(item["call_id"]) <= 64 or item["call_id"] in used:
-                    yield f"{at}: the call id {item['call_id']!r}"
-                used.add(item["call_id"])
-                waiting.append(item["call_id"])
-                custom.add(item["call_id"])
+                used.add(call_id)
+                waiting[call_id] = kind
             case "function_call_output" | "custom_tool_call_output":
-                if (kind == "custom_tool_call_output") != (item["call_id"] in custom):
-                    yield f"{at}: the result of a call of another kind"
-                if item.keys() != {"type", "call_id", "output"} or item["call_id"] not in waiting:
-                    yield f"{at}: answers no call"  # "No tool call found for function call output"
-                else:
-                    waiting.remove(item["call_id"])
-                output = item["output"]
-                if not output or (isinstance(output, str) and not output.strip()):
+                if waiting.pop(item["call_id"], None) != kind.removesuffix("_output"):
+                    # "No tool call found for function call output"
+                    yield f"{at}: answers no call of this kind"
+                if not isinstance(item["output"], str):
+                    yield from _input_parts(at, item["output"])
+                elif not _says(item["output"]):
                     yield f"{at}: says nothing"
-                for part in output if isinstance(output, list) else ():
-                    yield from _input_part(at, part)
             case "reasoning":
-                if not item.keys() <= {"type", "id", "summary", "content", "encrypted_content"}:
-                    yield f"{at}: has {sorted(item)}"
-                elif not isinstance(item.get("id"), str) or not isinstance(
-                    item.get("summary"), list
-                ):
-                    # "Missing required parameter: 'input[0].summary'"
+                if not isinstance(item["id"], str) or not isinstance(item["summary"], list):
                     yield f"{at}: no id or no summary"
-                if (
-                    following.get("type") not in ("reasoning", "function_call", "custom_tool_call")
-                    and following.get("role") != "assistant"
+                following = [each.get("type", each.get("role")) for each in items[place + 1 :]]
+                if not {"reasoning", "function_call", "custom_tool_call", "assistant"}.intersection(
+                    following[:1]
                 ):
                     # "provided without its required following item"
                     yield f"{at}: nothing follows it"
-            case _:
-                yield f"{at}: an item of another type"
     if waiting:
-        yield f"the results of {waiting} are missing"
+        yield f"the results of {[*waiting]} are missing"
+
+
+def _is_call(item):
+    if item["type"] == "custom_tool_call":
+        return isinstance(item["input"], str)
+    return _NAME.fullmatch(item["name"]) and isinstance(_loaded(item["arguments"]), dict)
+
+
+def _input_parts(at, parts):
+    if not isinstance(parts, list) or not parts:
+        yield f"{at}: says nothing"
+        return
+    for part in parts:
+        yield from _input_part(at, part)
 
 
 def _input_part(at, part):

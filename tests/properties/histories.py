@@ -28,7 +28,6 @@ from foldlog.eventstore.events import (
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 THINKING = ({"type": "thinking", "thinking": "hm"},)
 CALL_IDS = (None, "a", "b", "c")
-RESPONSE_IDS = (None, "r", "s")
 REASONING = Annotation(
     name="reasoning",
     data=THINKING[0],
@@ -59,40 +58,27 @@ def _with_id(event, event_id):
 # --- steps ---
 
 
-def _always(*events):
-    return lambda _: events
+def _always(event):
+    return lambda _: [event]
 
 
+_rarely = st.sampled_from([False, False, False, True])
 _message = st.builds(
-    lambda source, content, stays, reply: _always(
-        Message(
-            source=source,
-            content=content,
-            stays_with_next=stays,
-            meta={"reply": reply} if reply else {},
-        )
-    ),
-    st.sampled_from(["user", "agent", "environment"]),
-    st.sampled_from(["hello", "more"]),
-    st.sampled_from([False, False, False, True]),
-    st.sampled_from(RESPONSE_IDS),
-)
+    Message,
+    source=st.sampled_from(["user", "agent", "environment"]),
+    content=st.sampled_from(["hello", "more"]),
+    stays_with_next=_rarely,
+    meta=st.sampled_from([{}, {"reply": "r"}, {"reply": "s"}]),
+).map(_always)
 _call = st.builds(
-    lambda call, response, thinking, stays: _always(
-        Action(
-            tool="run",
-            call_id=call,
-            response_id=response,
-            thinking=THINKING if thinking else (),
-            thought="so",
-            stays_with_next=stays,
-        )
-    ),
-    st.sampled_from(CALL_IDS),
-    st.sampled_from(RESPONSE_IDS),
-    st.booleans(),
-    st.sampled_from([False, False, False, True]),
-)
+    Action,
+    tool=st.just("run"),
+    call_id=st.sampled_from(CALL_IDS),
+    response_id=st.sampled_from([None, "r", "s"]),
+    thinking=st.sampled_from([(), THINKING]),
+    thought=st.just("so"),
+    stays_with_next=_rarely,
+).map(_always)
 _answer = st.builds(
     lambda call, back: (
         lambda i: [Observation(content="done", call_id=call, cause=i - back if back <= i else None)]
@@ -102,16 +88,16 @@ _answer = st.builds(
 )
 _other = st.sampled_from(
     [
-        _always(SystemMessage(content="you are an agent")),
-        _always(Annotation(name="state")),
-        _always(Annotation(name="state", shown=True)),
-        _always(REASONING),
-        _always(replace(REASONING, origin=None)),
-        _always(CondensationSummary(content="an imported one")),
-        _always(UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}")),
-        _always(UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}", shown=True)),
+        SystemMessage(content="you are an agent"),
+        Annotation(name="state"),
+        Annotation(name="state", shown=True),
+        REASONING,
+        replace(REASONING, origin=None),
+        CondensationSummary(content="an imported one"),
+        UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}"),
+        UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}", shown=True),
     ]
-)
+).map(_always)
 _request = st.just(_always(CondensationRequest()))
 _retract = st.builds(
     lambda back: lambda i: [Retraction(version=max(0, i - back), origin=Origin(format="test"))],
@@ -174,23 +160,33 @@ _answered_turn = st.builds(
 _answered_batch = st.builds(_batch, st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
 
 
-def _condensation(event_id, ids, summary, offset):
+def _condensation(ids, summary, offset, format="openhands-v0"):
+    """Return a condensation of ids, or of a range if they are a tuple of its first id and its length."""
+    fields = {} if summary is None else {"summary": summary, "summary_offset": offset}
+    if isinstance(ids, tuple):
+        start, length = ids
+        fields |= {"forgotten_events_start_id": start, "forgotten_events_end_id": start + length}
+    else:
+        fields["forgotten_event_ids"] = tuple(ids)
+    return CondensationAction(origin=Origin(format=format), **fields)
+
+
+def _native_condensation(event_id, ids, summary, offset):
     """Return a condensation. Ids are counted back from its own id, so that most of them exist. A
     negative one names the summary of the condensation that is so many events before.
     """
-    fields = {} if summary is None else {"summary": summary, "summary_offset": offset}
     if isinstance(ids, tuple):
-        start, end = event_id - ids[0], event_id - ids[0] + ids[1]
-        fields |= {"forgotten_events_start_id": start, "forgotten_events_end_id": end}
-    else:
-        fields["forgotten_event_ids"] = tuple(
-            event_id - back if back >= 0 else summary_id(event_id + back)
-            for back in ids
-            if event_id + back >= 0
-        )
-        if not ids and summary is None:
-            fields["metadata"] = {"outcome": "declined", "reason": "nothing to forget"}
-    return [CondensationAction(origin=Origin(format="test"), **fields)]
+        back, length = ids
+        return _condensation((event_id - back, length), summary, offset, "test")
+    existing = [
+        event_id - back if back >= 0 else summary_id(event_id + back)
+        for back in ids
+        if event_id + back >= 0
+    ]
+    action = _condensation(existing, summary, offset, "test")
+    if not ids and summary is None:
+        action = replace(action, metadata={"outcome": "declined", "reason": "nothing to forget"})
+    return action
 
 
 _back = st.one_of(st.integers(-12, -1), st.integers(-3, 25))
@@ -202,7 +198,7 @@ _forgotten = st.one_of(
     ),
 )
 _condense = st.builds(
-    lambda ids, summary, offset: lambda i: _condensation(i, ids, summary, offset),
+    lambda ids, summary, offset: lambda i: [_native_condensation(i, ids, summary, offset)],
     _forgotten,
     st.sampled_from([None, "", "in short", "in brief"]),
     st.integers(-2, 12),
@@ -231,24 +227,15 @@ def _from_v0(step, source_id):
     return events
 
 
-def _v0_condensation(ids, summary, offset):
-    fields = {} if summary is None else {"summary": summary, "summary_offset": offset}
-    if isinstance(ids, tuple):
-        fields |= {"forgotten_events_start_id": ids[0], "forgotten_events_end_id": ids[0] + ids[1]}
-    else:
-        fields["forgotten_event_ids"] = tuple(ids)
-    return _always(CondensationAction(origin=Origin(format="openhands-v0"), **fields))
-
-
 _v0_condense = st.builds(
-    _v0_condensation,
+    _condensation,
     st.one_of(
         st.tuples(st.integers(-1, 30), st.integers(-2, 8)),
         st.lists(st.integers(-1, 30), max_size=8),
     ),
     st.sampled_from([None, "", "in short", "in brief"]),
     st.integers(-3, 12),
-)
+).map(_always)
 
 _v0_step = st.builds(
     _from_v0,

@@ -10,7 +10,15 @@ from foldlog.projections.explain import explain_event
 from foldlog.projections.retractions import target
 from foldlog.projections.units import is_unseen
 from tests.how_many import examples
-from tests.properties.histories import _batch, _from_v0, _turn, _v0_condensation, histories, history
+from tests.properties.histories import (
+    _always,
+    _batch,
+    _condensation,
+    _from_v0,
+    _turn,
+    histories,
+    history,
+)
 from tests.shown_at import shown_at
 
 
@@ -19,7 +27,10 @@ from tests.shown_at import shown_at
 @example(history([_turn([(1, 0, False), (1, 0, True), (1, 1, True)], thinks=True, missing=0)]))
 @example(
     history(
-        [_from_v0(_v0_condensation([], "", -1), 0), _from_v0(_batch(2, False, True, False), None)]
+        [
+            _from_v0(_always(_condensation([], "", -1)), 0),
+            _from_v0(_batch(2, False, True, False), None),
+        ]
     )
 )
 def test_lifetimes_agree_with_the_views(events):
