@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.counts import traced
 from foldlog.eventstore import (
-    ANY_VERSION,
     Action,
     Annotation,
     CondensationAction,
@@ -22,7 +21,8 @@ from foldlog.eventstore.log import writing
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.projections import View, Views
 from tests.eventstore.test_sqlite import FollowedBy, execute
-from tests.said import all_said
+from tests.projections.test_stored_views import append, registered
+from tests.said import all_said, ids
 
 
 @pytest.fixture
@@ -40,13 +40,8 @@ def store(statements, tmp_path):
         yield opened
 
 
-def append(store, *events):
-    store.append("c", events, expected_version=ANY_VERSION)
-
-
 def watched(store):
-    views = Views(store)
-    store.register(views)
+    views = registered(store)
     append(store, *all_said("warm"))
     views.current("c")
     return views
@@ -69,12 +64,6 @@ class Refusing:
         raise ValueError("no")
 
 
-def reads(statements, work):
-    before = len(statements)
-    work()
-    return statements[before:]
-
-
 def test_own_appends_need_no_statement(store, statements):
     views = watched(store)
     append(store, *all_said("c"), Annotation(name="note", data=1))
@@ -83,9 +72,10 @@ def test_own_appends_need_no_statement(store, statements):
         Action(tool="run", arguments={"n": [1]}, call_id="x"),
         Observation(content="d", call_id="x"),
     )
-    assert reads(statements, lambda: views.current("c")) == []
+    statements.clear()
     view = views.current("c")
-    assert [event.id for event in view] == [0, 1, 2, 3, 5, 6]
+    assert statements == []
+    assert ids(view) == [0, 1, 2, 3, 5, 6]
     assert view == folded(store)
     assert all(event.timestamp is not None for event in view)
 
@@ -112,7 +102,7 @@ def test_a_view_without_revisions_takes_condensations(store):
     views = Views(store)
     views.current("c")
     append(store, CondensationAction(forgotten_event_ids=(0,)), *all_said("c"))
-    assert [event.id for event in views.current("c")] == [1, 3]
+    assert ids(views.current("c")) == [1, 3]
 
 
 def test_another_store_on_the_recorder_is_noticed(store):

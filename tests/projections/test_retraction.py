@@ -6,23 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-import foldlog
-from foldlog import CondensationAction, Retraction
+from foldlog import Retraction
 from foldlog.eventstore import InvalidEvent
 from foldlog.projections import View
+from tests.condensers.made import condensed, new_history
 from tests.said import all_said, ids
 
 
 @pytest.fixture
 def history():
-    with foldlog.open("memory:") as histories:
-        history = histories["c1"]
+    with new_history() as history:
         history.append(all_said(*"012345"))
         yield history
-
-
-def forget(*ids, summary):
-    return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=0)
 
 
 def test_the_view_is_again_what_it_was(history):
@@ -32,9 +27,8 @@ def test_the_view_is_again_what_it_was(history):
     history.append(all_said("another way"))
     assert ids(history.view()) == [0, 1, 7]
     assert ids(history.events()) == list(range(8))
-    when = recorded.recorded_at
     assert recorded.event == Retraction(
-        id=6, version=2, reason="the user went back", timestamp=when
+        id=6, version=2, reason="the user went back", timestamp=recorded.recorded_at
     )
 
 
@@ -76,9 +70,9 @@ def test_a_view_without_a_past_says_so():
 
 
 def test_why_and_difference_skip_retracted_condensations(history):
-    history.append(forget(1, summary="taken back"))
+    history.append(condensed(1, summary="taken back", offset=0))
     history.retract(6)
-    history.append(forget(1, 2, summary="stays"))
+    history.append(condensed(1, 2, summary="stays", offset=0))
     why = history.why(1)
     assert (why.by.id, why.stands_in.content) == (8, "stays")
     difference = history.difference(6, 9)

@@ -2,12 +2,17 @@
 
 import random
 
-import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.events import Action, CondensationAction, Message, Observation
+from foldlog.eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Message,
+    Observation,
+)
 from foldlog.projections.stored.revision import EMPTY_FOLD, fold_on
 from foldlog.projections.stored.revision_codec import (
     Revision,
@@ -15,6 +20,7 @@ from foldlog.projections.stored.revision_codec import (
     decode_revision,
     encode_revision,
 )
+from tests.condensers.made import history, later
 
 ascending = st.sets(st.integers(-50, 1_000)).map(lambda values: tuple(sorted(values)))
 places = st.lists(st.tuples(st.integers(0, 900), st.integers(-1, 200)), max_size=12)
@@ -83,7 +89,7 @@ def calls(start, pairs):
             response_id=call_id,
             arguments={"command": "x" * 900},
         )
-        yield Observation(id=event_id + 1, content="x" * 900, call_id=call_id, cause=event_id)
+        yield Observation(id=event_id + 1, content="x" * 900, call_id=call_id)
 
 
 def stacked(condensations):
@@ -128,9 +134,9 @@ def usual(condensations):
         event_id += 1
 
 
-@pytest.mark.parametrize("history, part", [(usual, 0.01), (stacked, 0.1), (scattered, 0.1)])
-def test_revisions_are_small_beside_the_events(history, part):
-    events = list(history(150))
+@pytest.mark.parametrize("make_history, part", [(usual, 0.01), (stacked, 0.1), (scattered, 0.1)])
+def test_revisions_are_small_beside_the_events(make_history, part):
+    events = list(make_history(150))
     _, records = fold_on(EMPTY_FOLD, events, len(events), NoPast())
     assert len(records) == 150
     size = sum(len(encode(event).body) for event in events)
@@ -138,17 +144,12 @@ def test_revisions_are_small_beside_the_events(history, part):
 
 
 def test_hidden_events_cost_a_revision_nothing():
-    from foldlog.eventstore.events import Annotation
-
     def records(annotations):
-        step = annotations + 1
-        events = []
-        for event in calls(0, 20):
-            cause = None if event.cause is None else event.cause * step
-            events.append(msgspec.structs.replace(event, id=event.id * step, cause=cause))
-            events += [Annotation(id=event.id * step + n, name="state") for n in range(1, step)]
+        events = history(
+            [event, [Annotation(name="state")] * annotations] for event in calls(0, 20)
+        )
         ids = tuple(event.id for event in events if event.shown)[10:20]
-        events.append(CondensationAction(id=len(events), forgotten_event_ids=ids))
+        events += later(len(events), CondensationAction(forgotten_event_ids=ids))
         return fold_on(EMPTY_FOLD, events, len(events), NoPast())[1]
 
     (without,), (with_many,) = records(0), records(9)

@@ -4,6 +4,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from msgspec.structs import replace
 
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -13,7 +14,6 @@ from foldlog.eventstore import (
     CondensationRequest,
     KeyRing,
     KeyUnavailable,
-    Message,
     Observation,
     Origin,
     ReadTransaction,
@@ -35,14 +35,15 @@ from foldlog.projections import (
     audit,
     views as views_module,
 )
-from foldlog.projections.stored.loading import CHUNK, StoredPast, fold_log
+from foldlog.projections.stored.loading import StoredPast, fold_log
 from foldlog.projections.stored.revision import EMPTY_FOLD
 from foldlog.projections.stored.revision_codec import CODE, PROJECTION
 from tests.at_once import at_once
 from tests.condensers.made import condensed as forget
 from tests.golden.rows import rows
 from tests.reading import reading
-from tests.said import all_said, ids
+from tests.said import all_said, ids, said
+from tests.stored_rows import execute
 
 
 @pytest.fixture
@@ -219,11 +220,6 @@ def test_revisions_of_another_fold_are_replaced(store, views):
     assert ids(views.at("c", 3)) == [1]
 
 
-def damage(path, statement):
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute(statement)
-
-
 def test_opening_a_view_reads_no_forgotten_event(tmp_path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
@@ -231,7 +227,7 @@ def test_opening_a_view_reads_no_forgotten_event(tmp_path):
         append(store, *all_said(*"abcdefghij"))
         append(store, forget(*range(1, 8), summary="b to h", offset=1))
         append(store, *all_said("k"))
-    damage(path, "UPDATE events SET body = 'damaged' WHERE id BETWEEN 1 AND 7")
+    execute(path, "UPDATE events SET body = 'damaged' WHERE id BETWEEN 1 AND 7")
     with open_store(f"sqlite:///{path}") as store:
         assert ids(Views(store).current("c")) == [0, summary_id(10), 8, 9, 11]
 
@@ -272,38 +268,25 @@ def test_a_difference_of_two_versions(work):
     assert (difference.before, difference.after) == (5, 10)
     assert ids(difference.entered) == [summary_id(7), 6, 8, 9]
     assert ids(difference.left) == [1, 2, 4]
-    first, second = difference.summarized
-    assert (first.condensation.id, first.summary.content, ids(first.events)) == (
-        5,
-        "it ran",
-        [1, 2],
-    )
-    assert (second.condensation.id, second.summary.content, ids(second.events)) == (
-        7,
-        "it ran, then b",
-        [4],
-    )
+    summarized = [
+        (entry.condensation.id, entry.summary.content, ids(entry.events))
+        for entry in difference.summarized
+    ]
+    assert summarized == [(5, "it ran", [1, 2]), (7, "it ran, then b", [4])]
 
 
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_an_imported_condensation_may_name_any_number(store, views, format, sign):
-    def origin(number):
-        return Origin(format=format, id=number)
-
+    numbers = {
+        0: said("a"),
+        10**30: said("b"),
+        1: forget(10**25, 10**30, summary="S", offset=sign * 10**40),
+        2: CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=10**35),
+        3: said("c"),
+    }
     history = [
-        Message(source="user", content="a", origin=origin(0)),
-        Message(source="user", content="b", origin=origin(10**30)),
-        CondensationAction(
-            forgotten_event_ids=(10**25, 10**30),
-            summary="S",
-            summary_offset=sign * 10**40,
-            origin=origin(1),
-        ),
-        CondensationAction(
-            forgotten_events_start_id=2, forgotten_events_end_id=10**35, origin=origin(2)
-        ),
-        Message(source="user", content="c", origin=origin(3)),
+        replace(event, origin=Origin(format=format, id=number)) for number, event in numbers.items()
     ]
     store.ingest("c", history)
     for version in range(len(history) + 1):
@@ -348,7 +331,7 @@ def test_a_revision_with_changed_bytes_is_unused(tmp_path):
     with open_store(f"sqlite:///{path}") as store:
         registered(store)
         append(store, *all_said("a", "b", "c"), forget(0), forget(1))
-    damage(path, "UPDATE records SET body = CAST('{\"kept\":[0]}' AS BLOB) WHERE version = 5")
+    execute(path, "UPDATE records SET body = CAST('{\"kept\":[0]}' AS BLOB) WHERE version = 5")
     with open_store(f"sqlite:///{path}") as store:
         assert findings(store) == [(5, "its bytes were changed after it was stored")]
         assert ids(registered(store).current("c")) == [2]
@@ -402,12 +385,10 @@ def test_many_threads_share_one_views(tmp_path):
 
 def test_a_log_is_folded_in_growing_chunks(store):
     """Each chunk copies the View, so chunks of one size would cost the square of the history."""
-    store.ingest("c", iter(all_said("word") * 20_000))
+    store.ingest("c", iter(all_said("word") * 5_000))
     with reading(store, "c") as snapshot:
         past = StoredPast(snapshot)
         chunks = [
             folded.version for folded, _ in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past)
         ]
-    assert chunks[:2] == [CHUNK, 2 * CHUNK]
-    assert chunks[-1] == 20_000
-    assert len(chunks) < 15
+    assert chunks == [1_000, 2_000, 3_000, 4_500, 5_000], "each half as large as all before"

@@ -3,11 +3,13 @@
 import pytest
 
 import foldlog
-from foldlog import CondensationAction, CondensationRequest
+from foldlog import CondensationRequest
 from foldlog.eventstore import CorruptEvent, open_store
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import View, Views, audit
+from tests.condensers.made import condensed
 from tests.said import all_said, ids
+from tests.stored_rows import execute
 
 LONG = 2_000
 
@@ -31,18 +33,19 @@ def long(tmp_path):
 @pytest.fixture
 def rows_read(monkeypatch):
     """Asked for the number of rows that were read from SQLite since it was asked last."""
-    counted = [0]
+    lengths = []
 
     def counting(method):
         def counted_rows(*arguments, **how):
             rows = method(*arguments, **how)
-            counted[0] += len(rows)
+            lengths.append(len(rows))
             return rows
 
         return counted_rows
 
     def since():
-        count, counted[0] = counted[0], 0
+        count = sum(lengths)
+        lengths.clear()
         return count
 
     for name in ("rows", "flagged_rows"):
@@ -64,16 +67,11 @@ def test_the_tail_of_a_log(histories):
 
 
 def test_a_missing_event_is_no_shorter_tail(tmp_path):
-    import sqlite3
-
     path = tmp_path / "h.db"
     with foldlog.open(f"sqlite:///{path}") as opened:
         request = CondensationRequest()
         opened["c1"].append([*all_said(*"abcd"), request, *all_said("f"), request])
-    db = sqlite3.connect(path)
-    db.execute("DELETE FROM events WHERE id = 4")
-    db.commit()
-    db.close()
+    execute(path, "DELETE FROM events WHERE id = 4")
     with open_store(f"sqlite:///{path}") as store:
         with pytest.raises(CorruptEvent):
             store.query("c1", lambda read: read.tail(3))
@@ -119,7 +117,7 @@ def test_a_pop_stops_at_a_summary(histories):
     history = histories["c1"]
     assert history.pop() == ()
     history.append(all_said(*"abcd"))
-    history.append(CondensationAction(forgotten_event_ids=[0, 1], summary="two", summary_offset=0))
+    history.append(condensed(0, 1, summary="two", offset=0))
     history.append(all_said("e"))
     assert ids(history.pop(9)) == [2, 3, 5]
     assert ids(history.view()) == [0, 1]  # as before the first of them: the condensation came later
@@ -133,9 +131,7 @@ def test_a_pop_stops_at_a_summary(histories):
 def test_a_summary_alone_is_not_popped(histories):
     history = histories["c1"]
     history.append(all_said(*"abcd"))
-    history.append(
-        CondensationAction(forgotten_event_ids=[0, 1, 2, 3], summary="all", summary_offset=0)
-    )
+    history.append(condensed(0, 1, 2, 3, summary="all", offset=0))
     assert ids(history.view().tail(5)) == [-6]
     assert history.pop() == ()
     assert history.version() == 5
