@@ -29,7 +29,7 @@ def test_flipped_bits_in_page_headers(trial):
         for byte in range(12)
         for bit in (0, 5)
     ]
-    assert list(trial.flip(some(headers, 60))) == []
+    assert list(trial.flip(some(headers, 30))) == []
 
 
 def test_flipped_bits_in_the_index_of_events(trial, tmp_path):
@@ -40,7 +40,7 @@ def test_flipped_bits_in_the_index_of_events(trial, tmp_path):
         ).fetchone()
     start = (page - 1) * PAGE
     used = [start + n for n in range(8, PAGE) if trial.sound[start + n]]
-    assert list(trial.flip(some([(byte, (0, 3)[byte % 2]) for byte in used], 60))) == []
+    assert list(trial.flip(some([(byte, (0, 3)[byte % 2]) for byte in used], 20))) == []
 
 
 def test_lost_zeroed_and_swapped_pages(trial):
