@@ -13,7 +13,7 @@ from tests.how_many import some
 @pytest.mark.parametrize("start", [0, 1, 2])
 def test_changes_without_the_key_are_noticed(tmp_path, start):
     trial = Trial(tmp_path)
-    assert list(trial.run(some(islice(trial.attacks(), 31 * start, None, 97), 12))) == []
+    assert list(trial.run(some(islice(trial.attacks(), 31 * start, None, 97), 25))) == []
     assert trial.outcomes["error"] > 5
 
 
