@@ -210,7 +210,7 @@ def _stored(
     writing: WriteTransaction, requested_ids: Iterable[int]
 ) -> dict[int, tuple[Row, Event]]:
     stored: dict[int, tuple[Row, Event]] = {}
-    for requested in requested_ids:
+    for requested in dict.fromkeys(requested_ids):
         # The id of a summary stands for the condensation that made the summary.
         event_id = summary_of(requested) if requested < -1 else requested
         stored[event_id] = _read(writing, event_id, requested)

@@ -47,7 +47,6 @@ from foldlog.eventstore.recorders.types import (
     as_text,
     check_types,
     encodings,
-    utf8,
 )
 
 T = TypeVar("T")
@@ -306,9 +305,9 @@ class Reader(ABC):
 
     def has_beginning(self, start: str) -> bool:
         """Return whether the id of any published conversation begins with the text ``start``."""
-        # the byte 0xff never occurs in UTF-8, so every id with this beginning comes before it
-        end = utf8(start) + b"\xff"
-        return bool(self.ask("beginning", start, end))
+        # no other id comes between the ids with this beginning
+        name = self.id_from(start)
+        return name is not None and name.startswith(start)
 
     def touched(
         self, after_position: int, min_version: int

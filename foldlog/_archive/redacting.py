@@ -200,11 +200,15 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
     """
 
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
-        stored = ((name, sources.of(name)) for name in names)
-        paths = {name: tuple(about(source).get("paths", ())) for name, source in stored if source}
-        return {name: paths[name] for name in paths if paths[name]}
+        stored = ((name, paths_of(sources, sources.find(name))) for name in names)
+        return {name: paths for name, paths in stored if paths}
 
     return query_sources(store.database, read)
+
+
+def paths_of(sources: Sources, conversation: Conversation | None) -> tuple[str, ...]:
+    source = sources.of_state(conversation)
+    return tuple(about(source).get("paths", ())) if source else ()
 
 
 def imported_at(store: Store) -> dict[str, datetime]:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from foldlog._archive.redacting import (
     events_of_records,
+    paths_of,
     redact_beside,
     redact_records,
     source_files,
@@ -521,7 +522,7 @@ def redact_events(
     receipt: RedactionReceipt | None = None
     redacted_keys: set[tuple[str, int]] = set()
     names: dict[str, None] = {}
-    files: dict[str, tuple[str, ...]] = {}
+    files: dict[str, None] = {}
     # Other programs may append an event that must be redacted too, so repeat until no new event is
     # found.
     while True:
@@ -537,8 +538,9 @@ def redact_events(
             break
         redacted_keys |= keys
         # A fork may be erased meanwhile, and its imported file stays.
-        names |= dict.fromkeys([*related, *shown_by(store, related)])
-        files |= source_files(store, [*names])
+        for name, paths in query_all(store.database, partial(_imported_files, store, related)):
+            names[name] = None
+            files |= dict.fromkeys(paths)
         if not for_content:
             common_events |= {
                 (name, event.id)
@@ -555,8 +557,7 @@ def redact_events(
         if receipt and newest.position is None:
             newest = newest._replace(position=receipt.position)
         receipt = newest
-    paths = chain.from_iterable(files.values())
-    unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), names, paths)
+    unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), names, files)
     lost: tuple[str, ...] = ()
     # The conversation may have been erased after the redaction.
     if any(isinstance(event, DocumentChanges) for event in related.get(conversation, ())):
@@ -668,15 +669,13 @@ def _read_related(
     unread_ids: Mapping[str, Collection[int]],
     moment: Moment,
 ) -> _Found:
-    sources = Sources(store.database, moment.reader)
     events = {name: {event.id: event for event in named} for name, named in events_by_name.items()}
     ids_by_name = {
         name: [*events.get(name, ()), *map(_recorded_id, unread_ids.get(name, ()))]
         for name in {**events, **unread_ids}
     }
-    of_records = events_of_records(
-        sources, [(moment.conversation(name).state, ids) for name, ids in ids_by_name.items()]
-    )
+    asked = [(moment.conversation(name).state, ids) for name, ids in ids_by_name.items()]
+    of_records = events_of_records(Sources(store.database, moment.reader), asked)
     all_ids = chain(ids_by_name.items(), ((name, sorted(ids)) for name, ids in of_records.items()))
     for name, ids in all_ids:
         known = events.setdefault(name, {})
@@ -723,16 +722,34 @@ def _shown_at(
     events_by_name: Mapping[str, Iterable[Event]], moment: Moment
 ) -> dict[str, list[Event]]:
     shown: dict[str, list[Event]] = {}
+    for shower, events in _showing(events_by_name, moment):
+        shown.setdefault(shower.id, []).extend(events)
+    return {name: events for name, events in shown.items() if events}
+
+
+def _imported_files(
+    store: Store, events_by_name: Mapping[str, Iterable[Event]], moment: Moment
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Return each conversation that has or shares the events, with the paths from which the
+    conversation was imported.
+    """
+    sources = Sources(store.database, moment.reader)
+    return [
+        (shower.id, paths_of(sources, shower)) for shower, _ in _showing(events_by_name, moment)
+    ]
+
+
+def _showing(
+    events_by_name: Mapping[str, Iterable[Event]], moment: Moment
+) -> Iterator[tuple[Conversation, list[Event]]]:
     for name, events in events_by_name.items():
         # The conversation may have been erased after its events were found.
         with suppress(ConversationErased):
             state = moment.conversation(name).state
             own_events = {event.id: event for event in events if event.id >= state.begins}
-            forks = moment.forks_sharing(state, own_events)
-            showing = ((fork.id, shared) for fork, shared in forks)
-            for shower, ids in ((name, [*own_events]), *showing):
-                shown.setdefault(shower, []).extend(own_events[event_id] for event_id in ids)
-    return {name: events for name, events in shown.items() if events}
+            yield state, [*own_events.values()]
+            for fork, ids in moment.forks_sharing(state, own_events):
+                yield fork, [own_events[event_id] for event_id in ids]
 
 
 def _quotes_of(

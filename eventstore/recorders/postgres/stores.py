@@ -82,7 +82,6 @@ class _Joined(NamedTuple):
 
 _TOGETHER: Final[Mapping[str, _Joined]] = {
     "ids": _Joined(itemgetter(1), limit=itemgetter(1)),
-    "beginning": _Joined(),
     "activity": _Joined(itemgetter(1, 2), backwards=True, limit=itemgetter(-1)),
     "activity_with_all": _Joined(itemgetter(1, 2), backwards=True, limit=itemgetter(-1)),
     "to_list_again": _Joined(),
@@ -232,9 +231,7 @@ class StoresReader(PostgresReader):
     def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
         if statement == "conversation":
             return self._by_name(cast(str, parameters[0]))
-        if statement == "beginning" or (
-            statement in ("unfinished", "to_list_again") and self._home is None
-        ):
+        if statement in ("unfinished", "to_list_again") and self._home is None:
             return [row[1:] for row in self._query_together(statement, *parameters)]
         if statement == "conversations":
             return self._ask_own("conversation_of", "ids", *parameters)

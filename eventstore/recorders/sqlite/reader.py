@@ -30,7 +30,11 @@ class SQLiteReader(Reader):
         self._execute = connection.execute
 
     def ask(self, statement: str, *parameters: Any) -> list[Columns]:
-        return self._execute(SQL[statement], as_bound(parameters)).fetchall()
+        return self._run(statement, *parameters).fetchall()
+
+    def _run(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+        bindings = [utf8(each) if isinstance(each, str) else each for each in parameters]
+        return self._execute(SQL[statement], bindings)
 
     def _array(self, values: Sequence[int] | Sequence[str]) -> str:
         return json_text(values)
@@ -57,10 +61,6 @@ class SQLiteReader(Reader):
 
     def _last_position(self) -> int:
         return a_position(self._execute(SQL["last_position"]))
-
-
-def as_bound(parameters: Sequence[Any]) -> list[Any]:
-    return [utf8(each) if isinstance(each, str) else each for each in parameters]
 
 
 def a_position(answer: sqlite3.Cursor) -> int:

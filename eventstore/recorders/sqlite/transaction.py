@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, as_bound
+from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader
 from foldlog.eventstore.recorders.types import (
     Conversation,
     Place,
@@ -89,8 +89,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         self.forget()
         return super().delete(key, limit)
 
-    def write(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
-        return self._execute(SQL[statement], as_bound(parameters))
+    write = SQLiteReader._run
 
     def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
         self._execute_many(SQL[statement], ((key, *row) for row in rows))

@@ -174,11 +174,6 @@ SELECT id, key FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
 ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
 
--- name: beginning
-SELECT 1 FROM {schema}.conversations
-WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256)
-    AND substring(id, 1, 256) <= substring($2::bytea, 1, 256) AND id >= $1::bytea AND id < $2::bytea LIMIT 1
-
 -- name: activity
 SELECT at, conversation FROM {schema}.listed
 WHERE digest = ($1::bytea[])[1] AND (at, conversation) < ($2::bigint, $3::bigint)

@@ -39,9 +39,6 @@ ORDER BY c.id LIMIT ?
 -- name: id_from
 SELECT id FROM conversations WHERE visible AND id >= CAST(? AS TEXT) ORDER BY id LIMIT 1
 
--- name: beginning
-SELECT 1 FROM conversations WHERE visible AND id >= CAST(? AS TEXT) AND id < CAST(? AS TEXT) LIMIT 1
-
 -- name: begin_conversation
 INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version, seed, replaces)
 VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)
