@@ -12,9 +12,7 @@ from tests.golden.rows import rows
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("size", SIZES)
-def test_no_state_is_wider_than_the_window_or_breaks_a_rule_of_wcag(
-    chromium, long_report, pictures, size, theme, tmp_path
-):
+def test_every_state_fits_and_follows_wcag(chromium, long_report, pictures, size, theme, tmp_path):
     """A picture of each state is kept."""
     broken, unavailable = [], ""
     with chromium.new_page(*SIZES[size], theme) as page:
@@ -41,7 +39,7 @@ def test_a_rule_that_is_broken_is_found(usual):
     assert {rule for rule, *_ in violations(usual)} == {"label", "color-contrast"}
 
 
-def test_a_screen_reader_is_told_what_the_page_shows(tidewatch):
+def test_screen_reader_is_told_the_page(tidewatch):
     tidewatch.ask(f"{V}.go(246)")
     tidewatch.wait("document.querySelector('.told').textContent.startsWith('Version 246 of 286')")
     nodes = tree(tidewatch)
@@ -70,7 +68,7 @@ def test_a_screen_reader_is_told_what_the_page_shows(tidewatch):
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_what_a_screen_reader_is_told_follows_the_page(page, report):
+def test_screen_reader_follows_changes_of_the_page(page, report):
     page.open(f"{report(sample())}#v=281&from=280&e=280")
     page.wait("document.querySelector('.stored')")
     nodes = tree(page)
@@ -83,7 +81,7 @@ def test_what_a_screen_reader_is_told_follows_the_page(page, report):
     assert any(node.role == "heading" and node.name.endswith("found") for node in tree(page))
 
 
-def test_the_keyboard_goes_through_the_page_and_is_always_seen(tidewatch):
+def test_tab_order_and_visible_focus(tidewatch):
     names = []
     while names[-1:] != ["What the model knew"]:
         tidewatch.press("Tab")

@@ -26,7 +26,7 @@ def count_in_sight(page, selector):
 @pytest.mark.parametrize(
     "events", [sample, usual_history, hostile_history], ids=["sample", "usual", "hostile"]
 )
-def test_the_page_draws_the_sizes_that_the_store_counts(page, report, events):
+def test_page_draws_the_sizes_of_the_store(page, report, events):
     events = list(events())
     with foldlog.open("memory:") as histories:
         histories.store.ingest("c", iter(events))
@@ -72,7 +72,7 @@ def test_an_event_that_comes_later_says_so(page, report):
     assert words == ["", "", "not yet", "not yet", "not yet"]
 
 
-def test_hits_are_seen_at_once_with_the_words_in_sight(sized, serve, stored):
+def test_hits_and_their_words_are_in_sight(sized, serve, stored):
     far = (
         "x = [" + "'a long line of output', " * 12 + "] the gauge is broken, " + "and so on, " * 20
     )
@@ -99,7 +99,7 @@ def test_hits_are_seen_at_once_with_the_words_in_sight(sized, serve, stored):
     assert sized.ask("document.querySelector('.canvas').clientHeight") > 100
 
 
-def test_the_title_and_the_attributes_of_a_conversation_are_shown(page, serve, stored):
+def test_title_and_attributes_are_shown(page, serve, stored):
     url = stored(
         "c",
         [said("a first request", meta={"title": "its source's title"})],
@@ -138,7 +138,7 @@ def test_the_help_explains_the_chart_and_the_summaries(sized, report):
         assert words in text
 
 
-def test_the_chart_writes_the_ids_of_summaries_as_those_of_their_condensations(usual):
+def test_chart_names_summaries_by_their_condensations(usual):
     usual.ask("""(() => {
               const { prototype } = CanvasRenderingContext2D, { fillText } = prototype;
               window.written = [];

@@ -115,7 +115,7 @@ def test_control_characters_are_seen_and_steer_nothing(page, report):
     assert "\u202e" not in page.ask("document.body.textContent")
 
 
-def test_a_very_long_line_opens_and_is_shown_in_parts(page, report):
+def test_very_long_line_is_shown_in_parts(page, report):
     page.open(report([said("<b>" * (LONG_LINE // 30))]))
     page.wait("document.querySelector('.more')")
     length = "document.querySelector('.transcript .prose').textContent.length"
@@ -177,7 +177,7 @@ def documents(events):
 @pytest.mark.parametrize(
     "events", [pytest.param(make, id=str(name)[:40]) for name, make in histories()]
 )
-def test_the_page_shows_the_view_of_every_version_and_every_difference(page, report, events):
+def test_page_shows_every_view_and_difference(page, report, events):
     events = events()
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
@@ -236,7 +236,7 @@ def test_the_page_shows_the_view_of_every_version_and_every_difference(page, rep
                 }
 
 
-def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(page, report):
+def test_keys_move_and_the_address_follows(page, report):
     url = report(sample())
     page.open(url)
     assert page.text(".knew h2") == "At version 286 the model knows"
@@ -263,7 +263,7 @@ def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(page, rep
     assert page.text(".knew h2") == "Observation 31"
 
 
-def test_a_comparison_shows_the_events_that_entered_or_left(page, report):
+def test_comparison_shows_events_that_entered_or_left(page, report):
     page.open(report(sample()) + "#v=281&from=240")
     page.wait(READY)
     shown = f"{V}.transcript.blocks.flatMap((one) => [one.id, one.result ?? []].flat())"
@@ -284,7 +284,7 @@ def test_a_comparison_shows_the_events_that_entered_or_left(page, report):
     assert page.ask(f"{V}.from") is None
 
 
-def test_texts_are_shown_in_full_and_as_they_are(page, report):
+def test_texts_are_shown_whole_and_plain(page, report):
     text = "# A *title*\n\n" + "- a **line**\n" * 60
     page.open(report([said(text), Annotation(name="n", data="aside")]))
     page.wait(READY)
@@ -301,14 +301,14 @@ def test_texts_are_shown_in_full_and_as_they_are(page, report):
     assert page.ask(f"{shown}.split('a **line**').length - 1") < 20
 
 
-def test_an_id_with_its_sign_finds_one_event_only(tidewatch):
+def test_number_sign_finds_exactly_one_event(tidewatch):
     for words, is_one in (("30", False), ("#30", True)):
         find(tidewatch, words)
         assert tidewatch.ask(f"{V}.hits[0].id") == 30
         assert tidewatch.ask(f"{V}.hits.length === 1") is is_one
 
 
-def test_a_search_counts_what_is_sent_at_the_version_that_is_open(page, report):
+def test_search_counts_hits_sent_at_this_version(page, report):
     page.open(report(sample()) + "#v=150")
     find(page, "30")
     sent = f"{V}.hits.filter((one) => {V}.history.state(one.id, {V}.version) === 'sent').length"
@@ -321,7 +321,7 @@ def test_a_search_counts_what_is_sent_at_the_version_that_is_open(page, report):
     assert page.ask(f"{V}.version === {V}.history.version")
 
 
-def test_a_version_and_an_event_are_found_by_their_numbers(tidewatch):
+def test_numbers_lead_to_versions_and_events(tidewatch):
     tidewatch.press("/")
     tidewatch.type("41")
     tidewatch.wait(f"{V}.hits?.[0]?.id === 41 && {V}.searched")
@@ -344,7 +344,7 @@ def test_a_version_and_an_event_are_found_by_their_numbers(tidewatch):
     assert tidewatch.ask(f"{V}.version") == 286
 
 
-def test_a_moment_tells_what_is_forgotten_and_what_is_taken_back_apart(usual):
+def test_forgotten_and_taken_back_are_counted_apart(usual):
     names = ("summarized", "forgotten", "taken back")
     counts = "Array.from(document.querySelectorAll('.pair'), (one) => one.innerText.split('\\n'))"
     pairs = [pair for pair in usual.ask(counts) if pair[0] in names]
@@ -358,7 +358,7 @@ def test_a_moment_tells_what_is_forgotten_and_what_is_taken_back_apart(usual):
 
 
 @pytest.mark.parametrize("shown", ["parent", "fork"])
-def test_a_page_forgets_what_is_redacted_and_shows_the_receipt(page, serve, stored, shown):
+def test_page_drops_redacted_text_and_shows_the_receipt(page, serve, stored, shown):
     store = stored("parent", usual_history())
     address = serve(store)
     with foldlog.open(store) as histories:
@@ -379,7 +379,7 @@ def test_a_page_forgets_what_is_redacted_and_shows_the_receipt(page, serve, stor
         page.wait("document.querySelector('.why')?.textContent.includes('receipt of a redaction')")
 
 
-def test_the_page_of_a_fork_follows_the_erasure_of_its_parent(page, serve, stored):
+def test_page_of_fork_follows_erasure_of_parent(page, serve, stored):
     store = stored("parent", usual_history())
     address = serve(store)
     with foldlog.open(store) as histories:
@@ -425,7 +425,7 @@ def test_the_server_follows_new_events(page, serve, stored):
         assert page.ask(f"{V}.history.view({V}.history.version)") == expected
 
 
-def test_no_part_of_the_transcript_is_blank_while_scrolling(page, report):
+def test_transcript_has_no_gap_while_scrolling(page, report):
     from benchmarks.workload import history
 
     page.open(report(history(10_000)))
@@ -471,7 +471,7 @@ def test_a_fork_says_where_it_begins(page, serve, stored, tmp_path):
     assert page.ask(f"{V}.version") == 3
 
 
-def test_a_task_is_a_tree_whose_runs_open_inside_their_calls(page, serve, tmp_path):
+def test_runs_of_a_task_open_in_their_calls(page, serve, tmp_path):
     store = tmp_path / "task.db"
     with foldlog.open(store) as histories:
         top = histories["top"]
@@ -499,7 +499,7 @@ def test_a_task_is_a_tree_whose_runs_open_inside_their_calls(page, serve, tmp_pa
     page.settle()
 
 
-def test_the_page_of_a_task_answers_what_a_debugger_asks(page, serve, tmp_path):
+def test_page_of_a_task_answers_a_debugger(page, serve, tmp_path):
     store = tmp_path / "task.db"
     write_task(store)
     address = serve(f"sqlite:///{store}")

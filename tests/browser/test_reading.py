@@ -42,7 +42,7 @@ def told_in(page, selector):
     return page.text(selector).replace("\N{NO-BREAK SPACE}", " ")
 
 
-def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history(page, report):
+def test_totals_say_which_version_they_are_of(page, report):
     page.open(report(sample()))
     sizes = page.ask(f"Array.from({V}.history.total)")
     versions = (93, 152, 198, 240, 280)
@@ -87,7 +87,7 @@ def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history
     assert "comes at version 199" in told_in(page, ".knew")
 
 
-def test_saved_is_one_measure_beside_what_a_condensation_recorded(page, report):
+def test_saved_tokens_stand_beside_recorded_ones(page, report):
     some = [said("word " * 40) for number in range(5)]
     figures = {"tokens_before": 900, "tokens_after": 300, "cost": 0.25}
     some.append(CondensationAction(forgotten_event_ids=(1,), metadata=figures))
@@ -110,7 +110,7 @@ def test_saved_is_one_measure_beside_what_a_condensation_recorded(page, report):
     assert "sent\n5 events → 4 events" in words
 
 
-def test_a_page_tells_which_models_were_called_and_with_how_many_tokens(sized, report):
+def test_page_names_models_with_their_tokens(sized, report):
     usage = {"prompt_tokens": 1_200, "cached_tokens": 800, "completion_tokens": 34}
     some = [
         Message(
@@ -144,7 +144,7 @@ def test_a_page_tells_which_models_were_called_and_with_how_many_tokens(sized, r
     assert sized.ask("window.attacked") is None
 
 
-def test_no_label_is_crossed_by_the_line_of_the_version(sized, report):
+def test_line_of_the_version_crosses_no_label(sized, report):
     sized.open(report(sample(), limit=20_000))
     labels, crossed = sized.ask(f"""(() => {{
           const chart = {V}.chart, crossed = [];

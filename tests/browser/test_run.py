@@ -58,7 +58,7 @@ def block(page, event):
     return " ".join(page.text(f'.transcript [data-event="{event}"]').split())
 
 
-def test_a_call_and_its_result_are_one_block_and_an_edit_is_a_difference(page, report):
+def test_call_with_result_is_one_block(page, report):
     opened(page, report(failing()))
     events = page.ask(f"Array.from({BLOCKS}, (each) => Number(each.dataset.event))")
     assert events == [0, 1, 3, 5, 6]
@@ -73,7 +73,7 @@ def test_a_call_and_its_result_are_one_block_and_an_edit_is_a_difference(page, r
     assert page.ask("document.querySelectorAll('.block-of.failed').length") == 2
 
 
-def test_a_condensation_is_a_cut_that_names_what_was_needed_again(page, report):
+def test_cut_names_what_was_needed_again(page, report):
     opened(page, report(failing()))
     page.wait("document.querySelector('.cut').innerText.includes('needed again')")
     assert "1 thing was needed again: beta.py" in block(page, 5)
@@ -82,7 +82,7 @@ def test_a_condensation_is_a_cut_that_names_what_was_needed_again(page, report):
     assert page.ask(f"{V}.event") == 6
 
 
-def test_a_term_that_was_needed_again_leads_to_its_event_and_the_version_stays(page, report):
+def test_needed_term_leads_to_event_at_this_version(page, report):
     opened(page, report(failing()))
     page.wait("document.querySelector('.cut').innerText.includes('needed again')")
     page.run(f"{V}.go(6)")
@@ -91,7 +91,7 @@ def test_a_term_that_was_needed_again_leads_to_its_event_and_the_version_stays(p
     assert page.ask(f"[{V}.event, {V}.version]") == [1, 6]
 
 
-def test_lists_in_lists_and_code_in_bold_are_shown_as_they_are_meant(page, report):
+def test_nested_lists_and_bold_code(page, report):
     text = (
         "Do **not use `rm *`** here:\n\n3. first\n   goes on\n   - inner *one*\n     1. deepest\n"
         "   - inner two\n4. second\n"
@@ -109,7 +109,7 @@ def test_lists_in_lists_and_code_in_bold_are_shown_as_they_are_meant(page, repor
     assert page.text(".prose ul em") == "one"
 
 
-def test_a_retraction_is_named_where_it_took_events_and_nothing_was_condensed(page, report):
+def test_retraction_without_condensation_is_named(page, report):
     events = [said(text) for text in ("one", "two")]
     opened(page, report([*events, Retraction(version=1, reason="again")]))
     assert "· 1 retraction ·" in page.text(".facts")
@@ -117,7 +117,7 @@ def test_a_retraction_is_named_where_it_took_events_and_nothing_was_condensed(pa
     assert page.text(".knew tbody td") == "Retraction 2"
 
 
-def test_keys_and_counted_marks_go_through_errors_condensations_and_waits(page, report):
+def test_keys_step_through_errors_condensations_and_waits(page, report):
     opened(page, report(failing()))
     assert (
         page.text(".chips")
@@ -137,14 +137,14 @@ def test_keys_and_counted_marks_go_through_errors_condensations_and_waits(page, 
     )
 
 
-def test_the_longest_wait_is_for_a_model_or_a_tool_not_for_the_user(page, report):
+def test_longest_wait_is_not_for_the_user(page, report):
     later = said("and now?", timestamp=at(90_000))
     opened(page, report([*failing(), later]))
     assert "1 wait10 m 00 s" in page.text(".chips").replace("\n", "")
     assert page.ask(f"{V}.marks.pauses.map((each) => [each.id, each.who])") == [[8, "the user"]]
 
 
-def test_days_are_named_where_they_begin_with_the_year_if_it_is_another(page, report):
+def test_days_are_named_with_another_year(page, report):
     days = [datetime(2025, 9, *day, tzinfo=UTC) for day in ((2, 9), (2, 10), (3, 8))]
     events = [said("hi", timestamp=day) for day in days]
     opened(page, report(events))
@@ -156,7 +156,7 @@ def test_days_are_named_where_they_begin_with_the_year_if_it_is_another(page, re
     assert page.ask(shown) == ["2 Sep", "", "3 Sep"]
 
 
-def test_a_search_finds_a_summary_that_the_model_was_sent(page, report):
+def test_search_finds_a_sent_summary(page, report):
     summary = CondensationAction(
         forgotten_event_ids=[1, 2], summary="already used by worktree", summary_offset=1
     )
@@ -185,7 +185,7 @@ def test_page_up_and_page_down_scroll_the_transcript(page, report):
     assert page.ask(f"{V}.version") == 286
 
 
-def test_the_prompt_that_a_source_recorded_stands_beside_the_estimate(page, report):
+def test_recorded_prompt_stands_beside_the_estimate(page, report):
     reply = {"model": "m", "usage": {"prompt_tokens": 43_603}}
     window = {
         "info": {"last_token_usage": {"input_tokens": 50_000}, "model_context_window": 272_000}
@@ -204,7 +204,7 @@ def test_the_prompt_that_a_source_recorded_stands_beside_the_estimate(page, repo
     assert "of the last call, in 3." in page.text(".recorded")
 
 
-def test_the_side_says_what_the_model_knew_and_did_not_know_any_more(page, report):
+def test_side_says_what_the_model_knew(page, report):
     opened(page, f"{report(failing())}#v=6&e=6")
     page.wait("document.querySelector('.knew').innerText.includes('needed again at 6')")
     words = " ".join(page.text(".knew").split())
@@ -220,9 +220,7 @@ def test_the_side_says_what_the_model_knew_and_did_not_know_any_more(page, repor
     assert "needed again at" not in words
 
 
-def test_notes_are_in_the_browser_for_files_and_in_the_store_for_servers(
-    page, report, serve, stored
-):
+def test_notes_stay_in_browser_or_store(page, report, serve, stored):
     for url in (report(failing()), serve(stored("c", failing()))):
         opened(page, url if url.startswith("file:") else f"{url}&id=c")
         page.run(f"{V}.goToEvent(6)")
@@ -258,7 +256,7 @@ def test_a_hostile_history_runs_nothing_in_the_transcript(page, report):
     )
 
 
-def test_only_blocks_in_sight_are_elements_and_what_is_read_stays_in_place(page, long_report):
+def test_only_blocks_in_sight_are_elements(page, long_report):
     opened(page, long_report)
     assert page.ask(f"{BLOCKS}.length") < 60
     page.run(f"{V}.goToEvent(50_000)")
@@ -277,7 +275,7 @@ def test_only_blocks_in_sight_are_elements_and_what_is_read_stays_in_place(page,
     assert gaps == [True, True]
 
 
-def test_the_largest_prompt_its_limit_and_its_version_are_in_the_header(page, report):
+def test_header_has_the_largest_prompt(page, report):
     def replies(model):
         yield said("go")
         for tokens in (20_000, 120_000, 30_000):
@@ -305,7 +303,7 @@ window.fetch = async (path, ...others) => {
 """
 
 
-def test_a_page_counts_the_events_that_are_read_while_it_is_made(page, stored, serve):
+def test_page_counts_events_while_it_loads(page, stored, serve):
     page.send("Page.addScriptToEvaluateOnNewDocument", source=HELD)
     page.send("Page.navigate", url=f"{serve(stored('c', failing()))}&id=c")
     page.wait("document.querySelector('.starting')?.innerText.includes('0 of 8 events are read')")
@@ -326,7 +324,7 @@ requestAnimationFrame(follow);
 """
 
 
-def test_the_newest_event_is_there_on_a_phone_before_the_page_is_ready(chromium, stored, serve):
+def test_phone_begins_at_the_newest_event(chromium, stored, serve):
     address = serve(stored("c", [*sample(), Message(source="agent", content="the end")]))
     with chromium.new_page(390, 844, tab="transcript") as page:
         page.send("Page.addScriptToEvaluateOnNewDocument", source=FOLLOWED)
@@ -346,7 +344,7 @@ window.fetch = async (path, ...others) => {
 """
 
 
-def test_a_linked_event_stays_in_sight_while_the_texts_around_it_come_late(page, stored, serve):
+def test_linked_event_stays_while_texts_come_late(page, stored, serve):
     page.send("Page.addScriptToEvaluateOnNewDocument", source=SLOW)
     opened(page, f"{serve(stored('c', sample()))}&id=c#v=134&e=133")
     page.wait(f"{V}.transcript.target === undefined")

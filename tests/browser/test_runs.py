@@ -53,7 +53,7 @@ def shown(page, count):
     return page.ask(ROWS)
 
 
-def test_the_sentence_facets_and_days_are_of_the_runs_that_the_line_chooses(page, runs):
+def test_search_line_chooses_sentence_facets_and_days(page, runs):
     home(page, runs, 3)
     assert page.text(".summary").startswith("2 of 3 runs had an error")
     page.click(".facet button", "Edit")
@@ -68,7 +68,7 @@ def test_the_sentence_facets_and_days_are_of_the_runs_that_the_line_chooses(page
     assert page.ask("location.hash") == "#q=has%3Aerror"
 
 
-def test_a_run_with_an_odd_time_does_not_stretch_the_days(page, stored, serve):
+def test_odd_time_does_not_stretch_the_days(page, stored, serve):
     stored("one", run("fix the importer", 0, errors=2))
     stored("odd", run("without a clock", -20_513, errors=9))
     home(page, serve(stored("two", run("write the docs", 1))), 3)
@@ -98,7 +98,7 @@ def test_each_column_of_figures_has_a_heading(listed):
     assert listed.ask("document.querySelector('.item input').title") == "Compare with another run"
 
 
-def test_the_facet_of_a_tool_selects_its_runs_and_those_with_errors(listed):
+def test_facet_of_a_tool_with_errors(listed):
     facet = "[aria-label^='Tool'] button"
     names = f"Array.from(document.querySelectorAll({facet!r}), (each) => each.innerText)"
     assert listed.ask(names) == ["Bash\n2", "Edit\n1"]
@@ -110,7 +110,7 @@ def test_the_facet_of_a_tool_selects_its_runs_and_those_with_errors(listed):
     listed.wait("document.querySelector('[aria-label=\"Tool with errors\"]')")
 
 
-def test_runs_with_a_note_are_found_by_a_facet(page, runs):
+def test_facet_finds_runs_with_a_note(page, runs):
     home(page, runs, 3)
     assert page.ask("!document.querySelector('.facets').innerText.includes('with a note')")
     page.open(runs.replace("?", "?id=two&") + "#e=1")
@@ -127,7 +127,7 @@ def test_runs_with_a_note_are_found_by_a_facet(page, runs):
     assert page.ask(f"{V}.line") == "has:note"
 
 
-def test_words_beside_a_facet_of_errors_are_searched_in_errors_alone(listed):
+def test_words_beside_error_facet_search_errors_only(listed):
     hits = "document.querySelectorAll('.hit').length"
     for line, words in (
         ("README", "3 events in all runs with all of the words"),
@@ -140,7 +140,7 @@ def test_words_beside_a_facet_of_errors_are_searched_in_errors_alone(listed):
     assert listed.ask("document.querySelectorAll('.hit .bad').length") == 2
 
 
-def test_the_hits_are_in_the_runs_that_the_facets_choose(listed):
+def test_hits_are_in_the_chosen_runs(listed):
     listed.run(f"""{V}.choose('tool:Edit "No such file"')""")
     listed.wait(
         "document.querySelector('.hits')?.innerText.startsWith('1 event in the chosen runs')"
@@ -148,7 +148,7 @@ def test_the_hits_are_in_the_runs_that_the_facets_choose(listed):
     assert listed.text(".hit b") == "write the docs"
 
 
-def test_the_tool_with_most_errors_is_named_not_the_one_of_most_runs(page, runs, stored):
+def test_tool_with_most_errors_is_named(page, runs, stored):
     stored("four", run("try again", 5, "Edit", errors=1))
     stored("five", run("and again", 6, errors=4))
     stored("six", run("and once more", 7, "Edit", errors=1))
@@ -202,7 +202,7 @@ def test_a_row_counts_condensations_and_guesses_none(page, serve, stored):
     assert sorted(page.ask(cells)) == [[1, ""], [1, "1"]]
 
 
-def test_a_click_on_the_first_error_leads_to_it(listed):
+def test_first_error_leads_to_its_event(listed):
     listed.click("a.row .c-first", "No such file")
     listed.wait(f"{V}?.history")
     assert listed.ask(f"[{V}.event, {V}.version]") == [2, 3]
@@ -213,7 +213,7 @@ def test_a_click_on_the_first_error_leads_to_it(listed):
     assert listed.ask(f"{V}.event") is None
 
 
-def test_all_names_of_a_facet_are_shown_once_they_are_wanted(page, serve, stored):
+def test_more_shows_all_names_of_a_facet(page, serve, stored):
     for number in range(12):
         meta = {"model": f"model {number:02}", "usage": {"prompt_tokens": 10}}
         event = Message(source="agent", content="hi", meta=meta)
@@ -233,7 +233,7 @@ def test_a_day_of_another_year_has_its_year(page, serve, stored):
     page.wait("document.querySelector('.ends').innerText.includes('25 Sep 2025')")
 
 
-def test_a_drag_over_the_days_chooses_them_and_again_takes_it_back(listed):
+def test_dragging_over_days_chooses_them(listed):
     listed.ask("window.box = document.querySelector('.histogram').getBoundingClientRect()")
     x, y, width, height = listed.ask("[box.x, box.y, box.width, box.height]")
     for _ in range(2):
@@ -256,7 +256,7 @@ def test_a_drag_over_the_days_chooses_them_and_again_takes_it_back(listed):
     shown(listed, 3)
 
 
-def test_each_column_sorts_all_runs_and_the_way_back_shows_the_same(listed):
+def test_columns_sort_and_back_keeps_the_order(listed):
     listed.click(".sort", "Took")
     assert shown(listed, 3)[0] == "write the docs"
     listed.click(".sort", "Errors")
@@ -269,7 +269,7 @@ def test_each_column_sorts_all_runs_and_the_way_back_shows_the_same(listed):
     listed.wait(f"{V}?.sort === 'errors' && {ROWS}[0] === 'review the change'")
 
 
-def test_two_runs_that_are_ticked_are_compared_on_a_page_aligned_by_call(listed):
+def test_ticked_runs_are_compared_by_call(listed):
     for title in ("fix the importer", "write the docs"):
         listed.click(f"input[aria-label='Compare {title}']")
     listed.click(".picked a")
@@ -286,7 +286,7 @@ def test_two_runs_that_are_ticked_are_compared_on_a_page_aligned_by_call(listed)
     listed.wait(f"{V}?.history")
 
 
-def test_two_runs_that_ask_the_same_show_the_words_that_differ(page, serve, stored):
+def test_comparison_marks_the_words_that_differ(page, serve, stored):
     prompt = "You repair programs. " * 20
     for name, last in (("one", "Be short."), ("two", "Be long.")):
         text = f"{prompt}\n{last}"
@@ -309,7 +309,7 @@ def test_two_runs_that_ask_the_same_show_the_words_that_differ(page, serve, stor
     assert page.ask(marked) == ["here", "there"]
 
 
-def test_a_wrong_word_is_named_and_the_list_stays(listed):
+def test_wrong_filter_is_named_and_list_stays(listed):
     listed.expected = ["400"]
     listed.search("state:none")
     listed.wait(
@@ -318,7 +318,7 @@ def test_a_wrong_word_is_named_and_the_list_stays(listed):
     assert len(listed.ask(ROWS)) == 3
 
 
-def test_a_screen_reader_is_told_each_run_with_units(listed):
+def test_screen_reader_hears_runs_with_units(listed):
     links = [node.name for node in tree(listed) if node.role == "link"]
     assert any("fix the importer" in name and "2 errors" in name for name in links)
     boxes = {node.name for node in tree(listed) if node.role == "checkbox"}
@@ -336,7 +336,7 @@ window.fetch = async (...asked) => {
 """The next answer of the server waits for ``window.go()``."""
 
 
-def test_rows_are_loaded_by_pages_once_the_end_is_in_sight_and_stay(page, stored, serve):
+def test_further_rows_are_loaded_at_the_end(page, stored, serve):
     for number in range(130):
         url = stored(f"run {number:03}", run(f"run {number:03}", number))
     home(page, serve(url), 130)

@@ -15,7 +15,7 @@ COLOR = """((name) => {
 })"""
 
 
-def test_colours_of_thin_rows_have_the_shares_of_the_tokens(page, report):
+def test_colours_of_thin_rows_follow_tokens(page, report):
     """Each line of pixels has a message of the user, with one part in a hundred of the tokens."""
     page.open(
         report(
@@ -47,7 +47,7 @@ def test_colours_of_thin_rows_have_the_shares_of_the_tokens(page, report):
     assert ticks > 250
 
 
-def test_every_peak_of_the_token_curve_is_drawn_whole(page, report):
+def test_every_peak_of_the_curve_is_drawn(page, report):
     """Thirty times the View grows to the same size and is forgotten: some five versions share a
     pixel.
     """

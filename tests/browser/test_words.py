@@ -41,7 +41,7 @@ def messages(number):
     return [said("some words") for _ in range(number)]
 
 
-def test_ids_and_versions_are_written_alike_and_searched_with_or_without_commas(page, report):
+def test_commas_in_ids_and_versions(page, report):
     some = messages(1_300)
     some.append(
         CondensationAction(
@@ -84,7 +84,7 @@ def test_the_time_axis_names_the_days(page, report, days):
     assert named == (["17", "18", "19", "20"] if days else ["17"])
 
 
-def test_the_id_of_a_chosen_row_covers_whole_labels_of_the_axis(tidewatch):
+def test_chosen_row_covers_whole_labels(tidewatch):
     labels = tidewatch.ask(f"{V}.chart.rowSpots")
     tidewatch.ask(WRITTEN)
     tidewatch.run(f"{V}.choose(52)")
@@ -98,7 +98,7 @@ def test_the_id_of_a_chosen_row_covers_whole_labels_of_the_axis(tidewatch):
         )
 
 
-def test_the_work_of_a_sub_agent_is_not_called_bookkeeping(page, report):
+def test_work_of_sub_agent_is_no_bookkeeping(page, report):
     first = said("said", origin=Origin(format="claude-code", id="t"))
     aside = Message(
         source="agent", content="aside", shown=False, origin=Origin(format="claude-code", id="u")
@@ -116,7 +116,7 @@ def test_an_event_without_text_says_so(page, report):
     page.wait(f"{BLOCKS}.some((text) => text.includes('no text'))")
 
 
-def test_a_pending_action_at_the_last_version_waits_for_nothing(page, report):
+def test_pending_action_at_the_end_waits_for_nothing(page, report):
     some = [*messages(1), Action(tool="t", call_id="1"), *messages(1)]
     page.open(report(some) + "#v=2")
     assert "pending\n1 event" in page.text(".knew")
@@ -158,14 +158,14 @@ def test_a_page_that_cannot_be_shown_leads_on(page, serve, stored):
     )
 
 
-def test_an_empty_store_names_the_whole_command_of_an_import(page, serve, tmp_path):
+def test_empty_store_names_the_import_command(page, serve, tmp_path):
     url = f"sqlite:///{tmp_path}/empty.db"
     open_store(url).close()
     page.open(serve(url))
     assert page.text(".rows pre") == f"foldlog import PATH --db {url}"
 
 
-def test_words_are_found_in_any_order_and_in_quotes_side_by_side(page, serve, report, stored):
+def test_words_in_any_order_and_in_quotes(page, serve, report, stored):
     some = [said(text) for text in ("one two", "two and one", "onetwo", "one  two")]
     expected = {"two one": [0, 1, 2, 3], '"one two"': [0], '"two and" one': [1]}
     url = stored("c", some)
@@ -210,7 +210,7 @@ def test_no_word_that_was_found_is_cut(sized, report):
             assert all(all(insides) for _, *insides in line[:2]), line
 
 
-def test_a_report_and_the_server_tell_the_same_excerpts(page, report):
+def test_report_and_server_show_the_same_excerpts(page, report):
     events = [*sample(), said("the needle " * 30 + "\u0130stanbul")]
     with open_store("memory:") as store, asking_store(store) as client:
         store.ingest("c", iter(events))

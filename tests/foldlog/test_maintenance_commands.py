@@ -30,7 +30,7 @@ def command(foldlog):
     return foldlog
 
 
-def test_vacuum_gives_the_space_of_an_erased_history_back(command):
+def test_vacuum_returns_space_of_erased_history(command):
     with foldlog_open("foldlog.db") as histories:
         for n in range(50):
             histories[f"other-{n}"].append([said("x" * 500)] * 6)
@@ -44,7 +44,7 @@ def test_vacuum_gives_the_space_of_an_erased_history_back(command):
         assert [(r.position, r.conversation, r.id) for r in store.follow()] == before
 
 
-def test_the_copy_of_a_backup_that_was_killed_is_no_damage(command, tmp_path):
+def test_file_of_killed_backup_is_no_damage(command, tmp_path):
     part, journal = tmp_path / "copy.db.12345678.part", tmp_path / "copy.db.12345678.part-journal"
     part.touch()
     journal.touch()
@@ -59,7 +59,7 @@ def test_the_copy_of_a_backup_that_was_killed_is_no_damage(command, tmp_path):
     assert (command("store verify").status, part.exists(), journal.exists()) == (0, False, False)
 
 
-def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(command):
+def test_vacuum_beside_an_open_reader(command):
     with open_store("foldlog.db") as store, reading(store, "five"):
         store.append("five", said("more"), expected_version=ANY_VERSION)
         ran = command("store vacuum")
@@ -82,9 +82,7 @@ def _full(*_):
 @pytest.mark.parametrize(
     "line, rows", [(ERASE, "conversations"), ("store redact five 1 --reason r --yes", "receipts")]
 )
-def test_a_removal_whose_bytes_stay_on_a_full_disk_says_what_is_done(
-    command, monkeypatch, line, rows
-):
+def test_removal_on_a_full_disk_leaves_bytes_pending(command, monkeypatch, line, rows):
     with monkeypatch.context() as full:
         full.setattr(SQLiteRecorder, "compact", _full)
         ran = command(f"{line} --json")
@@ -131,9 +129,7 @@ OLD_FORM = "conversations in the new form: 1; 'two' and later conversations stil
         ),
     ],
 )
-def test_a_task_that_ends_in_the_middle_on_a_full_disk_is_unfinished(
-    command, monkeypatch, other, line, full_in, says
-):
+def test_full_disk_leaves_a_task_unfinished(command, monkeypatch, other, line, full_in, says):
     command(other)
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     with monkeypatch.context() as full:
@@ -183,7 +179,7 @@ def test_a_stdout_that_is_closed_is_refused(command):
     assert command("list --json").rows("version") == [5]
 
 
-def test_a_conversation_that_is_erased_before_the_question_stops_no_erasure(monkeypatch, histories):
+def test_erasure_of_what_was_erased_meanwhile(monkeypatch, histories):
     questions = []
     monkeypatch.setattr(erasing.terminal, "confirm", lambda *question: questions.append(question))
     histories["c"].append([said("one")])
@@ -193,7 +189,7 @@ def test_a_conversation_that_is_erased_before_the_question_stops_no_erasure(monk
     assert len(questions) == 1
 
 
-def test_info_names_what_is_pending_and_the_command_that_ends_it(command, tmp_path):
+def test_info_names_pending_work_and_its_command(command, tmp_path):
     with foldlog_open("foldlog.db") as histories:
         histories["other"].append(said("secret"))
         histories.erase("other", reason="asked for")

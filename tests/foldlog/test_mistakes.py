@@ -9,20 +9,20 @@ from tests.stored_rows import execute
 
 
 @pytest.mark.parametrize("host", ["300.1.1.1", "192.0.2.1"])
-def test_a_host_that_this_machine_does_not_have_is_named(foldlog, host):
+def test_host_of_another_machine_is_named(foldlog, host):
     foldlog("append c hi --new")
     ran = foldlog("serve --port 0 --host", host)
     assert (ran.status, f"cannot listen at {host} port 0: " in ran.err) == (2, True)
     assert "use another value of --host" in ran.err
 
 
-def test_a_database_of_another_program_is_recognized_where_a_history_is_imported(foldlog):
+def test_database_of_another_program_is_recognized(foldlog):
     execute("theirs.db", "CREATE TABLE messages (text)")
     is_theirs = "theirs.db: is a SQLite database with the tables messages; docs/how-to/migrating.md"
     assert is_theirs in foldlog("import theirs.db").err
 
 
-def test_an_error_does_not_print_the_whole_text_that_was_given_as_a_name(foldlog, histories):
+def test_error_cuts_a_long_name(foldlog, histories):
     foldlog("append c hi --new")
     text = '{"role": "user"}' * 5_000
     for line in ("import", "import . --format", "view"):

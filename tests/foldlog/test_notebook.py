@@ -40,7 +40,7 @@ def all_shown():
 
 
 @pytest.mark.parametrize("shown", list(all_shown()), ids=lambda shown: type(shown).__name__)
-def test_a_table_shows_texts_and_no_markup_of_theirs(shown):
+def test_table_shows_texts_without_their_markup(shown):
     tags = Tags(shown._repr_html_())
     assert tags.tags <= {"div", "strong", "table", "tr", "th", "td", "bdi"}
     assert tags.attributes <= {"style"}
@@ -56,7 +56,7 @@ def test_a_long_view_is_shown_by_its_ends():
     assert view._repr_html_().count("<tr>") == 32
 
 
-def test_a_history_shows_its_view_or_the_reason_why_not():
+def test_history_shows_its_view_or_why_not():
     histories = foldlog.open("memory:")
     history = histories["c"]
     assert "View of 0 events" in history._repr_html_()

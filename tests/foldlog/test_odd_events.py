@@ -204,7 +204,7 @@ COMMAND_NAMES = sorted(
 
 
 @pytest.mark.parametrize("name", ["search", "stats", "store redact"])
-def test_no_command_for_a_whole_store_fails_because_of_one_event(foldlog, odd, name):
+def test_no_command_for_a_whole_store_fails(foldlog, odd, name):
     path, accepted = odd
     assert {name for name in ODD if name not in accepted} == REFUSED
     shutil.copy(path, "foldlog.db")
@@ -330,7 +330,7 @@ DOORS = json.loads((GOLDEN / "too_deep.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_value_that_is_nested_too_deep_is_refused_by_every_door(history, door):
+def test_every_door_refuses_deep_values(history, door):
     history.append(called({}))
     text = json.dumps(DOORS[door])
     method, arguments, options = json.loads(text, object_hook=value_of)

@@ -60,7 +60,7 @@ def erased(expired):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_retention_erases_what_is_older_and_leaves_what_a_younger_fork_shares(opened):
+def test_retention_leaves_events_of_younger_forks(opened):
     expire = opened.maintenance.expire
     would = expire(90 * DAYS, dry_run=True)
     assert (erased(would), would.bytes_pending) == (["ann/1"], False)
@@ -78,7 +78,7 @@ def test_retention_erases_what_is_older_and_leaves_what_a_younger_fork_shares(op
     assert erased(expire(timedelta(), {"user": "ann"})) == ["ann/2"]
 
 
-def test_forks_that_are_old_too_go_before_their_parents(opened):
+def test_old_forks_go_before_their_parents(opened):
     assert erased(opened.maintenance.expire(DAYS)) == ["young", "ann/2", "ann/1", "old"]
     assert sorted(opened) == []
 
@@ -97,7 +97,7 @@ def test_a_conversation_that_is_used_again_meanwhile_stays(opened, monkeypatch):
     assert "'old' is at version 3" in did.stay[0]
 
 
-def test_a_conversation_that_a_worker_drives_stays_unless_it_is_named(foldlog, tmp_path):
+def test_leased_conversation_stays_unless_named(foldlog, tmp_path):
     with api.open(tmp_path / "foldlog.db") as histories:
         for name in ("driven", "free"):
             histories[name].append(said("hello"))
@@ -115,7 +115,7 @@ def test_an_age_is_a_span(opened):
             opened.maintenance.expire(age, reason="policy")
 
 
-def test_forks_of_forks_are_erased_however_many_there_are(few_frames, histories):
+def test_many_forks_of_forks_are_erased(few_frames, histories):
     history = histories["c"]
     for number in range(few_frames):
         history.append(said("x"))
@@ -132,7 +132,7 @@ def few_frames():
     sys.setrecursionlimit(limit)
 
 
-def test_the_nightly_script_of_the_page_on_production_runs(tmp_path, monkeypatch):
+def test_nightly_script_of_the_docs_runs(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs/how-to/production.md").read_text()
     [script] = re.findall(r"^```sh\n(# nightly\n.*?)^```", page, re.MULTILINE | re.DOTALL)
     store, programs, age = tmp_path / "history.db", tmp_path / "bin", [100]
@@ -198,7 +198,7 @@ def stop(result):
     raise Stop(result.conversation)
 
 
-def test_a_function_that_raises_ends_the_rekey_and_what_is_done_stays(tmp_path, two):
+def test_callback_that_raises_ends_the_rekey(tmp_path, two):
     with api.open(tmp_path / "two.db", keys=KeyRing(KEY)) as histories:
         with pytest.raises(Stop, match="a"):
             histories.maintenance.rekey(on_result=stop)
@@ -207,7 +207,7 @@ def test_a_function_that_raises_ends_the_rekey_and_what_is_done_stays(tmp_path, 
         assert marks == [True, False]
 
 
-def test_a_function_that_raises_ends_the_threads_of_a_copy(two, histories):
+def test_callback_that_raises_ends_copying_threads(two, histories):
     before = threading.active_count()
     with pytest.raises(Stop) as raised:
         histories.maintenance.copy_from(two, jobs=2, on_result=stop)
@@ -237,7 +237,7 @@ NOT_FOUND = PLACES["places that are not searched, each with its class in the rep
 
 
 @pytest.mark.parametrize("keys", [None, KeyRing(KEY)], ids=["plain", "encrypted"])
-def test_each_place_of_a_text_is_redacted_or_listed_or_not_searched(tmp_path, keys):
+def test_every_place_of_a_text_is_treated(tmp_path, keys):
     with api.open(tmp_path / "foldlog.db", keys=keys) as histories:
         for place, events in FOUND.items():
             histories.store.ingest(place, events)
@@ -274,7 +274,7 @@ def test_each_place_of_a_text_is_redacted_or_listed_or_not_searched(tmp_path, ke
     assert bytes_left(tmp_path, [f"I am {NAME}, keep", f"about {NAME}"]) == []
 
 
-def test_a_secret_in_documents_goes_with_the_differences_that_build_on_it(tmp_path):
+def test_secret_in_documents_goes_with_later_differences(tmp_path):
     lines = {"notes": [f"line {n}" for n in range(200)], "key": NAME}
     with api.open(tmp_path / "foldlog.db") as histories:
         history = histories["c"]
@@ -296,7 +296,7 @@ def test_a_secret_in_documents_goes_with_the_differences_that_build_on_it(tmp_pa
 @pytest.mark.parametrize(
     "text, events, found", PLACES["forms in which a text is found, with the ids of the events"]
 )
-def test_a_redaction_finds_a_text_in_the_same_forms_as_a_search(text, events, found, histories):
+def test_redaction_finds_what_a_search_finds(text, events, found, histories):
     histories["c"].append([*made_events(events)])
     maintenance = histories.maintenance
     assert maintenance.redact_matching(text, reason="asked to").events == {"c": tuple(found)}
@@ -347,9 +347,7 @@ def summarizes(event_id):
         ),
     ],
 )
-def test_all_that_will_go_is_listed_in_the_question(
-    foldlog, monkeypatch, encrypted, line, listed, question
-):
+def test_question_lists_all_that_will_go(foldlog, monkeypatch, encrypted, line, listed, question):
     if encrypted:
         monkeypatch.setenv("FOLDLOG_KEY", KEY)
     with api.open("foldlog.db") as histories:
@@ -398,7 +396,7 @@ def mail(foldlog):
         histories["m"].append(said("sent to nadia"))
 
 
-def test_a_file_of_a_command_that_was_killed_after_writing_it_is_named(foldlog, mail, tmp_path):
+def test_file_of_killed_export_is_named(foldlog, mail, tmp_path):
     killed = subprocess.run(
         [sys.executable, "-c", _KILLED, "export", "m", "-o", "e.jsonl"], check=False
     )
@@ -408,9 +406,7 @@ def test_a_file_of_a_command_that_was_killed_after_writing_it_is_named(foldlog, 
 
 
 @pytest.mark.parametrize("commit", [1, 2, 3])
-def test_a_file_is_named_whichever_commit_of_its_note_was_the_last(
-    foldlog, mail, tmp_path, monkeypatch, commit
-):
+def test_file_is_named_after_any_commit(foldlog, mail, tmp_path, monkeypatch, commit):
     confirmed = []
 
     def confirm(*arguments):
@@ -427,7 +423,7 @@ def test_a_file_is_named_whichever_commit_of_its_note_was_the_last(
     assert f"{tmp_path}/b.db" in holders or not (tmp_path / "b.db").exists()
 
 
-def test_failed_writes_are_not_named_and_earlier_files_still_are(foldlog, mail, monkeypatch):
+def test_failed_writes_are_not_named(foldlog, mail, monkeypatch):
     assert foldlog("export m -o e.jsonl").status == 0
     foldlog(NAMES)
 

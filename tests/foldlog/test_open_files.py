@@ -48,7 +48,7 @@ def write_over(histories, path):
 
 
 @pytest.mark.parametrize("read", [import_folder, import_files, write_over])
-def test_another_process_does_not_take_itself_for_the_last_one(tmp_path, read):
+def test_reading_the_file_keeps_our_locks(tmp_path, read):
     path = tmp_path / "history.db"
     (tmp_path / "chat.jsonl").write_text(
         '{"role": "user", "content": "a"}\n{"role": "assistant", "content": "b"}\n'
@@ -67,7 +67,7 @@ def test_another_process_does_not_take_itself_for_the_last_one(tmp_path, read):
         assert again["c1"].version() == 2
 
 
-def test_a_database_that_is_opened_while_it_is_read_keeps_its_locks(tmp_path):
+def test_opening_during_a_read_keeps_locks(tmp_path):
     path = tmp_path / "history.db"
     foldlog.open(path).close()
     parts = parts_of(path, 16)

@@ -103,7 +103,7 @@ def test_an_event_leads_to_its_trace_and_back(telemetry, tmp_path, keys):
 
 
 @pytest.mark.parametrize("database", ["sqlite", "encrypted", "postgresql"])
-def test_a_repeated_append_is_the_same_one_whoever_traces(request, tmp_path, database):
+def test_repeated_append_is_recognized_whoever_traces(request, tmp_path, database):
     keys = KeyRing(b64encode(bytes(32)).decode()) if database == "encrypted" else None
     url = (
         request.getfixturevalue("postgres_url")() if database == "postgresql" else tmp_path / "s.db"
@@ -154,7 +154,7 @@ def test_records_of_imports_stay_as_they_are(telemetry, tmp_path):
         assert list(histories["c1"].export("openai-chat")) == records
 
 
-def test_an_append_that_fails_says_so_without_its_message(telemetry, history):
+def test_failed_append_has_no_message_in_span(telemetry, history):
     with pytest.raises(VersionConflict):
         history.append(user_message(), expected_version=7)
     [span] = telemetry.spans("foldlog.append")
@@ -166,7 +166,7 @@ def test_an_append_that_fails_says_so_without_its_message(telemetry, history):
     assert "foldlog.appends" not in telemetry.metrics()
 
 
-def test_the_async_face_has_the_trace_of_its_caller(telemetry, tmp_path):
+def test_async_append_has_trace_of_its_caller(telemetry, tmp_path):
     async def run():
         async with foldlog.aio.open(tmp_path / "s.db") as histories:
 
@@ -203,7 +203,7 @@ def condense(path, model):
 
 
 @pytest.mark.parametrize("contents", [False, True])
-def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
+def test_condensation_span_contains_calls_of_its_model(contents, tmp_path):
     telemetry = Telemetry(contents=contents)
     try:
         with OpenAIServer(Text("a summary")) as server:
@@ -267,7 +267,7 @@ assert "opentelemetry" not in sys.modules
 """
 
 
-def test_an_append_that_is_not_observed_calls_nothing_for_it():
+def test_unobserved_append_calls_no_telemetry():
     process = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
 

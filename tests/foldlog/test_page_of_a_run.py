@@ -50,7 +50,7 @@ def note(client, event, text, **headers):
     return client.send("POST", "/api/notes", {"id": "c"}, {**JSON, **headers}, body)
 
 
-def test_events_come_in_full_and_a_part_at_a_time(client, monkeypatch):
+def test_events_come_in_parts(client, monkeypatch):
     document = client.json("events?id=c&start=1&stop=4")
     assert [event["id"] for event in document["events"]] == [1, 2, 3]
     assert document["events"][2]["content"] == "I read src/alpha.py again"
@@ -58,7 +58,7 @@ def test_events_come_in_full_and_a_part_at_a_time(client, monkeypatch):
     assert [event["id"] for event in client.json("events?id=c")["events"]] == [0]
 
 
-def test_a_term_that_two_condensations_dropped_was_needed_again_by_both(client, store):
+def test_term_that_two_condensations_dropped(client, store):
     more = [
         CondensationAction(forgotten_event_ids=[3, 4]),
         Message(source="agent", content="src/alpha.py, please"),
@@ -71,7 +71,7 @@ def test_a_term_that_two_condensations_dropped_was_needed_again_by_both(client, 
     ]
 
 
-def test_a_note_on_a_conversation_with_a_key_is_encrypted(tmp_path):
+def test_notes_are_encrypted_with_their_conversation(tmp_path):
     keys = KeyRing(base64.b64encode(bytes(range(32))).decode())
     with open_store(f"sqlite:///{tmp_path}/secret.db", keys=keys) as store:
         store.ingest("c", iter(needing()))
@@ -82,7 +82,7 @@ def test_a_note_on_a_conversation_with_a_key_is_encrypted(tmp_path):
     assert not any(b"remarkable" in content for content in files)
 
 
-def test_a_note_that_is_too_long_is_refused_and_a_longer_body_not_read(client):
+def test_too_long_notes_are_refused(client):
     assert note(client, 1, "x" * 10_001).status == 400
     answer = client.send("POST", "/api/notes", {"id": "c"}, JSON, b"x" * 200_001)
     assert (answer.status, "200,000 bytes" in answer.json()["error"]) == (413, True)
@@ -96,7 +96,7 @@ def test_no_other_site_can_send_a_note(client):
     assert client.json("notes?id=c")["notes"] == []
 
 
-def test_the_file_of_a_run_has_its_notes_and_what_was_needed_again(client):
+def test_report_has_notes_and_needed_terms(client):
     note(client, 3, "why again?")
     saved = client.get("/api/report", {"id": "c"})
     assert saved.headers["content-disposition"] == 'attachment; filename="foldlog.html"'
@@ -117,7 +117,7 @@ def test_progress_counts_the_events_that_are_read(client, store, monkeypatch):
     assert progress == {"conversation": "c", "step": "read", "done": 0, "total": 5}
 
 
-def test_progress_says_that_the_events_of_an_import_are_still_to_be_made(histories):
+def test_progress_of_events_still_to_be_made(histories):
     (imported,) = histories.import_(SAMPLE)
     with asking_store(histories.store) as client:
         progress = client.json("progress", {"id": imported.id})
@@ -125,7 +125,7 @@ def test_progress_says_that_the_events_of_an_import_are_still_to_be_made(histori
         assert progress["total"] == len(list(imported.events()))
 
 
-def test_the_page_of_a_long_conversation_is_made_once_for_a_version(tmp_path, monkeypatch):
+def test_page_of_long_conversation_is_cached(tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "_LONG", 3)
     with open_store(f"sqlite:///{tmp_path}/long.db") as store:
         store.ingest("c", iter(needing()))

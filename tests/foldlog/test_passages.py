@@ -8,7 +8,7 @@ def words_of(text, other):
     return [(passage.words, passage.other_words) for passage in passages]
 
 
-def test_texts_that_differ_early_and_late_name_both_places():
+def test_early_and_late_differences_are_both_named():
     middle = "the same words " * 100
     assert words_of(f"a 200 b {middle} c old d", f"a 100 b {middle} c d") == [
         ("200", "100"),
@@ -16,7 +16,7 @@ def test_texts_that_differ_early_and_late_name_both_places():
     ]
 
 
-def test_the_words_around_a_difference_are_cut_and_its_own_words_are_not():
+def test_only_words_around_difference_are_cut():
     (passage,), _ = find_passages("far " * 50 + "left" + " away" * 50, "far " * 50 + "right")
     assert passage.words.startswith("left away")
     assert passage.other_words == "right"

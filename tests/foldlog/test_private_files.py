@@ -39,7 +39,7 @@ def _open_umask():
 
 @pytest.mark.usefixtures("_open_umask")
 @pytest.mark.parametrize("line", WRITING)
-def test_a_file_is_its_owners_and_nothing_lies_beside_it(foldlog, filled, line):
+def test_written_file_belongs_to_its_owner(foldlog, filled, line):
     before, name = {*filled.iterdir()}, WRITING[line]
     separator = "" if line.endswith("/") else " "
     ran = foldlog(f"{line}{separator}{name}")
@@ -82,7 +82,7 @@ def test_a_name_for_an_open_file_is_refused(tmp_path):
         os.close(opened)
 
 
-def test_the_lock_file_of_a_store_is_no_link(tmp_path):
+def test_lock_file_is_never_a_link(tmp_path):
     victim = tmp_path / "victim.txt"
     victim.write_text("precious")
     (tmp_path / "h.db-queue").symlink_to(victim)
@@ -117,7 +117,7 @@ def test_an_error_of_the_disk_names_the_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_and_its_name_are_synced_in_this_order(tmp_path, monkeypatch):
+def test_file_then_name_are_synced(tmp_path, monkeypatch):
     steps = []
     sync, replace = os.fsync, os.replace
 

@@ -58,7 +58,7 @@ def ids(cell):
 
 
 @pytest.mark.parametrize("row", rows(), ids=" | ".join)
-def test_a_change_of_the_prompt_adds_the_event_of_the_table(row):
+def test_change_of_prompt_adds_this_event(row):
     before, after, cause, condensed, expected = row
     at = -1 if condensed == "none" else int(condensed)
     change = change_of_prompt(ids(before), ids(after), CAUSES[cause], condensed_at=at)

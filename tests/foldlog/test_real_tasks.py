@@ -49,7 +49,7 @@ def spent(replies):
 @pytest.mark.long
 @needs_samples
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda path: path.stem[:8])
-def test_a_task_of_claude_code_has_the_sums_of_its_files(foldlog, session):
+def test_task_has_the_sums_of_its_files(foldlog, session):
     folder = session.with_suffix("") / "subagents"
     agents = {f"{session.stem}/{path.stem}": path for path in sorted(folder.iterdir())}
     files = {session.stem: session, **agents}

@@ -46,7 +46,7 @@ def ids_in(text):
     ]
 
 
-def test_recall_finds_the_best_events_by_words_ids_and_paths(
+def test_recall_by_words_ids_and_paths(
     history,
 ):
     recall = history.recall_tool().recall
@@ -68,7 +68,7 @@ def test_recall_finds_the_best_events_by_words_ids_and_paths(
     )
 
 
-def test_a_long_text_is_cut_around_what_was_found(history):
+def test_long_text_is_cut_around_the_hit(history):
     call(
         history,
         "read",
@@ -80,13 +80,13 @@ def test_a_long_text_is_cut_around_what_was_found(history):
     assert estimate(text) > 300, "the room is used"
 
 
-def test_the_place_of_a_word_is_found_after_text_that_folding_lengthens(history):
+def test_hit_after_text_that_folding_lengthens(history):
     history.append(said("ß" * 3_000 + " needle_8 lies here " + "ß" * 3_000))
     assert "needle_8 lies here" in history.recall_tool(max_tokens=400).recall("needle_8")
 
 
 @pytest.mark.parametrize("call_id", [None, "call_0"], ids=["no id", "the same id"])
-def test_a_result_belongs_to_its_call_without_unique_call_ids(history, call_id):
+def test_results_follow_calls_without_unique_ids(history, call_id):
     named = {"id": call_id} if call_id else {}
     tool = history.recall_tool()
     for name, arguments, result in (
@@ -109,7 +109,7 @@ def test_a_result_belongs_to_its_call_without_unique_call_ids(history, call_id):
     assert len(ids_in(tool.recall("SOURCE"))) == 3
 
 
-def test_texts_in_parts_of_any_type_and_in_arguments_are_read_and_found(history):
+def test_parts_and_arguments_are_read_and_found(history):
     tool, first = history.recall_tool(max_tokens=900), history.version()
     text = 'said "so" in dépôt\\notes'
     parts = parts_with(text)
@@ -124,7 +124,7 @@ def test_texts_in_parts_of_any_type_and_in_arguments_are_read_and_found(history)
     assert "[search_result]\n  T\n  https://x" in tool.recall(ids=[first + 2])
 
 
-def test_events_that_do_not_fit_are_named_by_their_ids(history):
+def test_further_events_are_named_by_id(history):
     for number in range(30):
         history.append(said(f"wish {number}"))
     text = history.recall_tool().recall("wish")
@@ -136,7 +136,7 @@ def test_events_that_do_not_fit_are_named_by_their_ids(history):
     )
 
 
-def test_what_was_taken_back_or_redacted_is_not_found(history):
+def test_retracted_and_redacted_events_are_not_found(history):
     history.append(said("word taken_back"))
     history.append(said("word redacted_one"))
     redacted = history.version() - 1
@@ -183,7 +183,7 @@ def test_a_call_that_cannot_be_used_is_answered(history):
             history.recall_tool(max_tokens=299)
 
 
-def test_a_call_is_given_as_the_model_wrote_it(history):
+def test_call_may_be_text_map_or_action(history):
     tool = history.recall_tool()
     want = tool.recall(ids=[5])
     assert "nothing here" in want
@@ -228,7 +228,7 @@ def test_sdks_can_make_a_tool_of_the_function(history):
     )
 
 
-def test_results_of_the_tools_of_foldlog_mcp_are_not_found_again(history):
+def test_results_of_foldlog_mcp_are_not_found(history):
     for tool in (
         "mcp__foldlog__recall",
         "mcp__plugin_foldlog_foldlog__why",
@@ -239,7 +239,7 @@ def test_results_of_the_tools_of_foldlog_mcp_are_not_found_again(history):
     assert ids_in(history.recall_tool().recall("unique_word")) == [history.version() - 1]
 
 
-def test_a_word_is_found_at_the_beginning_of_words_and_a_phrase_in_quotes(history):
+def test_prefixes_of_words_and_quoted_phrases(history):
     recall = history.recall_tool().recall
     assert (ids_in(recall("ord")), ids_in(recall("der"))) == ([3, 2, 6, 1], [])
     assert (ids_in(recall('"order is"')), ids_in(recall("?"))) == ([3], [])

@@ -64,7 +64,7 @@ def looking_back():
     return events
 
 
-def test_a_window_names_what_is_missing_with_its_events():
+def test_window_names_missing_terms_with_events():
     """The head is one event; a call and its result are two."""
     lags = [lag(number) for number in range(8, CALLS)]
     for window in (2, 6, 11):
@@ -83,7 +83,7 @@ def test_a_window_names_what_is_missing_with_its_events():
     )
 
 
-def test_nothing_is_missing_where_everything_is_shown_and_masks_show_nothing():
+def test_masked_results_count_as_missing():
     result = replayed(looking_back(), type="noop")
     assert (result.missing, result.needed_shown) == ((), 100)
     masked = replayed(looking_back(), type="observation_masking", attention_window=2)
@@ -92,7 +92,7 @@ def test_nothing_is_missing_where_everything_is_shown_and_masks_show_nothing():
 
 
 @pytest.mark.parametrize("inputs", [False, True])
-def test_a_cleared_event_leaves_its_id_by_which_it_can_be_recalled(inputs):
+def test_cleared_event_can_be_recalled_by_id(inputs):
     long = [
         replace(event, content=event.content + " word" * 90)
         if isinstance(event, Observation)
@@ -121,7 +121,7 @@ def test_repeated_tokens_are_in_the_beginning_that_stayed():
 
 @examples(60)
 @given(ordered_histories | tidy_histories)
-def test_nothing_is_missing_without_a_condenser_but_what_could_not_be_sent(events):
+def test_without_condenser_only_unsendable_is_missing(events):
     result = replayed(events, type="noop")
     sent = {event.id for event in result.final}
     assert all(
@@ -129,7 +129,7 @@ def test_nothing_is_missing_without_a_condenser_but_what_could_not_be_sent(event
     )
 
 
-def test_the_copier_keeps_the_users_words_and_the_ids_of_events():
+def test_copier_keeps_user_words_and_ids():
     events = looking_back()
     result = replay(events, LLMSummarizingCondenser(Copier(), max_size=10, keep_first=0))
     summary = next(event for event in result.final if event.id < 0)
@@ -141,7 +141,7 @@ def test_the_copier_keeps_the_users_words_and_the_ids_of_events():
 # --- facts ---
 
 
-def test_the_words_beside_a_term_stand_in_the_last_line_that_has_it():
+def test_words_beside_come_from_the_last_line():
     texts = ["see a/path.py first\nthen MAX_SIZE", "MAX_SIZE = 12 of kites\n  a/path.py\n"]
     assert words_beside(texts, {"a/path.py", "MAX_SIZE", "getValue"}) == {
         "a/path.py": set(),
@@ -162,5 +162,5 @@ def test_the_words_beside_a_term_stand_in_the_last_line_that_has_it():
         ("see MAX_SIZE. Kites: kites", True),
     ],
 )
-def test_a_term_is_a_fact_where_a_word_that_stood_beside_it_is_near(text, near):
+def test_fact_needs_a_word_beside_it(text, near):
     assert is_near(text, "MAX_SIZE", {"kites"}) == near

@@ -65,7 +65,7 @@ def test_the_same_program_gets_the_recorded_replies(histories, recorded):
         assert model.notes == []
 
 
-def test_a_run_with_an_image_and_a_sound_is_answered_from_its_file(histories, tmp_path):
+def test_run_with_image_and_sound(histories, tmp_path):
     image = {"type": "image_url", "image_url": {"url": b"GIF89a"}}
     sound = {"type": "input_audio", "input_audio": {"data": b"\x00\xff", "format": "wav"}}
     run_agent(histories["see"], lambda messages, **_: reply(0), 1, (image, sound))
@@ -121,7 +121,7 @@ def test_a_changed_tool_is_named(tools, words, histories, recorded):
         run_agent(histories["again"], lambda messages, **_: run(messages, tools=tools, model="m"))
 
 
-def test_a_program_that_stops_early_or_asks_once_more_fails(histories, recorded):
+def test_stopping_early_or_asking_more_fails(histories, recorded):
     with pytest.raises(RunDiffers, match="asked 2 of 3 recorded calls"), replay(recorded) as run:
         run_agent(histories["less"], run, STEPS - 1)
     run.close()  # a second time, as in a fixture
@@ -129,7 +129,7 @@ def test_a_program_that_stops_early_or_asks_once_more_fails(histories, recorded)
         run_agent(histories["more"], run, STEPS + 1)
 
 
-def test_other_ids_times_and_system_prompts_can_be_ignored(histories, recorded):
+def test_ids_times_and_system_can_be_ignored(histories, recorded):
     def model(messages, **beside):
         text = re.sub(r'"c(\d)', r'"x\1', json.dumps(messages)).replace("2026-11-27", "2027-01-01")
         messages = json.loads(text.replace("You pay.", "You work."))
@@ -158,7 +158,7 @@ def run_with_summary(history, model):
     history.append_reply(model(request.messages, tools=[TOOL], model="m"), request=request)
 
 
-def test_an_ignored_id_may_also_stand_in_a_summary(histories):
+def test_ignored_id_may_stand_in_a_summary(histories):
     replies = iter([reply(0), reply(1), {"role": "assistant", "content": "Done."}])
     run_with_summary(histories["pay"], lambda messages, **_: next(replies))
 
@@ -182,7 +182,7 @@ def test_after_some_calls_another_model_answers(histories, recorded):
         assert run([said("pay")])["choices"][0]["message"]["content"] == "1 messages"
 
 
-def test_a_tool_answers_from_the_record_once_for_each_call(recorded):
+def test_recorded_tool_answers_each_call_once(recorded):
     run = replay(recorded)
     pay = run.tool("pay")
     assert [pay(euros=2), pay(euros=0)] == ["paid 2 on 2026-11-27", "paid 0 on 2026-11-27"]
@@ -191,14 +191,14 @@ def test_a_tool_answers_from_the_record_once_for_each_call(recorded):
     run.close(check=False)
 
 
-def test_a_tool_answers_a_call_whose_arguments_were_imported_as_text(histories):
+def test_recorded_tool_reads_arguments_as_text(histories):
     histories["pay"].append(api.from_openai(reply(2)))
     imported = api.Action(tool="pay", call_id="c9", arguments='{"euros": 9}')
     histories["pay"].append([imported, api.Observation(tool="pay", call_id="c9", content="paid")])
     assert replay(histories["pay"]).tool("pay")(euros=9) == "paid"
 
 
-def test_a_real_tool_does_not_get_the_mark_of_a_redaction(histories):
+def test_redacted_arguments_reach_no_tool(histories):
     run_agent(histories["pay"], lambda *_, **__: reply(0), 1)
     histories["pay"].redact(2, reason="a card number")
     with pytest.raises(RunDiffers, match=r"call of pay in event 2 has \[redacted\] in place"):
@@ -253,7 +253,7 @@ def test_the_mark_of_a_cache_is_no_difference(recorded):
         assert "I pay." in ask(run.url, "/v1/messages", {**body, "tools": [TOOL]})
 
 
-def test_a_request_that_differs_is_refused_by_the_server_and_fails_the_test(recorded):
+def test_server_refuses_a_different_request(recorded):
     run = replay(recorded)
     with pytest.raises(HTTPError) as refused:
         ask(run.url, "/chat/completions", {"messages": [{"role": "user", "content": "refund"}]})
@@ -307,14 +307,14 @@ def test_that_asks_nothing(run):
 """
 
 
-def test_a_test_that_was_skipped_or_failed_is_not_blamed_for_its_calls(recorded, pytester):
+def test_skipped_or_failed_test_is_not_blamed(recorded, pytester):
     Path("pay.jsonl").write_bytes(recorded.read_bytes())
     pytester.makepyfile(ENDED)
     result = pytester.runpytest_inprocess("-p", "foldlog.testing", "-p", "no:cacheprovider")
     result.assert_outcomes(skipped=1, failed=1, passed=1, errors=2)
 
 
-def test_tools_that_the_run_lacks_are_added_on_request(histories, recorded, pytester):
+def test_missing_tools_are_added_on_request(histories, recorded, pytester):
     run = read_run(recorded)
     run._replace(beside={}).write(Path("pay.jsonl"))
     pytester.makepyfile(TEST.format(prompt="pay all"))
@@ -331,7 +331,7 @@ def test_the_plugin_imports_nothing_until_it_is_used():
     assert int(printed) <= 5
 
 
-def test_a_file_of_a_run_is_read_again_as_it_was_written(histories, recorded, tmp_path):
+def test_run_file_is_read_as_written(histories, recorded, tmp_path):
     lines = recorded.read_text().splitlines()
     assert json.loads(lines[0]) == {"foldlog_run": "pay", "version": 1}
     assert [json.loads(line).get("id") for line in lines[2:]] == [*range(len(lines) - 2)]
@@ -351,7 +351,7 @@ def test_a_file_of_a_run_is_read_again_as_it_was_written(histories, recorded, tm
         ('{"call": 1', '{"call": "one"', "is not a recorded run"),
     ],
 )
-def test_a_damaged_file_of_a_run_is_refused_in_words(old, new, problem, recorded):
+def test_damaged_run_file_is_refused(old, new, problem, recorded):
     text = recorded.read_text()
     assert old in text
     recorded.write_text(text.replace(old, new))
@@ -373,7 +373,7 @@ def test_an_option_that_would_check_less_is_refused(options, problem, recorded):
         replay(recorded, **options)
 
 
-def test_a_missing_file_names_the_command_that_writes_it(tmp_path):
+def test_missing_run_file_names_its_command(tmp_path):
     with pytest.raises(InvalidArgument, match="; write it with: foldlog export ID"):
         replay(tmp_path / "pay.jsonl")
 
@@ -395,7 +395,7 @@ def test_a_run_is_exported_without_its_secrets(foldlog, tmp_path):
         again([{"role": "user", "content": f"my other key is {key} ok"}])
 
 
-def test_a_run_does_not_replace_the_file_of_another_run(foldlog, tmp_path):
+def test_export_replaces_no_other_run(foldlog, tmp_path):
     with api.open(tmp_path / "foldlog.db") as opened:
         for name in ("a/b", "a-b", "\u65e5", "\u4e2d"):
             opened[name].append_reply({"role": "assistant", "content": name})
@@ -407,7 +407,7 @@ def test_a_run_does_not_replace_the_file_of_another_run(foldlog, tmp_path):
     assert "a-b.jsonl has the run 'a/b'; name another folder" in ran[2].err
 
 
-def test_passwords_in_fields_urls_and_names_are_not_exported(histories, tmp_path):
+def test_passwords_are_not_exported(histories, tmp_path):
     key = "AKIA" + "IOSFODNN7EXAMPLZ"
     secrets = {"password": "correct-horse", "url": "postgres://me:pa55word@host/db", key: 1}
     history = histories[f"run {key}"]
@@ -459,9 +459,7 @@ def with_changed_schema(messages, tools, randomly):
     "name",
     [RUNS[0], *(pytest.param(each, marks=pytest.mark.long) for each in RUNS[1:])] if RUNS else [""],
 )
-def test_a_real_run_passes_unchanged_and_each_change_is_named_at_its_call(
-    name, histories, tmp_path
-):
+def test_changes_of_real_runs_are_named(name, histories, tmp_path):
     run = histories.import_(SAMPLES / name, findings=str)[0]
     path = tmp_path / "run.jsonl"
     run_of(run)._replace(beside={1: {"tools": [TOOL]}}).write(path)

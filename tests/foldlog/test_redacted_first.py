@@ -82,7 +82,7 @@ ATTEMPTS = {
 
 
 @pytest.mark.parametrize("name, attempt, redacted", ATTEMPTS.values(), ids=ATTEMPTS)
-def test_what_is_appended_after_a_redaction_does_not_repeat_it(name, attempt, redacted):
+def test_append_does_not_repeat_redacted_content(name, attempt, redacted):
     versions = []
 
     def redact(histories):
@@ -105,7 +105,7 @@ def test_a_retraction_of_another_version_is_refused(parent):
         parent.retract(4, expected_version=5)
 
 
-def test_an_answer_about_an_earlier_call_quotes_no_redacted_call(histories, parent):
+def test_answer_quotes_no_redacted_call(histories, parent):
     attempts = [
         RuntimeCall(histories, parent.id, call_id, "pay", {"to": f"marigold {call_id}"}, None, {})
         for call_id in ("a", "b")
@@ -122,9 +122,7 @@ def test_an_answer_about_an_earlier_call_quotes_no_redacted_call(histories, pare
     assert "unknown: pay {} may have run" in answer
 
 
-def test_a_cached_value_that_is_made_from_the_cached_value_before_it(
-    histories, parent, monkeypatch
-):
+def test_cached_value_made_from_an_earlier_one(histories, parent, monkeypatch):
     assert [*cached_values(histories, "test", "paren", lambda row, before: "marigold")] != []
     parent.append(said("three"))
     below = CachedValues.below

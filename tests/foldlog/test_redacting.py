@@ -56,14 +56,14 @@ def redact_first(histories):
     return histories["c"].redact(0, reason="asked to", with_summaries=True)
 
 
-def test_a_fork_that_is_erased_meanwhile_stops_no_redaction():
+def test_fork_erased_meanwhile_stops_no_redaction():
     erase = methodcaller("erase", "fork", reason="asked to")
     for histories, receipt in at_each_moment(fill, erase, redact_first):
         assert receipt.event_ids == (0,)
         assert histories["c"].view()[0].content == "[redacted]"
 
 
-def test_a_conversation_that_is_erased_meanwhile_is_redacted_before_or_not_at_all():
+def test_conversation_erased_meanwhile_is_redacted_or_refused():
     erase = methodcaller("erase", "c", reason="asked to", detach_forks=True)
     for histories, outcome in at_each_moment(fill, erase, redact_first):
         is_refused = isinstance(outcome, ConversationErased)
@@ -72,7 +72,7 @@ def test_a_conversation_that_is_erased_meanwhile_is_redacted_before_or_not_at_al
         assert first.content == ("tulip" if is_refused else "[redacted]")
 
 
-def test_conversations_that_are_erased_meanwhile_stop_no_redaction_of_a_text():
+def test_conversations_erased_meanwhile_during_matching():
     def use_again(histories):
         histories.erase("b", reason="asked to")
         histories.create("b", replace_erased=True).append([said("lily"), said("lily")])
@@ -100,7 +100,7 @@ def test_a_fork_that_is_detached_meanwhile_is_redacted():
 
 
 @pytest.mark.parametrize("step", ["choose", "redact", "find_remaining"])
-def test_a_redaction_in_a_named_conversation_fails_if_it_is_erased(step, monkeypatch, foldlog):
+def test_redaction_fails_in_an_erased_conversation(step, monkeypatch, foldlog):
     with api.open("foldlog.db") as histories:
         histories["c"].append(said("tulip"))
         erase = partial(histories.erase, "c", reason="asked to")
@@ -140,9 +140,7 @@ def test_redact_names_only_the_documents_that_are_lost(foldlog):
     assert "set the values again" not in foldlog("store redact c 2 --reason x --yes").out
 
 
-def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(
-    foldlog, write, rows_read
-):
+def test_rows_read_stay_linear(foldlog, write, rows_read):
     counts = []
     for redacted in (1, 30):
         texts = [f"{'marigold' if n < redacted else 'word'} number {n}" for n in range(60)]
@@ -155,7 +153,7 @@ def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(
     assert counts[1] < 3 * counts[0], counts
 
 
-def test_a_redaction_takes_the_bytes_of_attachments_and_the_other_fields(tmp_path):
+def test_attachments_and_other_fields_are_redacted(tmp_path):
     store, held = tmp_path / "store.db", b"marigold " * 20
     image = b"\x89PNG" + held
     parts = [
@@ -196,7 +194,7 @@ FORMATS = [file.stem for file in sorted(GOLDEN.glob("*.jsonl"))]
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_history_with_any_redacted_event_can_be_exported(format):
+def test_any_redacted_event_can_be_exported(format):
     for line in (GOLDEN / f"{format}.jsonl").read_text("utf-8").splitlines():
         events = list(decode(json.loads(line)["records"], format))
         with api.open("memory:") as histories:
@@ -210,7 +208,7 @@ def test_a_history_with_any_redacted_event_can_be_exported(format):
 
 
 @pytest.mark.parametrize("summaries_first", [False, True])
-def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_first, histories):
+def test_redacted_summary_takes_its_whole_record(summaries_first, histories):
     summary = "the card of Zoe is known to me"
 
     def message_item(text):
@@ -258,9 +256,7 @@ def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_fi
 
 
 @pytest.mark.parametrize("chosen", [("c", "0"), ("--matching", "marigold")], ids=" ".join)
-def test_the_command_redacts_nothing_of_a_conversation_that_took_the_id_while_it_asked(
-    foldlog, tmp_path, monkeypatch, chosen
-):
+def test_new_conversation_with_this_id_stays(foldlog, tmp_path, monkeypatch, chosen):
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["c"].append(said("marigold"))
 
@@ -279,7 +275,7 @@ def test_the_command_redacts_nothing_of_a_conversation_that_took_the_id_while_it
         assert newest.content == "tulip"
 
 
-def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog, tmp_path):
+def test_unconfirmed_read_model_is_named(foldlog, tmp_path):
     with open_store(tmp_path / "foldlog.db") as store:
         store.append("c", [said(f"{n}") for n in range(3)], expected_version=0)
         for name, position in (("slow", 2), ("other", 3)):
@@ -300,7 +296,7 @@ def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog, tmp_path):
     assert "slow" not in ran.err
 
 
-def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it(history):
+def test_long_text_is_redacted_in_little_memory(history):
     long = "\n".join(
         f"the guest with number {number} came in {number % 97} boats" for number in range(6_000)
     )
@@ -316,7 +312,7 @@ def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it(history):
 
 
 @pytest.mark.parametrize("key", [None, "00" * 32])
-def test_a_redaction_takes_the_records_that_forks_share_or_have_again(tmp_path, key):
+def test_records_of_forks_are_redacted_too(tmp_path, key):
     secret = "the password is swordfish"
     message = {"role": "user", "content": secret}
     with api.open(

@@ -53,7 +53,7 @@ def test_each_request_is_made_again(run):
     ]
 
 
-def test_another_model_goes_on_in_a_fork_with_the_recorded_results(run, tmp_path):
+def test_another_model_gets_the_recorded_results(run, tmp_path):
     model = tmp_path / "model.py"
     model.write_text(OTHER_MODEL.replace("EUROS", "0"))
     command = shlex.join([sys.executable, str(model)])
@@ -65,7 +65,7 @@ def test_another_model_goes_on_in_a_fork_with_the_recorded_results(run, tmp_path
     assert run("diff refund", document["fork"]).status == 0
 
 
-def test_a_fork_ends_at_a_call_without_a_recorded_result(run, tmp_path):
+def test_fork_ends_without_a_recorded_result(run, tmp_path):
     model = tmp_path / "model.py"
     model.write_text(OTHER_MODEL.replace("EUROS", "7"))
     command = shlex.join([sys.executable, str(model)])

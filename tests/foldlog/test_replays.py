@@ -133,7 +133,7 @@ def work(turns):
 
 @examples(100)
 @given(ordered_histories)
-def test_a_replay_without_a_condenser_ends_with_the_view_as_it_was_recorded(history):
+def test_replay_without_condenser_ends_with_recorded_view(history):
     # without ids: a replay gives new ids where a retraction took something back
     def contents(view):
         return [
@@ -144,7 +144,7 @@ def test_a_replay_without_a_condenser_ends_with_the_view_as_it_was_recorded(hist
     assert contents(replay(history, None).final) == contents(View.from_events(history))
 
 
-def test_what_a_digest_leaves_out_is_lost_in_a_replay_and_as_recorded():
+def test_lines_missing_in_a_digest_are_lost():
     """Where events were taken back, those after them have other ids in a replay than in the lines
     of its digests.
     """
@@ -175,7 +175,7 @@ def test_what_a_digest_leaves_out_is_lost_in_a_replay_and_as_recorded():
         assert len(lost) > 15 > len(summarized) > 0
 
 
-def test_repeated_tokens_of_prompts_cost_less_with_a_cache():
+def test_repeated_tokens_cost_less_with_caching():
     result = replay(work(1), condenser_from_config({"type": "noop"}))
     turn, *_ = result.turns
     tokens = [(900, 0), (1_124, 900), (1_224, 1_124)]
@@ -212,7 +212,7 @@ def test_a_summary_has_the_prompts_of_both_ways(asked):
 
 
 @pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])
-def test_every_shown_event_is_in_the_view_or_a_summary_or_lost(config):
+def test_every_shown_event_is_accounted_for(config):
     condenser = condenser_from_config(config)
 
     @examples(60)
@@ -278,7 +278,7 @@ class Watching(Condenser):
 
 
 @pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])
-def test_tokens_are_counted_in_the_prompts_that_would_have_been_sent(config):
+def test_tokens_are_those_of_the_prompts(config):
     condenser = condenser_from_config(config)
 
     @examples(150)
@@ -300,7 +300,7 @@ class Endless(Condenser):
         return Condensation(CondensationAction(forgotten_event_ids=[view[0].id]))
 
 
-def test_a_condenser_that_never_ends_is_stopped_with_an_error():
+def test_endless_condenser_is_stopped():
     events = [
         Message(id=n, source="user" if n < 20 else "agent", content="so far") for n in range(22)
     ]

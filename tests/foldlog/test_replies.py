@@ -45,7 +45,7 @@ def written(event):
 
 
 @pytest.mark.parametrize("rule", REPLIES)
-def test_a_reply_becomes_events_and_goes_back_as_messages(rule):
+def test_reply_becomes_events_and_messages_again(rule):
     case = REPLIES[rule]
     events = [replace(event, id=place) for place, event in enumerate(from_openai(case["reply"]))]
     assert [written(event) for event in events] == case["events"]
@@ -83,7 +83,7 @@ def as_anthropic(reply):
         (as_anthropic, "a message of Anthropic"),
     ],
 )
-def test_the_objects_of_an_sdk_say_the_same_as_their_json(build, rule):
+def test_sdk_objects_equal_their_json(build, rule):
     reply = REPLIES[rule]["reply"]
     assert from_openai(build(reply)) == from_openai(reply)
 
@@ -114,7 +114,7 @@ def test_the_objects_of_a_chat_have_its_calls(build):
     ],
     ids=lambda text: text[:20],
 )
-def test_arguments_that_are_no_plain_map_stay_the_text_that_the_model_wrote(history, text):
+def test_arguments_that_are_no_map_stay_text(history, text):
     calls = [{"id": "k", "function": {"name": "f", "arguments": text}}]
     history.append({"role": "user", "content": "?"})
     (recorded,) = history.append_reply({"role": "assistant", "tool_calls": calls})
@@ -127,7 +127,7 @@ def test_arguments_that_are_no_plain_map_stay_the_text_that_the_model_wrote(hist
         )
 
 
-def test_a_map_of_arguments_that_the_store_cannot_hold_is_its_text(history):
+def test_arguments_that_cannot_be_stored_become_text(history):
     block = {"type": "tool_use", "id": "k", "name": "f", "input": {"a": float("inf"), "b": "é"}}
     (recorded,) = history.append_reply({"role": "assistant", "content": [block]})
     assert recorded.event.arguments == '{"a": Infinity, "b": "é"}'
@@ -152,7 +152,7 @@ def test_what_is_no_reply_is_named(reply, why):
         from_openai(reply)
 
 
-def test_litellm_has_no_cost_of_a_stream_without_usage():
+def test_litellm_stream_without_usage_has_no_cost():
     class Reply(dict):
         _hidden_params: ClassVar = {"response_cost": 0.5}
 
@@ -204,7 +204,7 @@ def of_anthropic(n):
 
 @pytest.mark.parametrize("reply", [of_openai, of_anthropic, of_chat])
 @pytest.mark.parametrize("key", [None, "key {}"])
-def test_replies_with_one_id_stay_apart_and_a_repeated_one_is_recognized(history, reply, key):
+def test_replies_with_one_id_stay_apart(history, reply, key):
     for n in range(4):
         added = history.append_reply(reply(n), idempotency_key=key and key.format(n))
         if key is not None:
@@ -222,13 +222,13 @@ EMPTY = [reply for reply, _ in OF_NO_MODEL[:3]]
 
 
 @pytest.mark.parametrize("reply, why", OF_NO_MODEL)
-def test_what_is_no_reply_of_a_model_is_refused(history, reply, why):
+def test_reply_of_no_model_is_refused(history, reply, why):
     with pytest.raises((InvalidEvent, InvalidArgument), match=why):
         history.append_reply(reply)
     assert len(history) == 0
 
 
-def test_the_usage_of_an_empty_reply_can_be_appended_as_the_error_says(history):
+def test_usage_of_an_empty_reply_is_counted(history):
     usage = {"id": "r", "model": "gpt-4o", "usage": USAGE}
     response = {"output": [{"type": "reasoning", "id": "r"}], **usage}
     message = {"role": "assistant", "type": "message", "content": [], **usage}
@@ -238,7 +238,7 @@ def test_the_usage_of_an_empty_reply_can_be_appended_as_the_error_says(history):
     assert (spent.calls, spent.prompt_tokens, spent.completion_tokens) == (5, 5 * 7, 5 * 3)
 
 
-def test_a_result_names_its_call_by_the_action_too(history):
+def test_result_may_name_the_action(history):
     history.append([Action(tool="run", call_id="k1"), Action(tool="look")])
     first, nameless = history.open_calls()
     results = [history.append_tool_result(call, "x").event for call in (nameless, first)]
@@ -269,7 +269,7 @@ def test_a_result_names_its_call_by_the_action_too(history):
         (None, "null"),
     ],
 )
-def test_a_result_that_is_json_is_shown_as_its_text(history, value, text):
+def test_json_result_is_stored_as_text(history, value, text):
     history.append_reply(completion({"tool_calls": CALLS}))
     assert history.append_tool_result("k1", value).event.content == text
 
@@ -289,7 +289,7 @@ PART = {"type": "text", "text": "x"}
         ("k2", (PART, {"type": "output_text", "text": None}), "part 1 of the tool message is"),
     ],
 )
-def test_a_result_without_its_call_is_refused_and_append_takes_it(history, call_id, value, why):
+def test_result_without_its_call_is_refused(history, call_id, value, why):
     history.append_reply(completion({"tool_calls": CALLS}))
     history.append_tool_result("k1", "x")
     with pytest.raises((InvalidEvent, InvalidArgument, TypeError), match=why):
@@ -299,7 +299,7 @@ def test_a_result_without_its_call_is_refused_and_append_takes_it(history, call_
 
 
 @pytest.mark.parametrize("since", ["nothing", "condensed", "retracted", "the id is used again"])
-def test_a_result_is_sent_again_with_its_key_whatever_became_of_its_call(history, since):
+def test_repeated_result_is_recognized_by_its_key(history, since):
     (recorded,) = history.append_reply(completion({"tool_calls": CALLS[:1]}))
     first = history.append_tool_result("k1", "x", idempotency_key="k1")
     if since == "condensed":
@@ -317,7 +317,7 @@ def test_a_result_is_sent_again_with_its_key_whatever_became_of_its_call(history
         history.append_tool_result("k9", "x", idempotency_key="k9")
 
 
-def test_of_two_calls_with_one_id_the_newest_is_answered(history):
+def test_newest_of_equal_call_ids_is_answered(history):
     for response in ("r1", "r2"):
         history.append(Action(tool="run", call_id="call_0", response_id=response))
         assert history.append_tool_result("call_0", response).event.cause == len(history) - 2
@@ -343,7 +343,7 @@ def test_many_results_at_once_answer_each_call_once(tmp_path):
 # --- opening ---
 
 
-def test_a_store_is_named_by_a_url_a_path_or_a_path_object(tmp_path, monkeypatch):
+def test_store_by_url_path_or_path_object(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     odd = "a b?mode=ro#.db"
     for place in ("h.db", "./h.db", tmp_path / "h.db", "sqlite:///h.db", f"{tmp_path}/h.db", odd):
@@ -358,9 +358,7 @@ def test_a_store_is_named_by_a_url_a_path_or_a_path_object(tmp_path, monkeypatch
     "place, options, why",
     rows("refusals.json", "addresses and options of a store, and why they are wrong"),
 )
-def test_an_address_and_options_that_are_wrong_are_named(
-    tmp_path, monkeypatch, place, options, why
-):
+def test_wrong_address_and_options_are_named(tmp_path, monkeypatch, place, options, why):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((ValueError, TypeError), match=why) as caught:
         foldlog.open(place, **options)
@@ -368,7 +366,7 @@ def test_an_address_and_options_that_are_wrong_are_named(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_is_opened_with_keys_a_compression_and_a_limit_of_an_event(tmp_path):
+def test_keys_compression_and_limit_of_events(tmp_path):
     path = tmp_path / "h.db"
     keys = foldlog.KeyRing([SecretStr("00" * 32)])
     with foldlog.open(path, keys=keys, compression="zlib", event_bytes_max=500) as histories:
@@ -413,7 +411,7 @@ def nested_in_itself():
         ),
     ],
 )
-def test_what_is_no_event_and_no_message_is_named(history, message, why):
+def test_append_names_what_is_no_event(history, message, why):
     with pytest.raises((InvalidArgument, InvalidEvent, TypeError), match=why):
         history.append(message)
     if isinstance(message, dict) and message.get("role") == "assistant":
@@ -429,14 +427,14 @@ def test_no_field_of_a_reply_is_lost(history, reply):
 
 
 @pytest.mark.parametrize("part", GOLDEN["parts of the user whose odd field stays"])
-def test_no_part_of_a_message_of_the_user_is_lost(history, part):
+def test_no_part_of_a_user_message_is_lost(history, part):
     source = {"type": "text", "media_type": "text/plain", "data": "depth"}
     for content in ([part], [{"type": "document", "source": source}, part]):
         (recorded,) = history.append({"role": "user", "content": content})
         assert "ODD" in repr(recorded.event.content)
 
 
-def test_a_chat_message_takes_the_parts_that_a_message_takes(history):
+def test_chat_message_takes_files(history):
     file = {"type": "file", "file": {"filename": "a.txt", "file_data": b"depth 4 m"}}
     history.append([{"role": "user", "content": [file]}, said([file])])
     first, second = history.view()
@@ -444,7 +442,7 @@ def test_a_chat_message_takes_the_parts_that_a_message_takes(history):
     assert "depth 4 m" in history.view().to_messages("openai")[0]["content"]
 
 
-def test_a_result_in_a_chat_message_is_of_a_call_that_was_made(history):
+def test_chat_result_needs_its_call(history):
     call = of_chat(0, "k")
     result = {"role": "tool", "tool_call_id": "k", "content": "ok"}
     for wrong in (result, [result, call], [said("hi"), result]):

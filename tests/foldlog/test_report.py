@@ -55,7 +55,7 @@ def data(elements, name):
     ]
 
 
-def test_the_file_holds_every_event_and_what_became_of_it(tmp_path):
+def test_file_has_every_event_and_its_fate(tmp_path):
     events = [
         said("look around"),
         Action(tool="ls", arguments={"path": "."}, call_id="1"),
@@ -103,7 +103,7 @@ def test_no_text_of_an_event_becomes_markup(tmp_path):
         assert attack not in text or not set(attack) & set("<>{\x1b\u202e")
 
 
-def test_the_policy_allows_exactly_the_script_and_the_style(tmp_path):
+def test_policy_allows_only_script_and_style(tmp_path):
     _, elements = written(tmp_path, [said("x")])
     policy = next(
         a["content"] for _, a in elements.tags if a.get("http-equiv") == "Content-Security-Policy"
@@ -131,7 +131,7 @@ def test_modules_share_one_scope_without_a_clash():
     assert [name for name in set(names) if names.count(name) > 1] == []
 
 
-def test_nothing_in_the_script_makes_markup_of_a_text_or_code_of_a_text():
+def test_script_makes_no_markup_of_texts():
     markup = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|\.src\b"
     forbidden = rf"{markup}|\beval\b|new Function|window\.open"
     assert re.findall(forbidden, assets.script()) == []
@@ -153,7 +153,7 @@ def contrast(some, other):
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_texts_can_be_read_and_kinds_differ_in_colour(theme):
+def test_contrast_of_texts_and_kinds(theme):
     blocks = re.findall(r":root[^{]*\{(.*?)\}", assets.style(), re.DOTALL)
     themes = [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in blocks]
     colour = themes[theme]
@@ -190,7 +190,7 @@ def test_the_file_is_small_beside_the_texts(tmp_path):
     assert len(text) <= 1.2 * shown + 300_000
 
 
-def test_a_report_says_its_size_and_to_a_device_has_none(foldlog, tmp_path):
+def test_report_says_its_size(foldlog, tmp_path):
     foldlog("append a hi --new")
     assert foldlog("report a --output /dev/null").out == "/dev/null: written\n"
     written_file = foldlog("report a -o r.html --json").document
@@ -202,12 +202,12 @@ def test_a_report_says_its_size_and_to_a_device_has_none(foldlog, tmp_path):
     }
 
 
-def test_a_reader_without_script_sees_the_number_of_events(tmp_path):
+def test_reader_without_script_sees_the_count(tmp_path):
     text, _ = written(tmp_path, [said("only this")])
     assert "<p>1 event. This page needs a browser" in text
 
 
-def test_a_damaged_event_has_its_problem_in_its_place(tmp_path):
+def test_damaged_event_stays_in_its_place(tmp_path):
     url, path = f"sqlite:///{tmp_path}/s.db", tmp_path / "c.html"
     with open_store(url) as store:
         store.ingest("c", (said(f"message {number}") for number in range(3)))

@@ -58,7 +58,7 @@ def states(histories):
     return [(effect.state, effect.attempts) for effect in histories["c"].effects()]
 
 
-def test_a_marked_tool_hides_its_key_and_is_called_by_runtimes_alone():
+def test_marked_tool_hides_its_key():
     pay = tool([])
     assert (str(inspect.signature(pay)), pay.__name__, [*pay.__annotations__]) == (
         "(to: str) -> str",
@@ -70,7 +70,7 @@ def test_a_marked_tool_hides_its_key_and_is_called_by_runtimes_alone():
             marked("ann")
 
 
-def test_a_call_that_is_not_stored_yet_and_its_beginning_are_one_append(histories):
+def test_new_call_and_beginning_are_one_append(histories):
     paid = []
     with calling(histories, "k", user="u7"):
         assert tool(paid)("ann") == "paid ann"
@@ -83,7 +83,7 @@ def test_a_call_that_is_not_stored_yet_and_its_beginning_are_one_append(historie
     assert states(histories) == [("done", 1)]
 
 
-def test_a_call_gets_a_mark_unless_it_only_reads(histories):
+def test_only_calls_with_effects_are_marked(histories):
     histories["c"].append([Message(source="user", content="x"), Action(tool="pay", call_id="k")])
     with calling(histories, "k"):
         tool([], repeat="safe")("ann")
@@ -92,7 +92,7 @@ def test_a_call_gets_a_mark_unless_it_only_reads(histories):
     assert (len(histories["c"]), states(histories)) == (3, [("unknown", 1)])
 
 
-def test_a_call_that_a_runtime_tries_again_does_not_run_again_without_a_key(histories):
+def test_repeated_call_runs_only_with_same_key(histories):
     paid = []
     with calling(histories, "k"):
         tool(paid)("ann")
@@ -103,7 +103,7 @@ def test_a_call_that_a_runtime_tries_again_does_not_run_again_without_a_key(hist
 
 
 @pytest.mark.parametrize("known_result", ["it is paid", None])
-def test_after_a_restart_the_same_call_is_looked_up(histories, known_result, restarted):
+def test_call_is_looked_up_after_restart(histories, known_result, restarted):
     paid = []
     with calling(histories, "k"):
         tool(paid)("ann")
@@ -114,7 +114,7 @@ def test_after_a_restart_the_same_call_is_looked_up(histories, known_result, res
     )
 
 
-def test_a_call_does_not_run_again_however_often_its_runtime_repeats_it(histories, restarted):
+def test_call_runs_once_however_often_repeated(histories, restarted):
     paid = []
     with calling(histories, "k"):
         tool(paid)("ann")
@@ -128,7 +128,7 @@ def test_a_call_does_not_run_again_however_often_its_runtime_repeats_it(historie
     assert len(paid) == 1
 
 
-def test_of_two_processes_that_begin_a_call_at_the_same_time_one_runs_it(histories, monkeypatch):
+def test_only_one_of_two_processes_runs_a_call(histories, monkeypatch):
     here = RuntimeCall(histories, "c", "k", "pay", {"to": "ann"}, None, {})
     there = replace(here, histories=foldlog.Histories(histories.store))
     look = runtimes._read_left_behind
@@ -143,7 +143,7 @@ def test_of_two_processes_that_begin_a_call_at_the_same_time_one_runs_it(histori
     assert "may have run" in here.begin(EffectRule())[1]
 
 
-def test_a_conversation_that_begins_again_has_none_of_the_calls_of_the_erased_one(histories):
+def test_new_conversation_lacks_calls_of_erased_one(histories):
     paid = []
     with calling(histories, "k", user="u7"):
         for _ in range(2):
@@ -153,7 +153,7 @@ def test_a_conversation_that_begins_again_has_none_of_the_calls_of_the_erased_on
     assert len(paid) == 2
 
 
-def test_after_a_restart_the_model_hears_of_it_once_before_another_effect(histories, restarted):
+def test_restart_is_reported_once_before_another_effect(histories, restarted):
     paid = []
     with calling(histories, "k1"):
         tool(paid)("ann")
@@ -197,7 +197,7 @@ def threads_switch_often():
     sys.setswitchinterval(before)
 
 
-def test_threads_remember_calls_beyond_the_limit_at_the_same_time(threads_switch_often):
+def test_threads_remember_few_calls(threads_switch_often):
     started = StartedCalls(remembered_max=5)
 
     def remember(thread):

@@ -15,7 +15,7 @@ from tests.figures import FiguresOfStore
 from tests.said import said
 
 
-def test_a_program_is_known_before_and_after_figures_are_counted(histories):
+def test_program_is_known_with_or_without_figures(histories):
     histories["own"].append(said("is the gauge there?"))
     for _ in range(2):
         assert len(searching.search(histories.store, "gauge", program="foldlog").hits) == 1
@@ -23,7 +23,7 @@ def test_a_program_is_known_before_and_after_figures_are_counted(histories):
         FiguresOfStore(histories.store).refresh()
 
 
-def test_a_result_that_names_no_tool_has_the_tool_of_its_call(histories):
+def test_nameless_result_has_tool_of_its_call(histories):
     results = [Observation(content="no such file", call_id=call_id) for call_id in ("1", "2", None)]
     calls = [Action(tool=tool, call_id=tool[-1], arguments={}) for tool in ("run1", "run2")]
     histories["c"].append([*calls, *results])
@@ -32,7 +32,7 @@ def test_a_result_that_names_no_tool_has_the_tool_of_its_call(histories):
         assert sorted(hit.id for hit in hits) == ids
 
 
-def test_a_path_is_found_in_a_record_whose_encoder_escapes_slashes(histories, tmp_path):
+def test_path_with_escaped_slashes_is_found(histories, tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text(
         '{"role": "user", "content": "read src\\/app.py & <b>"}\n'.replace("<", "\\u003c")
@@ -49,9 +49,7 @@ def test_a_path_is_found_in_a_record_whose_encoder_escapes_slashes(histories, tm
         (800, "900 tokens, at version 0; no limit known"),
     ],
 )
-def test_the_largest_prompt_stands_beside_what_the_model_takes_where_that_can_be(
-    foldlog, monkeypatch, window, shown_as
-):
+def test_largest_prompt_beside_the_window(foldlog, monkeypatch, window, shown_as):
     usage = {"prompt_tokens": 900, "completion_tokens": 7}
     with foldlog_open("foldlog.db") as histories:
         reply = {"role": "assistant", "content": "hi", "model": "m", "usage": usage}
@@ -65,7 +63,7 @@ def test_the_largest_prompt_stands_beside_what_the_model_takes_where_that_can_be
     assert f"largest prompt: {shown_as}\n" in foldlog("stats c").out
 
 
-def test_a_search_in_a_conversation_that_is_erased_meanwhile_fails(histories, monkeypatch):
+def test_search_in_an_erased_conversation_fails(histories, monkeypatch):
     histories["c"].append([said("the gauge")])
     before_next_call(
         monkeypatch, searching, "_places", lambda: histories.erase("c", reason="asked to")
@@ -87,7 +85,7 @@ def find_events(histories):
 
 @pytest.mark.parametrize("find", [find_hits, find_events])
 @pytest.mark.parametrize("before", ["c", "fork"])
-def test_a_fork_that_is_detached_meanwhile_is_searched_whole(find, before, histories, monkeypatch):
+def test_fork_detached_meanwhile_is_searched_whole(find, before, histories, monkeypatch):
     class Detaching(searching._Conversation):
         """Detaches the fork of ``c`` before the conversation ``before`` is read."""
 

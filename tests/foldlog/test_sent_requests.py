@@ -47,9 +47,7 @@ def history():
     "dialect, steps",
     [*((dialect, 15) for dialect in DIALECTS), pytest.param("openai", 60, marks=pytest.mark.long)],
 )
-def test_every_request_of_a_closed_store_is_made_again_byte_for_byte(
-    dialect, steps, condenser, tmp_path
-):
+def test_requests_are_made_again_byte_for_byte(dialect, steps, condenser, tmp_path):
     with foldlog.open(tmp_path / "a.db", condenser=CONDENSERS[condenser]) as histories:
         replies = run_agent(histories["c"], dialect, steps)
     with foldlog.open(tmp_path / "a.db") as histories:
@@ -57,7 +55,7 @@ def test_every_request_of_a_closed_store_is_made_again_byte_for_byte(
     assert answers == {"the same bytes"}
 
 
-def test_after_a_redaction_a_request_says_what_was_taken(history):
+def test_request_names_what_was_redacted(history):
     first, second, third = run_agent(history, "openai", 3)
     history.redact(second + 1, reason="a card number", by="ann")
     assert {str(history.sent_request(each)) for each in (first, second)} == {"the same bytes"}
@@ -83,7 +81,7 @@ def test_a_request_of_another_conversation_is_refused(history):
     assert history.version() == 1
 
 
-def test_the_order_of_the_keys_of_a_tool_changes_the_request(history):
+def test_order_of_tool_keys_changes_the_request(history):
     history.append(said("pay"))
     view = history.prepare()
     one, other = ({"tools": [tool]} for tool in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
@@ -99,7 +97,7 @@ def test_without_a_request_nothing_is_recorded(history):
         history.sent_request(0)
 
 
-def test_tools_are_stored_once_and_their_change_is_seen(history):
+def test_tools_are_stored_once(history):
     run_agent(history, "openai", 3)
     changes = [event for event in history.events() if type(event).__name__ == "DocumentChanges"]
     assert len(changes) == 1
@@ -112,7 +110,7 @@ def test_tools_are_stored_once_and_their_change_is_seen(history):
 
 
 @pytest.mark.parametrize("name", ["api_key", "extra_headers", "aws_session_token", "Authorization"])
-def test_a_parameter_that_may_hold_a_secret_is_refused(history, name):
+def test_secret_parameter_is_refused(history, name):
     history.append(said("hi"))
     with pytest.raises(InvalidArgument, match=f"{name}.* may hold a secret"):
         history.view().request(model="m", **{name: "a-1"})

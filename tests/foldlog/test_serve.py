@@ -97,7 +97,7 @@ def test_a_page_goes_on_with_what_is_appended(client, store):
     assert changed[shown[1]][-1][:3] == [shown[1] + 1, version + 2, version + 1]
 
 
-def test_no_title_is_the_words_of_a_redacted_event_also_of_a_fork(client, store):
+def test_redacted_words_are_no_title(client, store):
     append(store, "c", said("the secret word"))
     store.fork("c", 1, "f")
 
@@ -141,7 +141,7 @@ def test_a_conversation_has_one_title_everywhere(histories):
     assert (titles["asked"], titles["silent"], titles["late"]) == ("/review", None, "more")
 
 
-def test_a_list_without_a_limit_has_500_conversations_and_goes_on_from_a_start(client, store):
+def test_list_has_500_conversations_a_page(client, store):
     for number in range(510):
         store.append(f"many-{number:03}", said("hi"), expected_version=0)
     until_counted(client, 513)
@@ -163,7 +163,7 @@ def test_the_size_of_a_store_has_its_log(tmp_path):
             assert before[0] < sum(before) <= client.json("fleet")["bytes"] <= sum(sizes())
 
 
-def test_an_excerpt_holds_every_word_whole_and_begins_near_the_first(client, store):
+def test_excerpt_has_each_word_whole(client, store):
     text = f"{'a beginning ' * 9}needle {'between ' * 30}haystack {'an end ' * 90}"
     append(store, "c", *map(said, (text, "short", f"{'a ' * 40}one{'-' * 26}two")))
 
@@ -216,7 +216,7 @@ def may_count(monkeypatch):
     return event
 
 
-def test_figures_of_an_earlier_version_do_not_count_as_counted(client, store, may_count):
+def test_outdated_figures_are_not_counted(client, store, may_count):
     may_count.set()
     until_counted(client, 3)
     may_count.clear()
@@ -245,7 +245,7 @@ def test_head_is_answered_as_get_is(client, path):
     assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (200, kind)
 
 
-def test_nothing_that_a_history_says_is_in_the_page_itself(client):
+def test_page_contains_no_text_of_histories(client):
     page = client.get("/", {"id": HOSTILE[0]}).text
     assert not any(attack in page for attack in HOSTILE)
     assert re.findall(r"<script[^>]*>", page) == ['<script src="page.js">']
@@ -265,7 +265,7 @@ def serving(path, *options):
         process.communicate()
 
 
-def test_every_response_has_the_policy_and_no_response_has_cors(guarded):
+def test_responses_have_the_policy_and_no_cors(guarded):
     for path in (
         "/",
         "/page.js",
@@ -302,7 +302,7 @@ def test_without_the_token_nothing_is_shown(guarded):
             assert (answer.status, "usual" in answer.text) == (401, False), (path, headers)
 
 
-def test_the_token_moves_from_the_address_into_a_cookie(guarded):
+def test_token_moves_into_a_cookie(guarded):
     answer = guarded.get("/", params={"token": TOKEN, "id": "a&b"})
     assert (answer.status, answer.headers["location"]) == (303, "/?id=a%26b")
     # no redirect leads to another host
@@ -316,7 +316,7 @@ def test_the_token_moves_from_the_address_into_a_cookie(guarded):
     assert guarded.get("/api/fleet", headers=BEARER).status == 200
 
 
-def test_a_name_that_was_made_to_point_here_is_refused(guarded):
+def test_foreign_host_name_is_refused(guarded):
     ours = ("localhost:8765", "127.0.0.1", "[::1]:8765", "LOGS.example.")
     others = ("attacker.example", "localhost.attacker.example:8765", "127.0.0.1.attacker.example")
     for host in (*ours, *others, "localhost:8765@attacker.example", ""):
@@ -335,7 +335,7 @@ def test_a_page_of_another_site_gets_nothing(guarded):
     assert guarded.get("/api/fleet", headers=headers).status == 403
 
 
-def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tmp_path):
+def test_server_follows_and_leaves_the_store(tmp_path):
     with foldlog.open(tmp_path / "h.db") as histories:
         histories["c"].append(said("hello"))
         with serving(tmp_path / "h.db") as (process, address):
@@ -371,7 +371,7 @@ runpy.run_module("foldlog", run_name="__main__")
 """
 
 
-def test_a_second_interrupt_ends_the_server_without_a_traceback(tmp_path):
+def test_second_interrupt_prints_no_traceback(tmp_path):
     with foldlog.open(tmp_path / "foldlog.db") as histories:
         histories["c"].append(said("hello"))
     command = [sys.executable, "-c", INTERRUPTED_TWICE]
@@ -385,9 +385,7 @@ def test_a_second_interrupt_ends_the_server_without_a_traceback(tmp_path):
     "options, address",
     [([], "http://localhost:"), (["--allow-host", "127.0.0.1"], "http://127.0.0.1:")],
 )
-def test_the_printed_address_can_be_opened_where_the_server_listens_everywhere(
-    tmp_path, options, address
-):
+def test_printed_address_can_be_opened(tmp_path, options, address):
     with foldlog.open(tmp_path / "h.db") as histories:
         histories["c"].append(said("hello"))
     with serving(tmp_path / "h.db", "--host", "0.0.0.0", *options) as (process, printed):
@@ -408,7 +406,7 @@ def test_the_printed_address_can_be_opened_where_the_server_listens_everywhere(
         ("--db sqlite:///none.db", "does not exist"),
     ],
 )
-def test_a_server_that_would_be_open_is_not_started(foldlog, options, why):
+def test_server_open_to_all_is_refused(foldlog, options, why):
     foldlog("append c hi --new")
     ran = foldlog(f"serve {options}")
     assert (ran.status, why in ran.err) == (2, True)
@@ -418,14 +416,14 @@ def test_a_server_that_would_be_open_is_not_started(foldlog, options, why):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_does_not_wait_for_an_acknowledgement_of_its_beginning():
+def test_answers_are_sent_without_delay():
     with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(client):
+def test_metrics_are_figures_of_the_store(client):
     until_counted(client, 3)
     fleet = client.json("fleet")
     while "foldlog_view_tokens" not in (answer := client.get("/metrics")).text:
@@ -444,7 +442,7 @@ def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(client):
     assert HOSTILE[1] not in answer.text
 
 
-def test_a_reason_that_a_condenser_made_up_is_no_label_of_a_metric(client, store):
+def test_made_up_reason_is_no_label(client, store):
     condensation = CondensationAction(
         forgotten_event_ids=(0,), metadata={"reason": "a name of a patient"}
     )
@@ -455,7 +453,7 @@ def test_a_reason_that_a_condenser_made_up_is_no_label_of_a_metric(client, store
     assert "patient" not in text
 
 
-def test_metrics_have_no_sum_before_each_conversation_was_counted(client, may_count):
+def test_uncounted_conversations_give_no_sums(client, may_count):
     sums = re.compile("^foldlog_(events|view_tokens|condensations|tokens_saved|.*_usd)", re.M)
     text = client.get("/metrics").text
     assert "foldlog_conversations " in text
@@ -488,7 +486,7 @@ def test_health_needs_no_token_and_metrics_do(guarded, store):
     assert guarded.get("/healthz").status == 503
 
 
-def test_a_server_whose_file_was_replaced_shows_nothing_of_the_former_one(tmp_path):
+def test_replaced_file_is_not_served(tmp_path):
     path = tmp_path / "history.db"
     with open_store(path) as store, asking_store(store) as client:
         append(store, "c", said("hi"))
@@ -500,7 +498,7 @@ def test_a_server_whose_file_was_replaced_shows_nothing_of_the_former_one(tmp_pa
         assert "start the server again" in answer.text
 
 
-def test_a_page_does_not_follow_another_conversation_with_the_same_id(store):
+def test_following_ends_at_an_erasure(store):
     store.append("c", [said("one")], expected_version=0)
     polls = []
 

@@ -95,7 +95,7 @@ def test_every_list_and_page_shows_the_same_tokens(url, foldlog):
     )
 
 
-def test_a_server_with_a_model_counts_tokens_on_pages_and_estimates_them_in_lists(url):
+def test_model_counts_on_pages_estimates_in_lists(url):
     model = LLM(LLMConfig(model="gpt-4o"))
     with open_store(url) as store:
         rows, _, pages = read_served(store, model)
@@ -107,7 +107,7 @@ def test_a_server_with_a_model_counts_tokens_on_pages_and_estimates_them_in_list
     assert expected["sample"] < estimated["sample"]
 
 
-def test_the_sum_over_a_view_is_near_the_count_of_its_prompt(url):
+def test_sum_over_view_is_near_its_prompt(url):
     model = LLM(LLMConfig(model="gpt-4o"))
     counted = CountedTokens(model)
     with open_store(url) as store:
@@ -124,7 +124,7 @@ def test_the_sum_over_a_view_is_near_the_count_of_its_prompt(url):
     assert counted.estimated == set()
 
 
-def test_the_tokens_of_calls_results_and_tools_are_counted():
+def test_calls_results_and_tools_are_counted():
     call = Action(tool="terminal", arguments={"command": "make"}, call_id="c1", source="agent")
     result = Observation(tool="terminal", content="done " * 50, call_id="c1")
     prompt = SystemMessage(
@@ -149,7 +149,7 @@ class FailingTokenizer:
         return 3 + len(messages)
 
 
-def test_an_event_that_cannot_be_counted_is_estimated_and_named():
+def test_uncountable_event_is_estimated_and_named():
     events = [Message(source="user", content="plain"), Message(source="user", content="odd " * 10)]
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
@@ -162,6 +162,6 @@ def test_an_event_that_cannot_be_counted_is_estimated_and_named():
             assert client.json("history?id=c")["tokens_are"] == "estimated"
 
 
-def test_a_tokenizer_that_would_be_downloaded_is_an_error_at_once():
+def test_tokenizer_is_never_downloaded():
     with pytest.raises(TokensUnknown, match="would have to be downloaded"):
         CountedTokens(LLM(LLMConfig(model="huggingface/meta-llama/Llama-3-8b")))

@@ -41,7 +41,7 @@ def test_events_have_the_figures_of_their_case(case):
         assert figures_of(case, output) == figures
 
 
-def test_the_cost_without_a_cache_is_beside_the_cost(foldlog, tmp_path):
+def test_cost_without_cache_stands_beside(foldlog, tmp_path):
     prices = tmp_path / "prices.json"
     price = {
         "input_cost_per_token": 1e-3,
@@ -57,9 +57,7 @@ def test_the_cost_without_a_cache_is_beside_the_cost(foldlog, tmp_path):
     assert "of mine would have cost ≈ $1.0000 instead of $0.1900" in " ".join(shown.split())
 
 
-def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches(
-    foldlog, monkeypatch
-):
+def test_events_are_decoded_few_times(foldlog, monkeypatch):
     def record(number):
         usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
         return {

@@ -60,7 +60,7 @@ def kinds(history):
     return [type(event) for event in history.events()]
 
 
-def test_the_view_of_a_long_loop_stays_small_and_the_log_is_whole(opened):
+def test_view_of_a_long_loop_stays_small(opened):
     history = opened(condenser=DIGEST)["c1"]
     history.append(work(0))
     sizes = []
@@ -77,7 +77,7 @@ def test_the_view_of_a_long_loop_stays_small_and_the_log_is_whole(opened):
     assert kinds(history).count(CondensationAction) == 40 - len(sizes) > 3
 
 
-def test_a_condenser_is_a_name_a_file_a_table_or_an_object(opened, tmp_path):
+def test_condenser_by_name_file_table_or_object(opened, tmp_path):
     file = tmp_path / "config.toml"
     file.write_text('[condenser]\ntype = "recent_events"\nkeep_first = 1\nmax_events = 3\n')
     table = {"type": "recent_events", "keep_first": 1, "max_events": 3}
@@ -91,7 +91,7 @@ def test_a_condenser_is_a_name_a_file_a_table_or_an_object(opened, tmp_path):
     assert opened(condenser="digest").condenser.type == "digest"
 
 
-def test_without_a_condenser_a_request_is_answered_by_a_digest(opened):
+def test_digest_answers_requests_by_default(opened):
     history = opened()["c1"]
     history.append(work(20))
     match history.condense("the window is full"):
@@ -133,7 +133,7 @@ def test_condensing_appends_one_request_and_takes_one_step(opened):
     assert ids(history.view()) == [1, 2]
 
 
-def test_a_condenser_that_answers_no_request_is_not_asked(opened):
+def test_condenser_without_requests_is_not_asked(opened):
     for condenser in (
         NoOpCondenser(),
         {"type": "pipeline", "condensers": [{"type": "recent_events"}]},
@@ -149,7 +149,7 @@ def test_a_condenser_that_answers_no_request_is_not_asked(opened):
         assert history.version() == 7
 
 
-def test_what_condensed_history_masks_is_reported_in_the_history(opened):
+def test_masks_are_reported_in_the_history(opened):
     histories = opened(condenser={"type": "observation_masking", "attention_window": 1})
     history = histories["c1"]
     history.append(work(3))
@@ -163,7 +163,7 @@ def test_what_condensed_history_masks_is_reported_in_the_history(opened):
     assert [batch["masked"] for batch in get_condensation_metadata(history)] == [2]
 
 
-def test_opening_and_appending_import_no_condenser_that_asks_a_model():
+def test_appending_imports_no_condenser():
     script = """
 import sys
 import foldlog
@@ -190,7 +190,7 @@ with foldlog.open("memory:") as histories:
     ],
     ids=lambda config: config["type"],
 )
-def test_what_came_while_the_model_answered_is_shown_to_it_next(opened, condenser):
+def test_late_events_are_shown_to_the_model(opened, condenser):
     histories, others = opened(condenser=condenser), opened()
     history, shows_stop = histories["c1"], []
     history.append(said("go"))
@@ -216,9 +216,7 @@ def test_what_came_while_the_model_answered_is_shown_to_it_next(opened, condense
     ]
 
 
-def test_what_a_reply_does_not_answer_is_shown_after_a_failure_and_a_redaction(
-    full, opened, monkeypatch
-):
+def test_unanswered_events_survive_failure_and_redaction(full, opened, monkeypatch):
     history, reply = full, {"role": "assistant"}
     asked_at = history.prepare().version
     late = opened()["c1"].append(said("stop"))[0].event
@@ -273,7 +271,7 @@ async def in_async(history, events):
 
 @pytest.mark.parametrize("way", REPLIES)
 @pytest.mark.parametrize("others", [True, False])
-def test_events_that_came_while_the_model_answered_are_not_forgotten(full, opened, way, others):
+def test_late_events_are_not_forgotten(full, opened, way, others):
     history = full
     asked_at = history.prepare().version
     late = opened()["c1"].append(said("stop"))[0].event if others else None
@@ -283,7 +281,7 @@ def test_events_that_came_while_the_model_answered_are_not_forgotten(full, opene
     assert late is None or late in history.prepare()
 
 
-def test_a_report_of_a_failure_that_was_redacted_does_not_end_the_rules(opened):
+def test_redacted_report_does_not_end_the_rules(opened):
     history = opened(condenser={"type": "recent_events", "max_events": 6})["c1"]
     history.append(work(5))
     shown = history.prepare()
@@ -300,6 +298,6 @@ def unavailable(*arguments, **how):
     raise foldlog.StoreUnavailable("the disk is full", kind="full")
 
 
-def test_a_note_of_the_view_that_a_reply_answers_is_a_number_or_nothing(full):
+def test_wrong_shown_version_is_ignored(full):
     full.append(Message(source="agent", content="on", meta={"shown_version": "none"}))
     assert len(full.prepare()) <= 4

@@ -117,7 +117,7 @@ def two_of_gemini_cli(folder):
     ],
     ids=["opencode", "gemini-cli", "qwen-code"],
 )
-def test_each_sub_agent_of_one_reply_has_its_call(foldlog, tmp_path, write, names):
+def test_sub_agents_of_one_reply_have_their_calls(foldlog, tmp_path, write, names):
     write(tmp_path)
     assert foldlog("import .").status == 0
     events = foldlog("view top --json").document["events"]
@@ -154,7 +154,7 @@ def test_a_call_begins_one_sub_agent(histories):
         top.begin_child(call, "another")
 
 
-def test_a_sub_agent_whose_begin_was_killed_begins_again(histories, monkeypatch):
+def test_killed_begin_begins_again(histories, monkeypatch):
     top = histories["top"]
     call = call_agent(top)
     with monkeypatch.context() as killed:
@@ -166,7 +166,7 @@ def test_a_sub_agent_whose_begin_was_killed_begins_again(histories, monkeypatch)
     assert top.version() == 2
 
 
-def test_an_interrupted_task_is_resumed_and_closed_as_one(histories):
+def test_interrupted_task_is_resumed_as_one(histories):
     """A call of a sub-agent's sub-agent may have run: the answer of the outermost call says so."""
     top = histories["top"]
     middle = top.begin_child(call_agent(top))
@@ -185,7 +185,7 @@ def test_an_interrupted_task_is_resumed_and_closed_as_one(histories):
     assert not inner.open_calls()
 
 
-def test_a_fork_does_not_close_the_calls_of_its_parents_sub_agents(histories):
+def test_fork_closes_no_calls_of_sub_agents(histories):
     top = histories["top"]
     child = top.begin_child(call_agent(top))
     child.append(Action(tool="pay", call_id="p"))
@@ -217,7 +217,7 @@ def test_histories_that_began_each_other_are_both_resumed(histories):
     assert list(histories.to_resume()) == ["one", "other"]
 
 
-def test_a_history_that_has_the_id_of_an_erased_parent_has_no_sub_agents(histories):
+def test_new_history_lacks_sub_agents_of_erased_one(histories):
     child = histories["top"].begin_child(call_agent(histories["top"]))
     call_agent(child)
     histories.erase("top", reason="x")
@@ -233,7 +233,7 @@ def test_a_history_that_has_the_id_of_an_erased_parent_has_no_sub_agents(histori
     assert [agent.id for agent in (child, new)] == ["top/agent-0", "top/agent-1"]
 
 
-def test_an_erased_sub_agent_is_refused_before_its_begin_is_recorded(histories):
+def test_erased_sub_agent_is_refused(histories):
     top = histories["top"]
     call = call_agent(top)
     histories.erase(top.begin_child(call).id, reason="x")
@@ -250,7 +250,7 @@ def histories_interrupted():
     raise KeyboardInterrupt
 
 
-def test_a_fork_and_an_orphan_are_no_sub_agents(histories):
+def test_forks_and_orphans_are_no_sub_agents(histories):
     top = histories["top"]
     child = top.begin_child(call_agent(top))
     child.append(said("one"))
@@ -273,7 +273,7 @@ def make_task(histories, depth=2):
     return [agent.id for agent in agents]
 
 
-def test_an_erasure_says_how_many_sub_agents_it_leaves_or_erases_them(foldlog):
+def test_erasure_counts_or_erases_sub_agents(foldlog):
     with api.open("foldlog.db") as histories:
         ids = make_task(histories)
     left = foldlog("store erase task --reason x --yes --dry-run")
@@ -285,7 +285,7 @@ def test_an_erasure_says_how_many_sub_agents_it_leaves_or_erases_them(foldlog):
 
 
 @pytest.mark.parametrize("forked", [0, 1, -1], ids=["task", "sub-agent", "innermost"])
-def test_a_task_stays_as_a_whole_if_an_agent_has_a_fork(histories, forked):
+def test_fork_of_an_agent_keeps_the_task(histories, forked):
     ids = make_task(histories)
     histories[ids[forked]].fork(1, "fork")
     with pytest.raises(ConversationHasForks):
@@ -295,7 +295,7 @@ def test_a_task_stays_as_a_whole_if_an_agent_has_a_fork(histories, forked):
     assert not any(name in histories for name in (*ids, "fork"))
 
 
-def test_a_task_expires_when_its_last_agent_is_old():
+def test_task_expires_with_its_last_agent():
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
     with api.open("memory:", clock=lambda: now[0]) as histories:
         ids = make_task(histories, depth=1)
@@ -309,7 +309,7 @@ def test_a_task_expires_when_its_last_agent_is_old():
         assert {row.id for row in expire().conversations} == {*ids}
 
 
-def test_a_killed_erasure_of_a_task_leaves_no_orphan():
+def test_killed_erasure_leaves_no_orphan():
     for transactions in count():
         with api.open("memory:") as histories:
             ids, store = make_task(histories), histories.store
@@ -338,7 +338,7 @@ def test_an_export_writes_sub_agents_beside_their_parent(foldlog, tmp_path):
     assert again == foldlog("stats top --json").document["task"]
 
 
-def test_sub_agents_are_exported_into_files_of_their_own(foldlog, tmp_path):
+def test_sub_agents_are_exported_into_own_files(foldlog, tmp_path):
     """Ids may give the same name, or a long one. Other files are not replaced."""
     names = ["task/x", "x", "日本" * 40, "日本" * 40 + "!"]
     with api.open("foldlog.db") as histories:
@@ -357,7 +357,7 @@ def test_sub_agents_are_exported_into_files_of_their_own(foldlog, tmp_path):
     assert texts == {*names}
 
 
-def test_a_random_forest_has_no_orphans_and_counts_each_reply_once(histories):
+def test_random_forest_counts_each_reply_once(histories):
     """An independent count of random trees, whose agents record some replies twice."""
     random = Random(11)
     parents: dict[str, str | None] = {}
@@ -439,7 +439,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_a_task_says_where_an_agent_got_or_lost_a_text(foldlog, words):
+def test_task_says_who_lost_a_text(foldlog, words):
     with api.open("foldlog.db") as histories:
         hand_down(histories)
         answers = histories["top"].hand_overs(words)
@@ -455,7 +455,7 @@ def test_a_task_says_where_an_agent_got_or_lost_a_text(foldlog, words):
 
 
 @pytest.mark.parametrize("parents", [{"a": "b", "b": "a"}, {"a": "gone", "b": "a"}])
-def test_the_page_shows_agents_whose_parents_form_a_circle_or_are_missing(histories, parents):
+def test_page_shows_circular_and_missing_parents(histories, parents):
     for name, parent in parents.items():
         histories.create(name, {"parent": parent}).append(said("x"))
     with closing(ServedConversations(histories.store)) as served:
@@ -463,7 +463,7 @@ def test_the_page_shows_agents_whose_parents_form_a_circle_or_are_missing(histor
     assert [{agent.conversation for agent in task.agents} for task in tasks] == [{"a", "b"}] * 2
 
 
-def test_a_call_did_not_give_what_a_user_told_the_sub_agent_later(histories):
+def test_later_words_of_the_user_are_named(histories):
     hand_down(histories)
     histories["middle"].append([Message(source="agent", content="which?"), said("key_0042")])
     _, middle, _ = histories["top"].hand_overs("key_0042")
@@ -471,7 +471,7 @@ def test_a_call_did_not_give_what_a_user_told_the_sub_agent_later(histories):
     assert "call 1 of top did not give it, although event 0 of top has it" in middle.reason
 
 
-def test_a_call_says_what_it_did_not_give_and_its_result_did_not_return(foldlog):
+def test_call_says_what_was_not_handed_over(foldlog):
     with api.open("foldlog.db") as histories:
         hand_down(histories)
         (answer,) = histories["top"].hand_overs(1)
@@ -484,14 +484,14 @@ def test_a_call_says_what_it_did_not_give_and_its_result_did_not_return(foldlog)
     assert answer.reason in foldlog("why top 1 --with-children").out.replace("\n", " ")
 
 
-def test_a_conversation_may_have_events_before_its_first_record(histories):
+def test_events_before_the_first_record(histories):
     hand_down(histories)
     answers = histories["top"].hand_overs(1)
     histories["top"].append_records([{"role": "user", "content": "more"}], format="openai-chat")
     assert histories["top"].hand_overs(1) == answers
 
 
-def test_a_hit_in_a_sub_agent_names_its_task(foldlog):
+def test_hit_in_sub_agent_names_its_task(foldlog):
     """No figures are counted yet, and the search does not count them."""
     with api.open("foldlog.db") as histories:
         hand_down(histories)
@@ -502,7 +502,7 @@ def test_a_hit_in_a_sub_agent_names_its_task(foldlog):
     assert foldlog("search libexpat_2").out.count("sub-agent in the task top") == 2
 
 
-def test_metrics_and_a_comparison_say_what_a_task_costs(foldlog):
+def test_metrics_and_comparison_have_task_costs(foldlog):
     with api.open("foldlog.db") as histories:
         child = histories["one"].begin_child(call_agent(histories["one"]))
         for history, cost in ((histories["one"], 0.5), (child, 2)):
@@ -519,7 +519,7 @@ def test_metrics_and_a_comparison_say_what_a_task_costs(foldlog):
     assert "the replays leave out the sub-agents" in compared.err
 
 
-def test_the_tools_of_a_coding_agent_answer_about_a_task(histories):
+def test_tools_of_coding_agents_answer_about_tasks(histories):
     hand_down(histories)
     histories["top"].stats()
     tools = Answers(histories.store, Asking(histories.store, {}, None, may_import=False))
@@ -529,7 +529,7 @@ def test_the_tools_of_a_coding_agent_answer_about_a_task(histories):
     assert "conversation inner in the task of conversation top, event 2" in everywhere
 
 
-def test_a_search_names_no_task_that_has_the_id_of_an_erased_parent(foldlog):
+def test_search_names_no_task_of_erased_parent(foldlog):
     with api.open("foldlog.db") as histories:
         child = histories["top"].begin_child(call_agent(histories["top"]))
         child.append(said("the harbour"))

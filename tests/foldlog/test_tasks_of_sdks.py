@@ -14,7 +14,7 @@ WITHOUT_CALL = ("openai_agents.json.gz", "openinference.json.gz")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.split(".")[0])
-def test_a_task_of_an_sdk_has_the_tree_and_sums_that_its_model_served(foldlog, tmp_path, path):
+def test_sdk_task_has_tree_and_sums_served(foldlog, tmp_path, path):
     copy = tmp_path / "task.json"
     copy.write_bytes(gzip.decompress(path.read_bytes()))
     assert foldlog(f"import {copy}").status == 0

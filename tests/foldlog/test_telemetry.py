@@ -239,7 +239,7 @@ def test_without_a_handler_a_message_names_its_sender(tmp_path, capsys, monkeypa
     )
 
 
-def test_the_keys_of_a_models_table_that_have_no_effect_are_named(tmp_path, caplog):
+def test_ignored_keys_of_a_model_are_named(tmp_path, caplog):
     keys_ignored(tmp_path)
     (record,) = caplog.records
     assert (
@@ -248,7 +248,7 @@ def test_the_keys_of_a_models_table_that_have_no_effect_are_named(tmp_path, capl
     )
 
 
-def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_path, caplog):
+def test_failure_message_says_where_the_text_is(tmp_path, caplog):
     class Mistaken(Scripted):
         def complete(self, messages, **how):
             return Reply(text=SECRET)
@@ -267,7 +267,7 @@ def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_p
 @pytest.mark.parametrize(
     "cost, suffix", [(0.0024049999999999996, "; cost 0.002405 USD"), (None, ""), (0.0, "")]
 )
-def test_a_cost_has_few_digits_and_an_unknown_cost_is_left_out(caplog, cost, suffix):
+def test_cost_has_few_digits(caplog, cost, suffix):
     values = {
         "conversation": "c1",
         "condenser": "llm",

@@ -74,7 +74,7 @@ def _shown(value):
 _any_text = st.text(st.characters(exclude_categories=()))
 
 
-def test_a_long_word_beside_a_heading_is_folded_and_not_cut(monkeypatch, capsys):
+def test_long_word_beside_heading_is_folded(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "45")
     path = "/".join(map(str, range(30)))
     terminal.say_beside("  file  ", f"at {path}")
@@ -88,12 +88,12 @@ def test_a_long_word_beside_a_heading_is_folded_and_not_cut(monkeypatch, capsys)
     )
 )
 @example(["\\\ud800\udfff", "\\ud800", "\\\\\ud8ff", {"\udfff": "\ud83d 🌍"}])
-def test_json_for_programs_is_read_by_parsers_that_refuse_lone_surrogates(value):
+def test_json_for_programs_has_no_lone_surrogates(value):
     assert msgspec.json.decode(well_formed(terminal.json_text(value))) == _shown(value)
     assert json.loads(well_formed(terminal.json_text(value, indent=2))) == _shown(value)
 
 
-def test_json_of_an_id_with_a_lone_surrogate_is_valid_and_its_head_verifies(foldlog, tmp_path):
+def test_id_with_lone_surrogate_verifies(foldlog, tmp_path):
     with open_store(tmp_path / "foldlog.db") as store:
         store.append("a\ud800b", said("half \udc00"), expected_version=0)
     (listed,) = msgspec.json.decode(foldlog("list --json").out)["conversations"]
@@ -111,7 +111,7 @@ def test_json_says_the_value_and_steers_no_terminal(value):
     assert not set(text) & set(STEERING)
 
 
-def test_not_a_number_is_null_but_in_a_record_as_its_source_wrote_it():
+def test_not_a_number_is_null_outside_records():
     value = {"NaN": [float("nan"), "a NaN"]}
     assert json.loads(terminal.json_text(value), parse_constant=pytest.fail) == {
         "NaN": [None, "a NaN"]
@@ -132,7 +132,7 @@ class Listed(Document, frozen=True, kw_only=True):
 @example("a" * 61)
 @example("世" * 31)
 @example("e\u0301" * 70)
-def test_a_line_is_cut_and_coloured_as_rich_does_it(color, bold, text):
+def test_line_looks_as_rich_prints_it(color, bold, text):
     """Also where the environment has NO_COLOR."""
     text = terminal.printable(text, one_line=True)
     written, expected = io.StringIO(), io.StringIO()
@@ -187,7 +187,7 @@ def test_erase_shows_the_history_and_asks(tmp_path, typed, erased):
         assert in_a_terminal(*command)[0] == 0
 
 
-def test_a_progress_bar_counts_the_events_that_are_not_erased(tmp_path):
+def test_progress_bar_counts_no_erased_events(tmp_path):
     with open_histories(tmp_path / "s.db") as histories:
         histories["c1"].append([said("a"), said("b"), said("c")])
         histories["c2"].append(said("d"))
@@ -198,9 +198,7 @@ def test_a_progress_bar_counts_the_events_that_are_not_erased(tmp_path):
 
 
 @pytest.mark.parametrize("width", some(["", "0", "1", "19", "-5", "ten", "8 0", "9" * 9], 2))
-def test_a_width_that_no_terminal_has_is_treated_as_unset(
-    foldlog, five_messages, monkeypatch, width
-):
+def test_impossible_width_is_ignored(foldlog, five_messages, monkeypatch, width):
     foldlog("import", five_messages)
     for line in ("--help", "store verify --views", "list", "log five", "why five 1"):
         monkeypatch.delenv("COLUMNS", raising=False)
@@ -213,7 +211,7 @@ def test_a_width_that_no_terminal_has_is_treated_as_unset(
     "name",
     ["tab\tx", "two\nlines", "it's\t\\t", "\x1b[31mred", "\x9b1m", "over\u202eride", "plain é"],
 )
-def test_an_id_is_shown_as_a_shell_takes_it(foldlog, five_messages, name):
+def test_id_is_quoted_for_a_shell(foldlog, five_messages, name):
     foldlog("import", five_messages, "--conversation", name)
     for shown in foldlog("list").out.splitlines()[1:2]:
         word = shown.split("\t")[0]
@@ -225,7 +223,7 @@ def test_an_id_is_shown_as_a_shell_takes_it(foldlog, five_messages, name):
         assert pasted.stdout.decode() == name
 
 
-def test_the_wait_for_a_server_that_is_away_says_how_long_it_is(foldlog):
+def test_wait_for_a_server_says_how_long(foldlog):
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"postgresql://agent@127.0.0.1:{server.getsockname()[1]}/history?patience_s=1"
     ran = foldlog("list --json --db", url)
@@ -325,9 +323,7 @@ def test_no_other_file_of_the_command_prints():
     }
 
 
-def test_an_error_that_nobody_expected_shows_a_traceback_that_steers_no_terminal(
-    foldlog, monkeypatch
-):
+def test_traceback_steers_no_terminal(foldlog, monkeypatch):
     def fails(*arguments):
         raise RuntimeError(ONE_LINE)
 

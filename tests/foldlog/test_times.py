@@ -40,7 +40,7 @@ def recorded_live(request, tmp_path):
                 history.append_records([RECORDS[request.param]], format=request.param)
 
 
-def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_live, foldlog):
+def test_recorded_time_stands_for_missing_time(recorded_live, foldlog):
     times = ["2026-03-01T12:00:00+00:00", "2026-03-01T12:30:00+00:00", "2026-03-01T13:00:00+00:00"]
     stats = foldlog("stats c --json").document
     assert (stats["first_at"], stats["last_at"], stats["days"]) == (
@@ -65,9 +65,7 @@ def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_l
 
 
 @pytest.mark.parametrize("format", RECORDS)
-def test_an_import_goes_on_after_a_live_recording_and_a_recording_after_an_import(
-    format, foldlog, tmp_path
-):
+def test_imports_and_recordings_continue_each_other(format, foldlog, tmp_path):
     record = RECORDS[format] | ({"agent": "main"} if format == "swe-agent" else {})
     with foldlog_open(tmp_path / "foldlog.db", clock=lambda: NOON) as histories:
         (history := histories["c"]).append_records([record], format=format)
@@ -83,7 +81,7 @@ def test_an_import_goes_on_after_a_live_recording_and_a_recording_after_an_impor
     assert times == [NOON.timestamp() * 1_000, None, 0, None]  # each after the one before it
 
 
-def test_what_keeps_attributes_is_no_time_of_a_page(histories):
+def test_attributes_give_a_page_no_time(histories):
     histories["c"].append(said("the gauge", timestamp=NOON))
     histories["c"].set_attributes(incomplete="1 record")
     with asking_store(histories.store) as client:
@@ -91,7 +89,7 @@ def test_what_keeps_attributes_is_no_time_of_a_page(histories):
     assert times == [int(NOON.timestamp() * 1_000), None]
 
 
-def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monkeypatch):
+def test_broken_format_package_stops_no_reading(foldlog, tmp_path, monkeypatch):
     def broken(*_):
         raise SyntaxError("broken")
 
@@ -118,7 +116,7 @@ def test_a_time_is_written_as_it_was_read():
 FAR = "9999-12-31T23:59:59-14:00"
 
 
-def test_a_time_without_a_zone_that_cannot_be_is_no_time(foldlog):
+def test_impossible_time_is_no_time(foldlog):
     with foldlog_open("foldlog.db") as histories:
         origin = Origin(format="openai-chat", time=FAR)
         histories["c"].append(said("the gauge", origin=origin))

@@ -89,9 +89,7 @@ DO_NOT = [
 ]
 
 
-def test_a_command_that_finds_something_says_so_and_ends_with_1(
-    foldlog, without_page, five_messages, tmp_path
-):
+def test_command_with_findings_ends_with_1(foldlog, without_page, five_messages, tmp_path):
     """The fixture ``foldlog`` holds every command of these tests to that; here each finds something
     that can.
     """
@@ -109,7 +107,7 @@ def test_a_command_that_finds_something_says_so_and_ends_with_1(
         ("store verify --views --repair", KeyboardInterrupt, 130),
     ],
 )
-def test_a_run_that_ended_early_says_what_it_found_and_where_to_go_on(
+def test_interrupted_check_says_where_to_continue(
     store, foldlog, monkeypatch, command, ended_by, status
 ):
     with open_store(store) as opened:

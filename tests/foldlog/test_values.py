@@ -14,7 +14,7 @@ def nested(inside, levels):
     return reduce(lambda value, _: {"a": value}, range(levels), inside)
 
 
-def test_what_is_nested_as_deep_as_the_store_takes_is_written_shown_and_measured():
+def test_deepest_values_are_written_and_shown():
     call = Action(id=0, tool="t", call_id="c", arguments=nested("half \ud800 a_name.py", 490))
     (record,) = encode([call], format="openai-chat")
     assert "half ? a_name.py" in record["tool_calls"][0]["function"]["arguments"]
@@ -27,12 +27,12 @@ def test_what_is_nested_as_deep_as_the_store_takes_is_written_shown_and_measured
         assert event_terms(Action(tool="t", arguments=arguments)) == {"a_name.py"}
 
 
-def test_a_text_of_json_is_its_value_and_another_text_stays():
+def test_json_text_is_parsed_other_text_stays():
     assert [*map(parse, ('{"a": [1]}', "{", "[" * 9_000, 7))] == [{"a": [1]}, "{", "[" * 9_000, 7]
     assert arguments_of(Action(tool="t", arguments='"a text"')) == {"arguments": "a text"}
 
 
-def test_the_names_of_our_own_fields_are_no_text_of_an_event(histories):
+def test_names_of_own_fields_are_no_text(histories):
     call = Action(tool="t", arguments={"source": 1})
     histories["c"].append([Message(source="user", content="the weather"), call])
     for text, ids in {"content": (), "arguments": (), "weather": (0,), "source": (1,)}.items():
@@ -40,7 +40,7 @@ def test_the_names_of_our_own_fields_are_no_text_of_an_event(histories):
         assert would.events.get("c", ()) == ids, text
 
 
-def test_an_adk_event_in_camel_case_may_be_deeply_nested():
+def test_deep_adk_event_in_camel_case():
     deep = reduce(lambda inner, _: [inner], range(477), [])
     record = {
         "author": "user",

@@ -83,7 +83,7 @@ def database(request, recorder):
 
 
 @pytest.mark.parametrize("recorder, kind", CASES)
-def test_a_step_killed_before_any_statement_is_done_once_or_not(
+def test_killed_step_is_done_once_or_not(
     kind,
     recorder,
     tmp_path,

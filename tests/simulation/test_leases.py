@@ -7,11 +7,11 @@ from tests.simulation.leases import Mismatch, run
 
 
 @pytest.mark.parametrize("sqlite, brief", [(False, 4_000), (True, 800)], ids=["memory", "sqlite"])
-def test_never_do_two_workers_append_under_a_valid_lease(sqlite, brief, whole):
+def test_two_workers_never_append_under_one_lease(sqlite, brief, whole):
     assert run(1, 10 * brief if whole else brief, sqlite=sqlite) > brief // 20
 
 
-def test_an_append_that_looks_at_no_lease_is_found(monkeypatch):
+def test_append_without_lease_check_is_found(monkeypatch):
     monkeypatch.setattr(LeaseBlock, "_fence", lambda self, reader: None)
     with pytest.raises(Mismatch, match="was renewed"):
         run(1, 8_000)

@@ -35,7 +35,7 @@ def test_a_world_goes_the_same_way_each_time():
     assert traces[0] == traces[1]
 
 
-def test_a_redaction_keeps_what_the_model_keeps_of_the_report_of_a_condenser():
+def test_redacted_report_is_as_in_the_model():
     with open_store("memory:") as store:
         store.append("c1", annotation([{"why": "a secret word"}], "digest"), expected_version=0)
         (report,) = store.events("c1")
@@ -55,7 +55,7 @@ def test_a_failure_is_shortened():
         assert shorten(failure).steps == [("no such step", 0)]
 
 
-def test_a_store_that_forks_an_event_too_early_is_found(monkeypatch):
+def test_fork_at_a_wrong_event_is_found(monkeypatch):
     fork = eventstore.Store.fork
     monkeypatch.setattr(
         eventstore.Store,

@@ -34,7 +34,7 @@ def opened(folder, text, name=".aider.chat.history.md", store=None):
         (f"{START}{ASKED}{ASKED}{SAID}\u2028\x0b\x1c\n", "suua"),
     ],
 )
-def test_whatever_stands_in_a_session_the_records_are_its_text(tmp_path, text, kinds):
+def test_records_are_the_text_of_a_session(tmp_path, text, kinds):
     """``kinds`` has a letter for each record: start, tool output, user, agent."""
     (history,) = opened(tmp_path, text)
     assert history.findings == []
@@ -42,7 +42,7 @@ def test_whatever_stands_in_a_session_the_records_are_its_text(tmp_path, text, k
     assert "".join(record["aider"][0] for record in history.records) == kinds
 
 
-def test_text_that_is_not_utf8_is_a_finding_with_its_line(tmp_path):
+def test_text_that_is_not_utf8_is_found(tmp_path):
     path = tmp_path / "chat.md"
     path.write_bytes((CHAT + "\n#### \udcff  \n\nyes\n\n").encode(errors="surrogateescape"))
     (history,) = histories_at(path)

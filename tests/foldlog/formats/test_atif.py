@@ -30,7 +30,7 @@ def test_a_public_validator_takes_what_is_written(foldlog, tmp_path):
     assert trajectory.to_json_dict() == document
 
 
-def test_steps_that_follow_an_import_go_on_with_its_numbers(histories, tmp_path):
+def test_step_numbers_continue_those_of_an_import(histories, tmp_path):
     steps = [{"step_id": n, "source": "user", "message": f"step {n}"} for n in (1, 2, 7)]
     path = tmp_path / "run.json"
     path.write_text(json.dumps({**HEAD, "steps": steps}))

@@ -80,7 +80,7 @@ def test_what_is_told_beside_records_is_stored(story, tmp_path):
     assert [take(step, tmp_path) for step in story["steps"]] == story["steps"]
 
 
-def test_a_document_of_this_name_that_another_hand_wrote_is_no_usage(tmp_path):
+def test_foreign_document_named_usage_is_ignored(tmp_path):
     (story,) = [each for each in STORIES if each["name"].startswith("the state beside")]
     take(story["steps"][0], tmp_path)
     odd = [

@@ -75,7 +75,7 @@ def shown(events):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
+def test_unknown_role_is_no_event(histories):
     findings, odd = [], text("no", "critic")
     records = [
         BASE,
@@ -103,7 +103,7 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_of_the_users_messages_only_the_newest_20_000_tokens_stay():
+def test_newest_20_000_tokens_of_the_user_stay():
     """A token is four bytes of UTF-8. The message at the limit loses its middle."""
     first, last = "x" * 60_000 + "y" * 20_000, "z" * 8
     records = [*message_records("older", first, last), compacted("So far")]
@@ -221,7 +221,7 @@ def rollout(steps):
 )
 @given(st.lists(STEPS, max_size=30), st.frozensets(st.integers(0, 40)))
 @examples(250)
-def test_record_by_record_means_what_the_whole_rollout_means(steps, restarts):
+def test_record_by_record_equals_the_whole_rollout(steps, restarts):
     records = rollout(steps)
     whole = list(decode(records, CODEX))
     with foldlog.open("memory:") as histories:
@@ -233,7 +233,7 @@ def test_record_by_record_means_what_the_whole_rollout_means(steps, restarts):
         ]
 
 
-def test_a_repeated_end_of_a_log_adds_only_new_records(histories, tmp_path):
+def test_repeated_end_adds_only_new_records(histories, tmp_path):
     """Records that come at the time of the newest one may be the same words, said twice."""
     log = [
         BASE,
@@ -265,7 +265,7 @@ def test_a_repeated_end_of_a_log_adds_only_new_records(histories, tmp_path):
         assert read[0] == read[1]
 
 
-def test_events_of_ours_between_the_records_stay_when_these_are_forgotten(histories):
+def test_own_events_outlive_forgotten_records(histories):
     history = histories["c1"]
     history.append_records([BASE, *message_records("a")], format=CODEX)
     history.append(Message(source="user", content="ours"))
@@ -327,7 +327,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize("restarts", [(), (4, 8), range(11)])
-def test_record_by_record_a_thread_goes_back_as_its_files_do(restarts):
+def test_record_by_record_equals_files_of_a_thread(restarts):
     records = [*PAGES[0], *PAGES[1], *PAGES[2]]
     with foldlog.open("memory:") as histories:
         events = list(append_one_by_one(histories, records, restarts).events())
@@ -336,7 +336,7 @@ def test_record_by_record_a_thread_goes_back_as_its_files_do(restarts):
 
 @given(st.lists(STEPS, max_size=30))
 @examples(250)
-def test_the_skeleton_counts_condensations_and_retractions_as_there_are_events(steps):
+def test_skeleton_counts_condensations_and_retractions(steps):
     skeleton, records = CodexSkeleton(), rollout(steps)
     for body in map(json_of, records):
         skeleton.add(body, sha256(body).digest()[:HASH_BYTES])

@@ -49,7 +49,7 @@ def command_line(folder, *messages, name="c-1", listed=None):
     return path
 
 
-def test_the_conversations_of_the_editor_are_read_with_their_titles(tmp_path, foldlog):
+def test_conversations_of_the_editor_with_titles(tmp_path, foldlog):
     path = editor(
         tmp_path / "state.vscdb",
         b=("Files of the harbour", RECORDS),
@@ -78,7 +78,7 @@ def test_a_conversation_that_goes_on_adds_its_bubbles(tmp_path):
         assert history.added == len(RECORDS) - 4
 
 
-def test_a_bubble_that_is_gone_or_damaged_is_a_finding(tmp_path):
+def test_missing_or_damaged_bubble_is_a_finding(tmp_path):
     path = editor(tmp_path / "state.vscdb", b=("", RECORDS))
     execute(
         path,
@@ -96,14 +96,14 @@ def test_a_bubble_that_is_gone_or_damaged_is_a_finding(tmp_path):
 CHAT = [record["message"] for record in recorded(CURSOR, "messages of the command line")]
 
 
-def test_the_messages_of_the_command_line_are_those_that_its_root_lists(tmp_path):
+def test_root_lists_messages_of_the_command_line(tmp_path):
     (history,) = histories_at(command_line(tmp_path, *CHAT))
     assert (history.name, history.format) == ("c-1", CURSOR)
     assert [record["message"] for record in history.records] == CHAT
     assert history.events[-1].changed["attributes"] == {"value": {"title": "Gulls"}}
 
 
-def test_a_missing_message_is_a_finding_and_an_empty_store_no_history(
+def test_missing_message_and_empty_store(
     tmp_path,
 ):
     lost = "ab" * 32
@@ -118,7 +118,7 @@ def test_a_missing_message_is_a_finding_and_an_empty_store_no_history(
         histories_at(path)
 
 
-def test_a_transcript_has_calls_without_ids_and_its_end_is_kept(tmp_path):
+def test_transcript_is_named_after_its_file(tmp_path):
     lines = recorded(CURSOR, "a transcript has calls without ids and its end is kept")
     (tmp_path / "t-1.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     (history,) = histories_at(tmp_path / "t-1.jsonl")

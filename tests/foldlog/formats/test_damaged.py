@@ -51,7 +51,7 @@ def read(path, document):
 
 
 @pytest.mark.parametrize("format", DOCUMENTS)
-def test_a_damaged_record_is_named_and_all_others_are_imported(format, tmp_path):
+def test_damaged_record_is_named_and_others_imported(format, tmp_path):
     row = DOCUMENTS[format]
     sound, field = row["document"], row["field"]
     records_of = partial(records_in_histories, row)
@@ -94,7 +94,7 @@ def test_a_conversation_whose_messages_are_lost_is_named(format, array, tmp_path
             assert findings or damaged == {**document[number], "chat_messages": []}
 
 
-def test_a_record_that_is_nested_too_deep_is_a_finding():
+def test_record_nested_too_deep_is_a_finding():
     (first, *_), deep = records_of("atif"), None
     for _ in range(5_000):
         deep = [deep]

@@ -96,6 +96,6 @@ def mixture(at, path):
     return next(iter(formats), None)
 
 
-def test_lines_of_all_formats_and_of_none_never_become_a_wrong_one(tmp_path):
+def test_mixed_lines_never_become_a_wrong_format(tmp_path):
     """``python -m tests.fuzz --target "lines of all formats"`` mixes more."""
     assert len({mixture(Random(seed), tmp_path / "a.jsonl") for seed in range(100)}) > 5

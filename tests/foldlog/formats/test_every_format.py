@@ -47,7 +47,7 @@ OURS = [
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_file_is_read_by_what_it_holds_whatever_its_name(tmp_path, format):
+def test_file_is_read_whatever_its_name(tmp_path, format):
     content, read = (CORPUS / f"{format}.jsonl").read_bytes(), []
     for name in some(["c.json", "c.jsonl", "c.txt", "c.bak", "c", "stdin"], 3):
         path = tmp_path / name
@@ -92,7 +92,7 @@ def test_arguments_that_no_json_holds_are_exported(foldlog):
 
 
 @pytest.mark.parametrize("format", WRITTEN)
-def test_what_no_model_was_sent_is_not_written_but_counted(format):
+def test_unsent_events_are_counted_not_written(format):
     """What the user ran is told in words, as a View tells it."""
     ran = Action(id=9, tool="run", source="user", thought="I ran it", call_id="k3")
     came = Observation(id=10, tool="run", source="user", cause=9, call_id="k3", content="came")
@@ -117,7 +117,7 @@ def test_what_no_model_was_sent_is_not_written_but_counted(format):
 
 
 @pytest.mark.parametrize("format", WRITTEN)
-def test_what_has_no_time_has_none_when_it_comes_back(format):
+def test_missing_times_stay_missing(format):
     times = {
         (event.timestamp, event.origin.time or None)
         for event in decode(encode(OURS, format), format)
@@ -128,7 +128,7 @@ def test_what_has_no_time_has_none_when_it_comes_back(format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_history_is_recognized_and_grows_and_each_version_of_it_can_be_sent(format):
+def test_history_grows_and_each_version_is_sendable(format):
     """The events of the first records are the first events of all; the View at every version is a
     chat.
     """
@@ -177,7 +177,7 @@ def events_and_findings(records, format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_every_word_of_a_source_is_in_an_event_or_a_finding(format):
+def test_every_word_becomes_event_or_finding(format):
     words = "words of a later version"
     unseen, shapes = [], set()
     for number, record in enumerate(RECORDS[format]):
@@ -195,7 +195,7 @@ def test_every_word_of_a_source_is_in_an_event_or_a_finding(format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_format_reads_all_words_of_its_own_records(format):
+def test_format_reads_all_its_own_records(format):
     _, findings = events_and_findings(RECORDS[format], format)
     assert [it for it in findings if "does not read" in it] == []
 
@@ -211,7 +211,7 @@ written so.
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_log_written_twice_into_its_file_is_read_once_or_named(format, tmp_path):
+def test_log_written_twice_is_read_once_or_named(format, tmp_path):
     records, problems = RECORDS[format], []
     count, twice = len(records), records * 2
     list(decode(twice, format, findings=problems.append))
@@ -284,7 +284,7 @@ def test_what_is_no_record_says_where_and_why(format):
 
 
 @pytest.mark.parametrize("format", WRITTEN)
-def test_special_content_of_chats_is_written_in_each_formats_form(format):
+def test_custom_calls_and_refusals_are_written(format):
     call = {"id": "k1", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
     refused = {"role": "assistant", "content": None, "refusal": "I cannot."}
     events = from_openai(

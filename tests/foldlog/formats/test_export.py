@@ -51,7 +51,7 @@ def prompt_lines(events):
 
 
 @pytest.mark.parametrize("format", WRITTEN)
-def test_what_was_written_is_told_the_same_after_an_import(history, format):
+def test_written_history_is_told_the_same_again(history, format):
     prompt = (
         Annotation(name="begin")
         if format == "anthropic-messages"
@@ -80,9 +80,7 @@ def test_a_history_is_not_written_in_another_format(format, foldlog):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_import_is_exported_unchanged_and_later_events_are_noted_or_written(
-    format, foldlog, tmp_path
-):
+def test_import_is_exported_unchanged_before_later_events(format, foldlog, tmp_path):
     path = CORPUS / f"{format}.jsonl"
     source = path.read_bytes()
     assert foldlog("import", path, "--format", format).status == 0

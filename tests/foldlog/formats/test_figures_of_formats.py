@@ -74,7 +74,7 @@ def without(row, names):
 
 
 @pytest.mark.parametrize("format", sorted(OURS))
-def test_the_figures_of_a_sample_are_those_of_the_table(format):
+def test_figures_of_a_sample_match_the_table(format):
     before, after = rows_of(format)
     assert after == json.loads(TABLE.read_text("utf-8"))[format]
     assert without(before, NOT_BEFORE_USE) == without(after, NOT_BEFORE_USE)

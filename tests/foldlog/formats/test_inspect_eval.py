@@ -70,7 +70,7 @@ def test_the_texts_of_attachments_stand_in_their_places(tmp_path):
     ]
 
 
-def test_a_log_that_is_compressed_with_zstd_is_read(tmp_path):
+def test_log_compressed_with_zstd_is_read(tmp_path):
     zstandard = pytest.importorskip("zstandard")
     texts = {
         "header.json": {"version": 2, "eval": ABOUT},
@@ -92,7 +92,7 @@ def test_a_log_that_is_compressed_with_zstd_is_read(tmp_path):
     assert (history.name, history.records) == ("E1/1_epoch_2", [*MESSAGES, END])
 
 
-def test_an_unreadable_sample_is_a_finding_and_an_unreadable_log_refused(tmp_path):
+def test_unreadable_sample_and_unreadable_log(tmp_path):
     path = zipped(
         tmp_path / "a.eval",
         {"1_epoch_2": '{"id": 1, "epo', "3_epoch_1": sample(MESSAGES, id=3, epoch=1)},

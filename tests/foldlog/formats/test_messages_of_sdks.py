@@ -28,7 +28,7 @@ FORMATS = (
 RECORDS = {name: records_of(name) for name in FORMATS}
 
 
-def test_calls_of_one_response_are_together_in_items_as_from_openai_has_them():
+def test_calls_of_one_response_are_together():
     records = recorded("openai-responses", "calls of one response are together")
     sent = View.from_events(decode(records, "openai-responses")).to_messages("responses")
     ours = foldlog.from_openai(records)
@@ -51,7 +51,7 @@ def longer(value):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_agents_write_takes_little_more_than_it_took(format):
+def test_stored_records_take_little_more_room(format):
     records = longer(RECORDS[format][:8])
     stored = sum(len(codec.encode(event).body) for event in decode(records, format))
     assert stored <= 1.16 * sum(
@@ -59,7 +59,7 @@ def test_what_agents_write_takes_little_more_than_it_took(format):
     )
 
 
-def test_a_part_of_a_history_is_written_but_not_of_a_message(history):
+def test_part_of_a_message_is_not_written(history):
     messages = RECORDS["pydantic-ai"]
     history.append_records(messages, format="pydantic-ai")
     events, stored = list(history.events()), history._stored_records()
@@ -72,7 +72,7 @@ def test_a_part_of_a_history_is_written_but_not_of_a_message(history):
 
 
 @pytest.mark.parametrize("format", ["pydantic-ai", "google-adk", "agent-framework", "strands"])
-def test_what_stays_of_a_redacted_message_is_one_message_without_its_words(history, format):
+def test_redacted_message_stays_without_words(history, format):
     signed = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     call = Action(id=0, tool="run", arguments={"of": "kite"}, call_id="k", thinking=(signed,))
     history.append_records(written([call], format), format=format)
@@ -83,7 +83,7 @@ def test_what_stays_of_a_redacted_message_is_one_message_without_its_words(histo
     assert '"k"' in json.dumps(remainder)
 
 
-def test_a_result_whose_content_a_condenser_changed_is_an_output_item(history):
+def test_changed_result_is_an_output_item(history):
     call_item = {
         "type": "function_call",
         "id": "f",

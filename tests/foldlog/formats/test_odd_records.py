@@ -16,7 +16,7 @@ def read_figures(tmp_path, *lines):
 
 
 @pytest.mark.parametrize("failed", [True, 1])
-def test_of_two_results_on_a_line_the_failed_one_is_the_error(failed, tmp_path):
+def test_failed_result_of_two_is_the_error(failed, tmp_path):
     results = [
         {"type": "tool_result", "tool_use_id": "a", "content": "9 km"},
         {"type": "tool_result", "tool_use_id": "b", "content": "no such road", "is_error": failed},
@@ -27,7 +27,7 @@ def test_of_two_results_on_a_line_the_failed_one_is_the_error(failed, tmp_path):
     assert (figures["errors"], figures["first_error"]) == (1, "no such road")
 
 
-def test_a_shell_call_without_a_name_counts_as_one_of_the_shell(tmp_path):
+def test_nameless_shell_call_counts_as_shell(tmp_path):
     kinds = ["local_shell_call", "local_shell_call", "function_call"]
     figures = read_figures(
         tmp_path,
@@ -40,7 +40,7 @@ def test_a_shell_call_without_a_name_counts_as_one_of_the_shell(tmp_path):
     assert figures["tools"] == {"local_shell": (2, 0), "(not named)": (1, 0)}
 
 
-def test_other_fields_of_a_root_do_not_move_the_names_of_its_blobs():
+def test_other_root_fields_do_not_move_blobs():
     names = [bytes([number]) * 32 for number in (7, 9)]
     fixed = b"\x11" + b"x" * 8, b"\x1d" + b"x" * 4
     root = b"".join(other + b"\x0a\x20" + name for other, name in zip(fixed, names, strict=True))

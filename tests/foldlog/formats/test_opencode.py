@@ -114,7 +114,7 @@ def test_a_session_is_the_same_wherever_it_lies(make, tmp_path, foldlog):
     assert foldlog("list --long --json").rows("title") == ["Files of the harbour"]
 
 
-def test_a_database_and_the_storage_that_it_came_from_are_one_history(tmp_path):
+def test_database_and_its_storage_are_one_history(tmp_path):
     database(tmp_path / "opencode.db", IN_ORDER)
     older = stored(tmp_path / "storage", [MESSAGES[0], SESSION])
     (older / "message" / "ses_2").mkdir()
@@ -128,7 +128,7 @@ def test_a_database_and_the_storage_that_it_came_from_are_one_history(tmp_path):
     ]
 
 
-def test_a_database_is_read_with_the_changes_in_its_log(tmp_path):
+def test_database_is_read_with_its_wal(tmp_path):
     """OpenCode leaves a whole session in the log when it ends."""
     path = database(tmp_path / "opencode.db", IN_ORDER)
     ended = tmp_path / "ended"
@@ -143,7 +143,7 @@ def test_a_database_is_read_with_the_changes_in_its_log(tmp_path):
     assert (len(history.records), history.findings) == (3, [])
 
 
-def test_a_session_that_goes_on_adds_its_messages_though_its_title_and_sums_changed(tmp_path):
+def test_changed_title_lets_a_session_go_on(tmp_path):
     path = tmp_path / "opencode.db"
     *messages, last, session = IN_ORDER
     with new_store() as store:
@@ -168,7 +168,7 @@ def test_another_database_says_what_it_is(tmp_path):
         histories_at(tmp_path / "o.db")
 
 
-def test_damaged_rows_of_a_database_are_findings_and_the_rest_is_read(tmp_path):
+def test_damaged_rows_are_findings(tmp_path):
     path = database(tmp_path / "opencode.db", IN_ORDER)
     execute(
         path,
@@ -193,7 +193,7 @@ def test_damaged_rows_of_a_database_are_findings_and_the_rest_is_read(tmp_path):
         ("UPDATE session SET id = CAST(x'ff' AS TEXT)", False),
     ],
 )
-def test_bytes_in_a_database_that_are_no_text_end_no_import(change, is_read, tmp_path, foldlog):
+def test_bytes_that_are_no_text_end_no_import(change, is_read, tmp_path, foldlog):
     path = database(tmp_path / "opencode.db", IN_ORDER)
     exported(tmp_path / "z.json", [{**SESSION, "info": {**SESSION["info"], "id": "other"}}])
     execute(path, change)
@@ -204,7 +204,7 @@ def test_bytes_in_a_database_that_are_no_text_end_no_import(change, is_read, tmp
     assert is_read or "contains no record that can be read" in result.err
 
 
-def test_a_session_of_a_storage_that_is_gone_stays(tmp_path, foldlog):
+def test_deleted_session_of_a_storage_stays(tmp_path, foldlog):
     path = stored(tmp_path / "storage", IN_ORDER)
     (session,) = (path / "session").glob("*/*.json")
     for text in (session.read_bytes(), None, session.read_bytes()):
@@ -213,7 +213,7 @@ def test_a_session_of_a_storage_that_is_gone_stays(tmp_path, foldlog):
         assert foldlog("list --json").rows() == ["ses_1"]
 
 
-def test_an_unreadable_database_is_named_and_its_files_imported(tmp_path, foldlog):
+def test_unreadable_database_is_named(tmp_path, foldlog):
     path = database(tmp_path / "opencode.db", IN_ORDER)
     path.write_bytes(path.read_bytes()[:4096])
     exported(tmp_path / "z.json", IN_ORDER)
@@ -253,7 +253,7 @@ OF_2, AS_RECORDS = rows("opencode_2.json", "messages"), rows("opencode_2.json", 
 """The rows of a session, each with its id, its kind and its data; and the records of these rows."""
 
 
-def test_a_session_goes_on_in_the_tables_of_opencode_2(tmp_path, foldlog):
+def test_session_goes_on_in_opencode_2(tmp_path, foldlog):
     path = database(tmp_path / "opencode.db", IN_ORDER)
     assert foldlog("import", path).status == 0
     before = foldlog("stats --json").document["spent"]

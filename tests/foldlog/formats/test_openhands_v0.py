@@ -51,7 +51,7 @@ def test_an_export_needs_the_whole_history():
         list(encode(events[1:], "openai-chat"))
 
 
-def test_a_history_is_not_exported_in_another_format_than_its_own_or_chat():
+def test_export_in_own_format_or_chat_only():
     events = read(action("message", 0, source="user", content="hi"))
     with pytest.raises(
         UnknownFormat, match=r"imported from 'openhands-v0'.*in any format \(--view, "

@@ -46,7 +46,7 @@ def read(*records, **how):
 
 
 @pytest.mark.parametrize("number", ["", " 2", " 3"])
-def test_a_rejected_call_is_written_as_a_rejection_again(number):
+def test_rejected_call_is_written_as_rejection(number):
     records = recorded(V1, f"a rejected call failed{number}")
     moved = [replace(event, origin=None) for event in read(*records)]
     *_, written = encode(moved, V1)
@@ -77,7 +77,7 @@ def test_condensations_after_an_update_forget_what_they_name():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_events_that_were_added_since_are_exported_with_ids_of_their_own():
+def test_later_events_get_ids_of_their_own():
     imported = read(
         message("a"), message("b"), condensation("k", "a", summary="S", summary_offset=0)
     )

@@ -124,7 +124,7 @@ def expected_of(history, shape):
 @pytest.mark.parametrize(
     "format, shape", [(name, shape) for shape, names in SHAPES.items() for name in names]
 )
-def test_the_calls_of_a_reply_are_together_and_their_results_after_them(format, shape, history):
+def test_calls_of_a_reply_come_before_results(format, shape, history):
     records = map(steps_of, written(events_of(HISTORIES[history][0]), format))
     assert list(map(sorted, filter(None, records))) == list(
         map(sorted, expected_of(history, shape))
@@ -132,7 +132,7 @@ def test_the_calls_of_a_reply_are_together_and_their_results_after_them(format, 
 
 
 @pytest.mark.parametrize("format", MESSAGES)
-def test_a_call_without_a_result_holds_few_messages_back(format):
+def test_open_call_holds_few_messages_back(format):
     encoder = Encoder(format)
     call, *_ = (each for each in events_of("?k1") if isinstance(each, Action))
     messages = [
@@ -153,7 +153,7 @@ def test_a_call_without_a_result_holds_few_messages_back(format):
 
 
 @pytest.mark.parametrize("history", HISTORIES)
-def test_a_span_of_a_reply_is_sent_the_results_right_after_the_calls(history):
+def test_span_has_results_right_after_calls(history):
     events = list(events_of(HISTORIES[history][0]))
     *_, last = written([*events, Message(id=len(events), source="agent", content="")], "otlp-genai")
     assert steps_of(last) == list(
@@ -183,7 +183,7 @@ def test_the_results_of_imported_calls_are_one_message(history, format):
 
 
 @pytest.mark.parametrize("format", [*MESSAGES, "openhands-v1"])
-def test_each_call_is_read_back_with_its_result_and_its_reply(format):
+def test_calls_are_read_back_with_results_and_replies(format):
     steps = HISTORIES["one reply after the other"][0]
     read = list(decode(list(written(events_of(steps), format)), format))
     calls = {
@@ -198,7 +198,7 @@ def test_each_call_is_read_back_with_its_result_and_its_reply(format):
 
 
 @pytest.mark.parametrize("format", SHAPES[all_results][1:])
-def test_the_calls_of_a_message_that_is_shown_in_part_are_one_record(history, format):
+def test_calls_shown_in_part_are_one_record(history, format):
     history.append_records(written(events_of("?k1 ?k2 =k1 =k2"), format), format=format)
     shown = [each for each in history.events() if isinstance(each, Action | Observation)]
     records = [list(map(steps_of, records)) for _, records in shown_records(shown, format, history)]

@@ -71,7 +71,7 @@ def test_records_are_read_as_these_events(row):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
-def test_a_view_shows_the_same_of_records_that_come_in_two_parts(row):
+def test_records_in_two_parts_have_the_same_view(row):
     records, format = row["records"], row["format"]
     with open_store("memory:") as store:
         whole = api.Histories(store)["whole"]

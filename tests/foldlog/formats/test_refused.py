@@ -31,7 +31,7 @@ def refusal(row, folder):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
-def test_a_file_without_a_history_is_refused_with_what_it_is(row, tmp_path):
+def test_refusal_says_what_the_file_is(row, tmp_path):
     assert refusal(row, tmp_path) == row["why"]
 
 

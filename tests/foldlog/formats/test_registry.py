@@ -19,7 +19,7 @@ PLACE = Path(registry.__file__).parent
 
 
 @pytest.mark.parametrize("name", ["llama-index", "codex"])
-def test_no_format_gets_the_name_of_one_of_ours(name):
+def test_name_of_our_format_is_taken(name):
     format = replace(registry.format_named(name), expected="something else")
     with pytest.raises(InvalidArgument, match="another format has the name"):
         registry.register(format)

@@ -144,7 +144,7 @@ def test_records_become_the_same_events_each_time(format, at):
 @pytest.mark.parametrize("format", FORMATS)
 @examples(60)
 @given(at=seeds)
-def test_records_that_are_appended_one_by_one_come_back_as_they_were(format, at):
+def test_records_appended_singly_come_back_unchanged(format, at):
     """Decoders begin anew at any record, and events of ours come in between."""
     records = MIXED[format].records(at, 8)
     with foldlog.open("memory:") as histories:

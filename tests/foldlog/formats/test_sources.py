@@ -70,7 +70,7 @@ def chat():
     return {"role": "user", "content": "hi"}
 
 
-def test_folders_behind_links_are_read_once_and_what_is_no_file_is_told(tmp_path):
+def test_linked_folders_are_read_once(tmp_path):
     for name in ("runs/a.jsonl", "runs/z/b.jsonl", "elsewhere/c.jsonl", "above.jsonl"):
         write(tmp_path / name, chat(), chat())
     for name, to in (("a", "z"), ("link", "../elsewhere"), ("link2", "../elsewhere"), ("up", "..")):
@@ -87,7 +87,7 @@ def test_folders_behind_links_are_read_once_and_what_is_no_file_is_told(tmp_path
 
 
 @pytest.mark.parametrize("begin, between, end", [("", "", ""), ("[", ",", "]")])
-def test_a_record_that_is_too_long_is_a_finding(begin, between, end, tmp_path):
+def test_record_that_is_too_long_is_found(begin, between, end, tmp_path):
     long = {**chat(), "content": "x" * 16 * 2**20}
     lines = (json.dumps(record) for record in (chat(), long, chat()))
     write(tmp_path / "a.json", begin + f"{between}\n".join(lines) + end)
@@ -98,7 +98,7 @@ def test_a_record_that_is_too_long_is_a_finding(begin, between, end, tmp_path):
     ]
 
 
-def test_a_file_that_is_nested_too_deep_is_refused(tmp_path):
+def test_file_nested_too_deep_is_refused(tmp_path):
     write(tmp_path / "a.json", "[" * 100_000)
     *_, finding = import_paths(tmp_path, "a.json")["findings"]
     assert finding.startswith("a.json: nested deeper than 480 levels")
@@ -125,9 +125,7 @@ def test_paths_without_a_history(tmp_path):
         ("\n", False),
     ],
 )
-def test_only_a_file_with_two_lines_that_are_not_blank_is_on_lines(
-    text, is_on_lines, tmp_path, monkeypatch
-):
+def test_two_lines_with_text_are_jsonl(text, is_on_lines, tmp_path, monkeypatch):
     file, really = tmp_path / "a.json", Path.open
     file.write_text(text)
     assert on_lines(file) is is_on_lines

@@ -50,7 +50,7 @@ def test_a_condensation_that_was_written_is_read_again(case):
 
 
 @pytest.mark.parametrize("case", CASES_OF["texts"], ids=lambda case: case.rule)
-def test_each_text_is_written_or_a_note_counts_what_was_left_out(case):
+def test_each_text_is_written_or_noted(case):
     """A text is a word with two digits."""
     texts = {*TEXT.findall("".join(case.lines))}
     for format in WRITTEN:
