@@ -46,7 +46,7 @@ class AppendSteps(Runner):
                 name, events, self.world.now, documents=documents, handle=tag, **options
             )
 
-        self._compare_write(rng, process, name, "append", history, call, call_model)
+        return self._compare_write(process, name, "append", history, call, call_model)
 
     def _draw_options(self, rng, conversation, version, events):
         """Draw with which options events are appended, or other events for these options. Return
@@ -84,15 +84,17 @@ class AppendSteps(Runner):
             events = []
         return events, documents, options
 
-    def _compare_write(self, rng, process, name, label, history, call, call_model):
-        """Compare an append with a history that this process may have held for long."""
+    def _compare_write(self, process, name, label, history, call, call_model):
+        """Compare an append with a history that this process may have held for long. Return the
+        name.
+        """
         result = self.compare(process, label, call, call_model, self.check_recorded, name=name)
         if process.writers.get(name) == (history, None):
             # if the append was refused, the history may have read the conversation or not
             del process.writers[name]
             if result is not None and name in process.site.model.living:
                 process.writers[name] = (history, process.site.model.living[name].tag)
-        self.check(rng, process, name)
+        return name
 
     def together(self, rng, process):
         """Make appends that share transactions, like the appends of many tasks."""
@@ -121,7 +123,7 @@ class AppendSteps(Runner):
         for outcome, call_model in zip(outcomes, model_calls, strict=True):
             error = None if outcome.error is None else checks.name_of(outcome.error)
             self.compare_outcome("together", outcome.value, error, call_model, self.check_recorded)
-        self.check(rng, process, self.draw_name(rng, site, living=False))
+        return self.draw_name(rng, site, living=False)
 
     def forget(self, rng, process, conversation):
         """Append a condensation that names events, summaries, or ids that do not exist."""
@@ -129,8 +131,7 @@ class AppendSteps(Runner):
         event = self._draw_condensation(rng, conversation)
         history, tag = self.draw_writer(rng, process, name)
         self.trace(f"  {name} {brief(event)}")
-        self._compare_write(
-            rng,
+        return self._compare_write(
             process,
             name,
             "forget",
@@ -162,8 +163,7 @@ class AppendSteps(Runner):
         return model.condensation(ids, span, summary, offset)
 
     def request(self, rng, process, conversation):
-        self.compare_append(
-            rng,
+        return self.compare_append(
             process,
             conversation.name,
             lambda history: (history.request_condensation("drawn"),),
@@ -172,8 +172,7 @@ class AppendSteps(Runner):
 
     def retract(self, rng, process, conversation):
         version = rng.randrange(conversation.version + 2)
-        self.compare_append(
-            rng,
+        return self.compare_append(
             process,
             conversation.name,
             lambda history: (history.retract(version, "drawn"),),
@@ -202,12 +201,11 @@ class AppendSteps(Runner):
             lambda events, ids: check_equal("popped", [event.id for event in events], ids, name),
             name=name,
         )
-        self.check(rng, process, name)
+        return name
 
     def document(self, rng, process, conversation):
         values = self.draw_documents(rng, conversation)
-        self.compare_append(
-            rng,
+        return self.compare_append(
             process,
             conversation.name,
             lambda history: history.append([], documents=to_documents(values)),
@@ -237,7 +235,7 @@ class AppendSteps(Runner):
             lambda result, attributes: check_equal("attributes", result, attributes, name),
             name=name,
         )
-        self.check(rng, process, name)
+        return name
 
     def create(self, rng, process):
         site = process.site
@@ -257,7 +255,7 @@ class AppendSteps(Runner):
             lambda: site.model.create(name, attributes, self.world.now, replace_erased=replace),
             name=name,
         )
-        self.check(rng, process, name)
+        return name
 
     def fork(self, rng, process):
         site = process.site
@@ -276,7 +274,7 @@ class AppendSteps(Runner):
             ),
             name=new_name,
         )
-        self.check(rng, process, new_name)
+        return new_name
 
     # ------------------------------------------------- events that the product itself decides on
 
@@ -293,10 +291,7 @@ class AppendSteps(Runner):
                 return
             for row in site.processes[0].store.log(name, conversation.version):
                 event = to_model(row.event)
-                event |= {
-                    "at": self.world.microseconds(row.recorded_at),
-                    "tag": model.new_tag(),
-                }
+                event |= {"at": self.world.microseconds(row.recorded_at), "tag": model.new_tag()}
                 conversation.events.append(event)
                 appended.append(event)
 
@@ -324,7 +319,7 @@ class AppendSteps(Runner):
         if isinstance(result, Condensation) and error is None and not self.interleaved:
             check_equal("condensed", kinds[-1], "condensation", name)
             self._check_condensed(conversation, before)
-        self.check(rng, process, name)
+        return name
 
     @staticmethod
     def _check_condensed(conversation, before):
@@ -357,4 +352,4 @@ class AppendSteps(Runner):
             expected = [("observation", call, True) for call in calls]
             check_equal("close_open_calls", answers, expected, name)
             check_equal("closed", conversation.open_calls(conversation.view()), [], name)
-        self.check(rng, process, name)
+        return name

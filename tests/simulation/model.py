@@ -470,34 +470,46 @@ def without_content(event):
         source, number = event["origin"]
         # a redaction erases an id that is free text
         rest["origin"] = (source, None if " " in str(number) else number)
-    match event["kind"]:
-        case "message":
-            rest["content"] = REDACTED
+    kind = event["kind"]
+    rest |= {name: event[name] for name in _STAYING.get(kind, ())}
+    rest |= {name: event[name] and REDACTED for name in _TEXTS.get(kind, ())}
+    match kind:
         case "action":
-            rest |= {name: event[name] for name in ("tool", "call_id", "response_id")}
-            rest |= {"thought": event["thought"] and REDACTED, "arguments": {"redacted": REDACTED}}
-            rest |= {"thinking": event["thinking"] and REDACTED}
-        case "observation":
-            rest["content"] = REDACTED
-            rest |= {name: event[name] for name in ("tool", "call_id", "is_error")}
+            rest["arguments"] = {"redacted": REDACTED}
         case "annotation":
-            rest |= {"name": event["name"], "data": None}
+            rest["data"] = None
             # a redaction keeps the names of the condensers in a report of the digest
             if event["name"] == "condenser_meta":
                 rest["data"] = [{"condenser": report["condenser"]} for report in event["data"]]
-        case "condensation":
-            rest |= {name: value for name, value in event.items() if name.startswith("forgotten_")}
-            rest["summary"] = event["summary"] and REDACTED
-            rest["summary_offset"] = event["summary_offset"]
-        case "condensation_request":
-            rest["reason"] = event["reason"] and REDACTED
-        case "retraction":
-            rest |= {"version": event["version"], "reason": event["reason"] and REDACTED}
         case "document_changes":
             rest["values"] = {
                 name: _redacted_document(name, value) for name, value in event["values"].items()
             }
     return rest
+
+
+_STAYING = {
+    "action": ("tool", "call_id", "response_id"),
+    "observation": ("tool", "call_id", "is_error"),
+    "annotation": ("name",),
+    "condensation": (
+        "forgotten_event_ids",
+        "forgotten_events_start_id",
+        "forgotten_events_end_id",
+        "summary_offset",
+    ),
+    "retraction": ("version",),
+}
+"""The fields of each kind of event that its redaction leaves as they are."""
+_TEXTS = {
+    "message": ("content",),
+    "action": ("thought", "thinking"),
+    "observation": ("content",),
+    "condensation": ("summary",),
+    "condensation_request": ("reason",),
+    "retraction": ("reason",),
+}
+"""The texts in place of which a redaction puts its mark."""
 
 
 def _redacted_document(name, value):

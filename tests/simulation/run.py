@@ -49,16 +49,17 @@ def play(seed, recorder, steps, database=None):
             if rng.random() < 0.1:
                 world.trace.append(f"all of {site.name}")
                 check_everything(site.processes[-1], rng)
+        return None
     except Finding as finding:
-        return Failure(seed, recorder, steps[:count], finding.label, finding.detail, world.trace)
+        label, detail = finding.label, finding.detail
     except Exception as error:  # noqa: BLE001 - an error that the model did not expect is a finding
         where = traceback.extract_tb(error.__traceback__)[-1]
         label = f"{type(error).__name__} in {Path(where.filename).name}:{where.name}"
-        return Failure(seed, recorder, steps[:count], label, traceback.format_exc(), world.trace)
+        detail = traceback.format_exc()
     finally:
         world.close()
         shutil.rmtree(folder, ignore_errors=True)
-    return None
+    return Failure(seed, recorder, steps[:count], label, detail, world.trace)
 
 
 def replay(seed, recorder, database=None):

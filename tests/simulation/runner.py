@@ -22,7 +22,9 @@ STOPPED = ("Killed", "Refused")
 
 
 class Runner(Draws):
-    """Runs steps in a world. The kinds of steps are methods of a class that derives from it."""
+    """Runs steps in a world. The kinds of steps are methods of a class that derives from it. They
+    return the name of the conversation that is to be checked after them, or None.
+    """
 
     def __init__(self, world):
         super().__init__(world)
@@ -71,12 +73,16 @@ class Runner(Draws):
             self.interleave(process, rng)
 
     def _run_kind(self, kind, rng, process):
-        if kind not in GROWING:
-            getattr(self, kind)(rng, process)
-            return
-        conversation = self.draw_growing(rng, process.site)
-        if conversation is not None:
-            getattr(self, kind)(rng, process, conversation)
+        """Run a kind of step, and check the conversation that it names, if it names one."""
+        arguments = [rng, process]
+        if kind in GROWING:
+            conversation = self.draw_growing(rng, process.site)
+            if conversation is None:
+                return
+            arguments.append(conversation)
+        name = getattr(self, kind)(*arguments)
+        if name is not None:
+            self.check(rng, process, name)
 
     def trace(self, line):
         self.world.trace.append("  " * self.nested + line)
@@ -190,8 +196,8 @@ class Runner(Draws):
             check(result, expected)
         self.trace(f"  {label}: {refusal or 'done'}")
 
-    def compare_append(self, rng, process, name, call, events, **options):
-        """Append events with a new history; compare what was recorded, and then the conversation."""
+    def compare_append(self, process, name, call, events, **options):
+        """Append events with a new history, and compare what was recorded. Return the name."""
         self.trace(f"  {name} {[brief(event) for event in events]} {options or ''}")
         self.compare(
             process,
@@ -201,7 +207,7 @@ class Runner(Draws):
             self.check_recorded,
             name=name,
         )
-        self.check(rng, process, name)
+        return name
 
     def check_recorded(self, rows, events):
         checks.check_rows(self.world, rows, events, "recorded")

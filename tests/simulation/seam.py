@@ -96,11 +96,6 @@ class Seam:
         self._begin()
         return self.inner.query(work)
 
-    def value(self, name):
-        if self.dead:
-            raise Killed
-        return self.inner.value(name)
-
     def compact(self, patience_s):
         self._begin()
         return self.inner.compact(patience_s)

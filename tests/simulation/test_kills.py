@@ -22,7 +22,8 @@ RARELY = {"close_open_calls", "step"}  # few conversations have open calls, or a
 OF_SEVERAL_TRANSACTIONS = {"copy", "erase", "ingest", "redact", "rekey"}
 CASES = [
     *product(["memory"], sorted(KILLED - OF_FILES)),
-    *product(["sqlite"], sorted(KILLED)),
+    *product(["sqlite"], OF_FILES),
+    *(pytest.param("sqlite", kind, marks=pytest.mark.long) for kind in sorted(KILLED - OF_FILES)),
     *product(["postgresql"], sorted(OF_SEVERAL_TRANSACTIONS)),
 ]
 
@@ -83,13 +84,7 @@ def database(request, recorder):
 
 
 @pytest.mark.parametrize("recorder, kind", CASES)
-def test_killed_step_is_done_once_or_not(
-    kind,
-    recorder,
-    tmp_path,
-    whole,
-    database,
-):
+def test_killed_step_is_done_once_or_not(kind, recorder, tmp_path, whole, database):
     kills = 0
     if whole:
         worlds = range(3 if recorder == "memory" else 2)

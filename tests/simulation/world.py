@@ -6,12 +6,13 @@ import gc
 import random
 import threading
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import foldlog._web.conversations
 import foldlog.eventstore.log.importing
@@ -109,17 +110,13 @@ def sped_up():
         (verify, "ThreadPoolExecutor", _InThisThread),
         (foldlog._web.conversations, "threading", _InNoThread),
     )
-    before = [(module, name, getattr(module, name)) for module, name, _ in settings]
-    for module, name, value in settings:
-        setattr(module, name, value)
-    gc.freeze()
-    gc.disable()
-    try:
+    with ExitStack() as patches:
+        for setting in settings:
+            patches.enter_context(mock.patch.object(*setting))
+        gc.freeze()
+        gc.disable()
+        patches.callback(gc.enable)
         yield
-    finally:
-        gc.enable()
-        for module, name, value in before:
-            setattr(module, name, value)
 
 
 class Process:
