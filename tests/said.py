@@ -1,4 +1,4 @@
-"""Messages of a user, and the ids and texts of a conversation."""
+"""Messages of a user and of an agent, and the ids and texts of a conversation."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,6 +8,11 @@ from foldlog.eventstore import ANY_VERSION, Event, Message, Recorded, Store
 
 def said(text: str, **fields: Any) -> Message:
     return Message(source="user", content=text, **fields)
+
+
+def replied(text: Any, **fields: Any) -> Message:
+    """Return a message of the agent."""
+    return Message(source="agent", content=text, **fields)
 
 
 def all_said(*texts: Any) -> list[Message]:

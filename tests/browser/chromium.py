@@ -20,6 +20,14 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_FLAGS = """
+--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --mute-audio
+--disable-background-networking --disable-component-update --disable-sync --disable-extensions
+--disable-dev-shm-usage --hide-scrollbars --force-color-profile=srgb --remote-debugging-pipe
+"""
+_CODES = {"Tab": 9, "Enter": 13, "Escape": 27, "PageUp": 33, "PageDown": 34, "End": 35, "Home": 36}
+_CODES |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+"""The codes of keys that are no letters."""
 PATIENCE_S = 60.0
 """How long an answer may take on a machine that has other work."""
 
@@ -81,26 +89,10 @@ class Chromium:
         self._from, theirs_out = os.pipe()
         command = [
             program,
-            *(
-                "--headless=new",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-quic",
-                "--no-first-run",
-            ),
-            *(
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-                "--mute-audio",
-            ),
-            *(
-                "--disable-dev-shm-usage",
-                "--hide-scrollbars",
-                "--force-color-profile=srgb",
-                "--disable-extensions",
-            ),
-            *("--remote-debugging-pipe", f"--user-data-dir={self._folder}", *flags, "about:blank"),
+            *_FLAGS.split(),
+            f"--user-data-dir={self._folder}",
+            *flags,
+            "about:blank",
         ]
 
         self._process = subprocess.Popen(
@@ -327,16 +319,11 @@ class Page:
 
     def press(self, key: str, *, shift: bool = False) -> None:
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
-        code = {
-            "Enter": 13,
-            "Escape": 27,
-            "ArrowLeft": 37,
-            "ArrowUp": 38,
-            "ArrowRight": 39,
-            "ArrowDown": 40,
-        }.get(key, 0)
-        code = code or {"PageUp": 33, "PageDown": 34, "End": 35, "Home": 36, "Tab": 9}.get(key, 0)
-        common = {"key": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        common = {
+            "key": key,
+            "windowsVirtualKeyCode": _CODES.get(key, 0),
+            "modifiers": 8 if shift else 0,
+        }
         self.send(
             "Input.dispatchKeyEvent",
             type="keyDown" if text else "rawKeyDown",

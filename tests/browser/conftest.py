@@ -51,7 +51,7 @@ def serve() -> Iterator[Callable[[str], str]]:
     test.
     """
     with ExitStack() as servers:
-        yield lambda url: servers.enter_context(serving(url))
+        yield lambda url: servers.enter_context(serving(url))[1]
 
 
 @pytest.fixture(scope="session")

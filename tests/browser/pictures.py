@@ -16,10 +16,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 WIDTH, HEIGHT = 1280, 800
 LIMIT = 20_000
 READY = "document.querySelector('.stored') && !document.querySelector('.block-of .waiting')"
-MOMENTS = {
-    "run": "#v=93&e=93&tab=transcript",
-    "page": "#v=246&e=30&tab=memory",
-}
+MOMENTS = {"run": "#v=93&e=93&tab=transcript", "page": "#v=246&e=30&tab=memory"}
 
 
 def make(folder: Path) -> list[Path]:

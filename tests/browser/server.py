@@ -6,19 +6,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 @contextmanager
-def serving(url: str, **environment: str) -> Iterator[str]:
-    """The address of a server over a store, with its token."""
-    command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--db", url]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    )
+def serving(
+    url: str | Path, *options: str, **environment: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Yield the process of a server over a store, and the address that it prints, with its token."""
+    command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--db", url, *options]
+    variables = {**os.environ, "FOLDLOG_TOKEN": "", **environment}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=variables)
     assert process.stdout is not None
     try:
-        yield process.stdout.readline().strip()
+        yield process, process.stdout.readline().strip()
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(60)
-        process.stdout.close()
+        process.communicate(timeout=60)

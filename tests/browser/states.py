@@ -13,10 +13,10 @@ from foldlog.projections import Views
 from tests.browser.chromium import Page
 from tests.browser.server import serving
 from tests.foldlog.formats.reading import histories_at
+from tests.foldlog.records import SAMPLE
 from tests.page_samples import hostile_history, usual_history
 from tests.said import said
 
-SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 SIZES = {"wide": (1440, 900), "small": (800, 600), "phone": (390, 844)}
 THEMES = ("light", "dark")
 V = "window.foldlog"
@@ -159,11 +159,7 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         f"sqlite:///{folder}/{name}.db" for name in ("empty", "some", "encrypted")
     )
     key = base64.b64encode(bytes(range(32))).decode()
-    histories = {
-        "sample": sample(),
-        "usual": usual_history(),
-        "x" * 300: [said("one event")],
-    }
+    histories = {"sample": sample(), "usual": usual_history(), "x" * 300: [said("one event")]}
     open_store(empty).close()
     with open_store(some) as store:
         store.register(Views(store))
@@ -172,10 +168,10 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         store.fork("usual", 30, "another try")
     with open_store(encrypted, keys=KeyRing(key)) as store:
         store.ingest("secret", [said("a secret")])
-    with serving(empty) as address:
+    with serving(empty) as (_, address):
         page.open(address)
         yield "empty"
-    with serving(some) as address:
+    with serving(some) as (_, address):
         base = address.split("?")[0]
         home(page, address, 4)
         yield "conversations"
@@ -215,7 +211,7 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         page.open(f"{base}?id=usual")
     page.wait("document.querySelector('.live.lost')")
     yield "lost"
-    with serving(encrypted, FOLDLOG_KEY=key) as address:
+    with serving(encrypted, FOLDLOG_KEY=key) as (_, address):
         page.open(address)
         page.search("secret")
         page.wait("document.querySelector('.hits')?.innerText.includes('a secret')")

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import foldlog
+from tests.foldlog.records import GOLDEN
 from tests.golden.rows import made_events
 
 TASK = "release/4.2"
-STEPS = Path(__file__).parents[1] / "golden" / "task_of_agents.json"
+STEPS = GOLDEN / "task_of_agents.json"
 """What happened in a conversation, and when."""
 
 

@@ -100,10 +100,7 @@ def test_hits_and_their_words_are_in_sight(sized, serve, stored):
 
 
 def test_title_and_attributes_are_shown(page, serve, stored):
-    url = stored(
-        "c",
-        [said("a first request", meta={"title": "its source's title"})],
-    )
+    url = stored("c", [said("a first request", meta={"title": "its source's title"})])
     with foldlog.open(url) as histories:
         histories["c"].set_attributes(
             title="Tides & <b>gauges</b>", project="tides", tags=["one", "two"]

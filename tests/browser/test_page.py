@@ -25,7 +25,7 @@ from tests.browser.states import BLOCKS, BUTTONS, READY, V, find, forked_report,
 from tests.browser.task_store import TASK, write_task
 from tests.foldlog.formats.reading import histories_at
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
-from tests.said import said
+from tests.said import replied, said
 from tests.web_client import asking_store
 
 GONE = ("summarized", "forgotten", "taken back")
@@ -409,12 +409,7 @@ def test_the_server_follows_new_events(page, serve, stored):
         page.wait("document.querySelector('a.row')?.innerText.includes('build fails')")
         page.click("a.row")
         page.wait(f"{V}?.history?.version === {histories['c'].version()}")
-        histories["c"].append(
-            [
-                said("something new"),
-                Message(source="agent", content="yes"),
-            ]
-        )
+        histories["c"].append([said("something new"), replied("yes")])
         page.wait(f"{V}?.history.version === {histories['c'].version()}")
         page.settle()
         assert page.ask(f"{V}.version") == histories["c"].version()

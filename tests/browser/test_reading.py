@@ -9,7 +9,7 @@ import pytest
 from foldlog.eventstore import CondensationAction, DocumentChanges, Message
 from tests.browser.states import V, sample
 from tests.page_samples import HOSTILE, hostile_history, usual_history
-from tests.said import said
+from tests.said import replied, said
 
 DAY = "Whole history: 2026-02-17 · took 1 h 18 m"
 
@@ -112,12 +112,7 @@ def test_saved_tokens_stand_beside_recorded_ones(page, report):
 
 def test_page_names_models_with_their_tokens(sized, report):
     usage = {"prompt_tokens": 1_200, "cached_tokens": 800, "completion_tokens": 34}
-    some = [
-        Message(
-            source="agent", content="hi", meta={"model": f"m<{n}>", "usage": usage, "cost": 0.25}
-        )
-        for n in "112"
-    ]
+    some = [replied("hi", meta={"model": f"m<{n}>", "usage": usage, "cost": 0.25}) for n in "112"]
     some += [
         Message(
             source="agent",

@@ -2,25 +2,20 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import (
-    Annotation,
-    CondensationAction,
-    Message,
-    Retraction,
-)
+from foldlog.eventstore import Annotation, CondensationAction, Retraction
 from tests.browser.states import V, sample
+from tests.foldlog.records import GOLDEN
 from tests.golden.rows import made_events
 from tests.page_samples import hostile_history
-from tests.said import said
+from tests.said import replied, said
 
 BLOCKS = "document.querySelectorAll('.transcript [data-event]')"
 READY = f"{BLOCKS}.length && !document.querySelector('.block-of .waiting')"
 START = datetime(2026, 3, 4, 9, tzinfo=UTC)
-FAILING = Path(__file__).parents[1] / "golden" / "failing_run.json"
+FAILING = GOLDEN / "failing_run.json"
 NOTE = "look <img src=x onerror='window.attacked = 1'><script>window.attacked = 1</script> here"
 
 
@@ -96,7 +91,7 @@ def test_nested_lists_and_bold_code(page, report):
         "Do **not use `rm *`** here:\n\n3. first\n   goes on\n   - inner *one*\n     1. deepest\n"
         "   - inner two\n4. second\n"
     )
-    opened(page, report([Message(source="agent", content=text)]))
+    opened(page, report([replied(text)]))
     assert page.ask("document.querySelector('.prose b').innerHTML.includes('<code')")
     assert page.text(".prose b code") == "rm *"
     of = "document.querySelector('.prose > ol')"
@@ -190,11 +185,7 @@ def test_recorded_prompt_stands_beside_the_estimate(page, report):
     window = {
         "info": {"last_token_usage": {"input_tokens": 50_000}, "model_context_window": 272_000}
     }
-    events = [
-        said("hi"),
-        Message(source="agent", content="hello", meta=reply),
-        said("again"),
-    ]
+    events = [said("hi"), replied("hello", meta=reply), said("again")]
     opened(page, f"{report([*events, Annotation(name='token_count', data=window)])}#v=1")
     words = "Recorded: 44k tokens of a window of 272k, for the prompt of the next call, in 1."
     assert words in page.text(".recorded")
@@ -280,7 +271,7 @@ def test_header_has_the_largest_prompt(page, report):
         yield said("go")
         for tokens in (20_000, 120_000, 30_000):
             meta = {"model": model, "usage": {"prompt_tokens": tokens}}
-            yield Message(source="agent", content="yes", meta=meta)
+            yield replied("yes", meta=meta)
 
     opened(page, report(replies("gpt-4o")))
     way = ".facts button"
@@ -325,7 +316,7 @@ requestAnimationFrame(follow);
 
 
 def test_phone_begins_at_the_newest_event(chromium, stored, serve):
-    address = serve(stored("c", [*sample(), Message(source="agent", content="the end")]))
+    address = serve(stored("c", [*sample(), replied("the end")]))
     with chromium.new_page(390, 844, tab="transcript") as page:
         page.send("Page.addScriptToEvaluateOnNewDocument", source=FOLLOWED)
         opened(page, f"{address}&id=c")

@@ -4,16 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    Message,
-    Observation,
-    SystemMessage,
-)
+from foldlog.eventstore import Action, CondensationAction, Observation, SystemMessage
 from tests.browser.states import V, home
 from tests.browser.tree import tree
-from tests.said import said
+from tests.said import replied, said
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 ROWS = "Array.from(document.querySelectorAll('a.row .name'), (each) => each.innerText.trim())"
@@ -30,7 +24,7 @@ def run(title, day, tool="Bash", errors=0, seconds=60):
         yield Observation(
             tool=tool, content=text, call_id=str(number), is_error=failed, timestamp=at
         )
-    yield Message(source="agent", content="done", timestamp=at + timedelta(seconds=seconds))
+    yield replied("done", timestamp=at + timedelta(seconds=seconds))
 
 
 @pytest.fixture
@@ -160,7 +154,7 @@ def test_the_cost_opens_by_model_and_by_day(page, serve, stored):
     for name, model, day, cost in (("a", "m", 0, 0.5), ("b", "m", 1, 0.25), ("c", "n", 1, 1)):
         meta = {"model": model, "usage": {"prompt_tokens": 10}, "cost": cost}
         at = START + timedelta(days=day)
-        url = stored(name, [Message(source="agent", content="hi", meta=meta, timestamp=at)])
+        url = stored(name, [replied("hi", meta=meta, timestamp=at)])
     home(page, serve(url), 3)
     page.wait("document.querySelector('.summary button')?.innerText === '$1.75'")
     assert page.ask("document.querySelector('.costs').offsetHeight") == 0
@@ -190,7 +184,7 @@ def test_a_row_counts_condensations_and_guesses_none(page, serve, stored):
     def replies(*sizes):
         for size in sizes:
             meta = {"model": "m", "usage": {"prompt_tokens": size}}
-            yield Message(source="agent", content="hi", meta=meta)
+            yield replied("hi", meta=meta)
 
     stored("falls", replies(900, 100, 900, 100))
     condensed = [*replies(900, 800), CondensationAction(forgotten_event_ids=(0,))]
@@ -216,7 +210,7 @@ def test_first_error_leads_to_its_event(listed):
 def test_more_shows_all_names_of_a_facet(page, serve, stored):
     for number in range(12):
         meta = {"model": f"model {number:02}", "usage": {"prompt_tokens": 10}}
-        event = Message(source="agent", content="hi", meta=meta)
+        event = replied("hi", meta=meta)
         url = stored(f"run {number}", [event])
     home(page, serve(url), 12)
     names = "Array.from(document.querySelectorAll('[aria-label=Model] button'),"

@@ -2,6 +2,7 @@
 
 from foldlog.eventstore import CondensationAction, Message
 from tests.browser.states import V
+from tests.said import replied
 
 WHOLE = f"{V}.chart.setWindow(0, {V}.history.version + 1)"
 PIXELS = """((left, top, width, height, canvas = window.foldlog.chart.base) => {
@@ -54,7 +55,7 @@ def test_every_peak_of_the_curve_is_drawn(page, report):
     events = []
     for _ in range(30):
         start = len(events)
-        events += [Message(source="agent", content="y" * 400) for _ in range(150)]
+        events += [replied("y" * 400) for _ in range(150)]
         events.append(CondensationAction(forgotten_event_ids=list(range(start, start + 150))))
     page.open(report(events))
     page.run(WHOLE)

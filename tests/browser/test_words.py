@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from foldlog.eventstore import Action, CondensationAction, Message, Origin, open_store
+from foldlog.eventstore import Action, CondensationAction, Origin, open_store
 from tests.browser.states import BLOCKS, V, find, sample
 from tests.golden.rows import rows
 from tests.page_samples import usual_history
-from tests.said import said
+from tests.said import replied, said
 from tests.web_client import asking_store
 
 WRITTEN = """(() => {
@@ -100,9 +100,7 @@ def test_chosen_row_covers_whole_labels(tidewatch):
 
 def test_work_of_sub_agent_is_no_bookkeeping(page, report):
     first = said("said", origin=Origin(format="claude-code", id="t"))
-    aside = Message(
-        source="agent", content="aside", shown=False, origin=Origin(format="claude-code", id="u")
-    )
+    aside = replied("aside", shown=False, origin=Origin(format="claude-code", id="u"))
     page.open(report([first, aside]))
     why = "it was not shown to the agent in the claude-code history from which it was imported"
     assert "never shown\n1 event" in page.text(".knew")
@@ -112,7 +110,7 @@ def test_work_of_sub_agent_is_no_bookkeeping(page, report):
 
 
 def test_an_event_without_text_says_so(page, report):
-    page.open(report([*messages(1), Message(source="agent", content="")]))
+    page.open(report([*messages(1), replied("")]))
     page.wait(f"{BLOCKS}.some((text) => text.includes('no text'))")
 
 

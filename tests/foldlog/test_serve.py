@@ -3,7 +3,6 @@ shows its answers.
 """
 
 import json
-import os
 import re
 import signal
 import socket
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 
@@ -25,7 +23,6 @@ from foldlog._words.safe_text import printable
 from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
-    Message,
     Retraction,
     confirm,
     open_store,
@@ -34,11 +31,12 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import formats
 from tests.beside import SAMPLES
+from tests.browser.server import serving
 from tests.figures import FiguresOfStore
 from tests.foldlog.records import CORPUS
 from tests.how_many import some
 from tests.page_samples import HOSTILE, hostile_history, usual_history
-from tests.said import said
+from tests.said import replied, said
 from tests.waiting import until
 from tests.web_client import Client, application, asking, asking_store
 
@@ -120,9 +118,9 @@ def test_a_conversation_has_one_title_everywhere(histories):
     """
     command = "<command-message>review</command-message>\n<command-name>/review</command-name>"
     histories["asked"].append(said(command))
-    histories["silent"].append(Message(source="agent", content="hi"))
+    histories["silent"].append(replied("hi"))
     between = [said("more")] * 40
-    titled = Message(source="agent", content="hi", meta={"title": "Late"})
+    titled = replied("hi", meta={"title": "Late"})
     histories["late"].append([*between, titled, *between])
     corpus = (CORPUS / f"{name}.jsonl" for name in formats())
     beside = (SAMPLES / name for name in ADDING if SAMPLES.is_dir())
@@ -251,20 +249,6 @@ def test_page_contains_no_text_of_histories(client):
     assert re.findall(r"<script[^>]*>", page) == ['<script src="page.js">']
 
 
-@contextmanager
-def serving(path, *options):
-    """``foldlog serve`` in a process of its own, and the address that it prints."""
-    command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--db", path, *options]
-    environment = {**os.environ, "FOLDLOG_TOKEN": ""}
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
-    try:
-        yield process, process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.communicate()
-
-
 def test_responses_have_the_policy_and_no_cors(guarded):
     for path in (
         "/",
@@ -338,7 +322,9 @@ def test_a_page_of_another_site_gets_nothing(guarded):
 def test_server_follows_and_leaves_the_store(tmp_path):
     with foldlog.open(tmp_path / "h.db") as histories:
         histories["c"].append(said("hello"))
-        with serving(tmp_path / "h.db") as (process, address):
+        everywhere = ("--host", "0.0.0.0", "--allow-host", "127.0.0.1")
+        with serving(tmp_path / "h.db", *everywhere) as (process, address):
+            assert address.startswith("http://127.0.0.1:")
             base, token = address.split("/?token=")
             request = urllib.request.Request(
                 f"{base}/api/follow?id=c", headers={"authorization": f"Bearer {token}"}
@@ -381,21 +367,16 @@ def test_second_interrupt_prints_no_traceback(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    "options, address",
-    [([], "http://localhost:"), (["--allow-host", "127.0.0.1"], "http://127.0.0.1:")],
-)
-def test_printed_address_can_be_opened(tmp_path, options, address):
-    with foldlog.open(tmp_path / "h.db") as histories:
-        histories["c"].append(said("hello"))
-    with serving(tmp_path / "h.db", "--host", "0.0.0.0", *options) as (process, printed):
-        assert printed.startswith(address)
+def test_printed_address_can_be_opened(tmp_path):
+    foldlog.open(tmp_path / "h.db").close()
+    with serving(tmp_path / "h.db", "--host", "0.0.0.0") as (process, printed):
+        assert printed.startswith("http://localhost:")
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(printed, timeout=60) as page:
             assert page.status == 200
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
-        assert ("--allow-host NAME" in err) == (not options)
+        assert "--allow-host NAME" in err
 
 
 @pytest.mark.parametrize(
