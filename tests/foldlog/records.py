@@ -3,11 +3,13 @@ model used.
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 """The history that the package brings."""
+GOLDEN = Path(__file__).parents[1] / "golden"
 CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 """Records of each format, all that its program writes."""
 
@@ -19,7 +21,18 @@ def lines_of(format: str) -> list[bytes]:
 
 def records_of(format: str) -> list[Any]:
     """The records of a format's corpus."""
-    return [json.loads(line) for line in lines_of(format)]
+    return read_lines(CORPUS / f"{format}.jsonl")
+
+
+def read_lines(path: Path) -> list[Any]:
+    """Return the JSON values of a file that has one on each line."""
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def write_lines(path: Path, records: Iterable[Any]) -> Path:
+    """Write JSON values into a file, each on a line."""
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), "utf-8")
+    return path
 
 
 def v1(kind: str, number: int, **fields: Any) -> dict[str, Any]:

@@ -2,31 +2,15 @@
 database.
 """
 
-from html.parser import HTMLParser
-
 import pytest
 
 import foldlog
 import foldlog._words.tables  # as opening a store does
 from foldlog.eventstore import open_store
 from foldlog.projections import View, Views
+from tests.foldlog.elements import Elements
 from tests.page_samples import HOSTILE, hostile_history, usual_history
-
-
-class Tags(HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.tags = set()
-        self.attributes = set()
-        self.texts = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.attributes.update(name for name, _ in attrs)
-
-    def handle_data(self, data):
-        self.texts.append(data)
+from tests.said import said
 
 
 def all_shown():
@@ -41,11 +25,11 @@ def all_shown():
 
 @pytest.mark.parametrize("shown", list(all_shown()), ids=lambda shown: type(shown).__name__)
 def test_table_shows_texts_without_their_markup(shown):
-    tags = Tags(shown._repr_html_())
-    assert tags.tags <= {"div", "strong", "table", "tr", "th", "td", "bdi"}
-    assert tags.attributes <= {"style"}
-    text = "".join(tags.texts)
-    assert not {"\x1b", "\u202e", "\0", "\x9b"} & set(text)
+    elements = Elements(shown._repr_html_())
+    for tag, attributes in elements.tags:
+        assert tag in {"div", "strong", "table", "tr", "th", "td", "bdi"}
+        assert attributes.keys() <= {"style"}
+    assert not {"\x1b", "\u202e", "\0", "\x9b"} & {*"".join(elements.texts)}
     assert len(repr(shown)) < 400
 
 
@@ -60,7 +44,7 @@ def test_history_shows_its_view_or_why_not():
     histories = foldlog.open("memory:")
     history = histories["c"]
     assert "View of 0 events" in history._repr_html_()
-    history.append(foldlog.Message(source="user", content=HOSTILE[0]))
+    history.append(said(HOSTILE[0]))
     assert "&lt;script&gt;" in history._repr_html_()
     histories.close()
     assert (repr(history), repr(histories).startswith("<Histories in ")) == ("<History 'c'>", True)

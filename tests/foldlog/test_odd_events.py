@@ -27,7 +27,9 @@ from foldlog.eventstore import InvalidArgument, UnknownEvent, open_store
 from foldlog.formats import UnknownFormat, formats
 from foldlog.projections import View
 from tests.commands import NAMES, command_named
+from tests.foldlog.records import GOLDEN
 from tests.golden.rows import made_events, with_bytes
+from tests.said import replied
 from tests.web_client import asking_store
 
 WORD = "zebrafinch"
@@ -49,7 +51,6 @@ def called(arguments, **fields):
     return Action(**{"tool": "t", "call_id": "1", "arguments": arguments, **fields})
 
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 WORDS = (("<word>", WORD), ("<steers>", json.dumps(STEERS)[1:-1]))
 
 
@@ -70,9 +71,7 @@ def value_of(written):
 
 
 TEXT = reduce(
-    lambda text, word: text.replace(*word),
-    WORDS,
-    (GOLDEN / "odd_events.json").read_text("utf-8"),
+    lambda text, word: text.replace(*word), WORDS, (GOLDEN / "odd_events.json").read_text("utf-8")
 )
 ODD = json.loads(TEXT, object_hook=value_of)
 """The events of each case. The first case hides what is before it."""
@@ -118,7 +117,7 @@ def fill(path, names):
             with suppress(EventStoreError):
                 history.append([*made_events(ODD[name])])
                 accepted.append(name)
-            history.append(Message(source="agent", content=f"after {WORD}"))
+            history.append(replied(f"after {WORD}"))
             if name in accepted:
                 histories[ALL].append([*made_events(ODD[name])])
         for name in IDS:
@@ -344,40 +343,20 @@ def test_every_door_refuses_deep_values(history, door):
 def test_no_export_fails_because_of_one_event(odd, view):
     with api.open(odd[0]) as histories:
         for format in formats().values():
-            with suppress(
-                UnknownFormat,
-            ):
-                records = list(
-                    histories[ALL].export(format.name, view=view, notes=lambda note: None)
-                )
-                json_text(
-                    records if format.document is None else format.document(records), exact=True
-                )
+            with suppress(UnknownFormat):
+                exported = histories[ALL].export(format.name, view=view, notes=lambda note: None)
+                json_text((format.document or list)([*exported]), exact=True)
 
 
 def test_no_page_fails_because_of_one_event(tmp_path, odd):
     shutil.copy(odd[0], tmp_path / "odd.db")
-    with (
-        open_store(f"sqlite:///{tmp_path}/odd.db") as store,
-        asking_store(store) as client,
-    ):
-        rows = [
-            row
-            for row in store.iter_conversations()
-            if row.id != STRUCTURAL and row.id.isprintable()
-        ]
+    with open_store(f"sqlite:///{tmp_path}/odd.db") as store, asking_store(store) as client:
         requests = [("conversations", {}), ("search", {"words": WORD})]
-        for row in rows:
-            requests += [("history", {"id": row.id}), ("events", {"id": row.id, "start": 0})]
-        requests += [
-            ("event", {"id": ALL, "event": number}) for number in range(store.version(ALL))
-        ]
-        answers = [
-            (path, params, client.get(f"/api/{path}", params=params)) for path, params in requests
-        ]
-        assert [
-            (path, params, answer.text[:300])
-            for path, params, answer in answers
-            if answer.status != 200
-        ] == []
+        requests += [("event", {"id": ALL, "event": id_}) for id_ in range(store.version(ALL))]
+        for row in store.iter_conversations():
+            if row.id != STRUCTURAL and row.id.isprintable():
+                requests += [("history", {"id": row.id}), ("events", {"id": row.id, "start": 0})]
+        for path, params in requests:
+            answer = client.get(f"/api/{path}", params)
+            assert answer.status == 200, (path, params, answer.text[:300])
         assert client.get("/metrics").status == 200

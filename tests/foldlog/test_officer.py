@@ -23,8 +23,8 @@ from foldlog.errors import InvalidArgument
 from foldlog.eventstore import confirm as confirm_position
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.formats import decode
-from foldlog.maintenance import holds_plain_events
 from tests.crash.bytes_left import bytes_left
+from tests.foldlog.records import GOLDEN
 from tests.golden.rows import made_events, with_bytes
 from tests.said import said
 
@@ -169,14 +169,6 @@ def two(tmp_path):
         yield histories
 
 
-def test_maintenance_runs_when_it_is_called(tmp_path, two, histories):
-    histories.maintenance.copy_from(two)
-    assert [*histories] == ["a", "b"]
-    with api.open(tmp_path / "two.db", keys=KeyRing(KEY)) as histories:
-        histories.maintenance.rekey()
-        assert not holds_plain_events(histories.store)
-
-
 def test_results_are_also_handed_over_as_they_come(two, histories):
     come = []
     results = [
@@ -225,8 +217,7 @@ def note(value):
     return [Annotation(name="note", data=value)]
 
 
-FILE = Path(__file__).parents[1] / "golden" / "places_of_texts.json"
-PLACES = json.loads(FILE.read_text("utf-8"), object_hook=with_bytes)
+PLACES = json.loads((GOLDEN / "places_of_texts.json").read_text("utf-8"), object_hook=with_bytes)
 FOUND = {
     place: [*decode(row["records"], row["format"])]
     if "records" in row

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog import Message
 from foldlog._files.open_files import parts_of
 from foldlog._files.whole_file import whole_file
 from foldlog.errors import InvalidOption
 from foldlog.eventstore.recorders.sqlite.store_file import descriptors_of
 from foldlog.formats import NotAHistory
+from tests.said import said
 
-HELLO = Message(source="user", content="hello")
+HELLO = said("hello")
 LAST = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM events')"
 
 

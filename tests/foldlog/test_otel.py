@@ -27,6 +27,7 @@ from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondense
 from foldlog.errors import IdempotencyConflict
 from tests.condensers.openai_server import OpenAIServer, Text
 from tests.condensers.scripted import Scripted, failed
+from tests.said import replied, said
 
 SECRET = "hunter2"
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
@@ -65,10 +66,6 @@ def telemetry():
     otel.uninstrument()
 
 
-def user_message(text=SECRET):
-    return Message(source="user", content=text)
-
-
 def parent_of(event):
     _, trace_id, span_id, _ = event.meta["traceparent"].split("-")
     return int(trace_id, 16), int(span_id, 16)
@@ -80,8 +77,8 @@ def parent_of(event):
 def test_an_event_leads_to_its_trace_and_back(telemetry, tmp_path, keys):
     with foldlog.open(tmp_path / "s.db", keys=keys) as histories:
         with telemetry.provider.get_tracer("app").start_as_current_span("request") as request:
-            histories["c1"].append([user_message(), user_message()])
-        histories["c1"].append(user_message(), documents={"state": {"k": SECRET}})
+            histories["c1"].append([said(SECRET), said(SECRET)])
+        histories["c1"].append(said(SECRET), documents={"state": {"k": SECRET}})
     with foldlog.open(tmp_path / "s.db", keys=keys) as histories:
         events = list(histories["c1"].events())
     appends = telemetry.spans("foldlog.append")
@@ -108,7 +105,7 @@ def test_repeated_append_is_recognized_whoever_traces(request, tmp_path, databas
     url = (
         request.getfixturevalue("postgres_url")() if database == "postgresql" else tmp_path / "s.db"
     )
-    own = Message(source="agent", content="with a meta", meta={"mine": 1})
+    own = replied("with a meta", meta={"mine": 1})
 
     def opened(traced):
         otel.uninstrument()
@@ -123,24 +120,24 @@ def test_repeated_append_is_recognized_whoever_traces(request, tmp_path, databas
         for first_traced, then_traced in product((False, True), repeat=2):
             name = f"{first_traced} {then_traced}"
             with opened(first_traced) as histories:
-                first = append(histories, user_message(), user_message("more"), own)
+                first = append(histories, said(SECRET), said("more"), own)
                 assert [("traceparent" in each.event.meta) for each in first] == [first_traced] * 4
             with opened(then_traced) as histories:
-                assert append(histories, user_message(), user_message("more"), own) == first
+                assert append(histories, said(SECRET), said("more"), own) == first
                 with pytest.raises(IdempotencyConflict):
-                    append(histories, user_message(), user_message("more"), user_message("other"))
+                    append(histories, said(SECRET), said("more"), said("other"))
                 for event_id in (0, 2):
                     histories[name].redact(event_id, reason="asked to")
-                again = append(histories, user_message(), user_message("more"), own)
+                again = append(histories, said(SECRET), said("more"), own)
                 assert again[1] == first[1]
                 assert [each.position for each in again] == [each.position for each in first]
                 assert [each.event.redacted is None for each in again] == [False, True, False, True]
                 for other in (
-                    (user_message("longer than it"), own),
-                    (user_message("more"), user_message("other")),
+                    (said("longer than it"), own),
+                    (said("more"), said("other")),
                 ):
                     with pytest.raises(IdempotencyConflict):
-                        append(histories, user_message(), *other)
+                        append(histories, said(SECRET), *other)
     finally:
         otel.uninstrument()
 
@@ -149,14 +146,14 @@ def test_records_of_imports_stay_as_they_are(telemetry, tmp_path):
     records = [{"role": "user", "content": "hi"}]
     with foldlog.open(tmp_path / "s.db") as histories:
         histories["c1"].append_records(records, format="openai-chat", dedupe="origin")
-        histories.store.ingest("c2", [user_message()])
+        histories.store.ingest("c2", [said(SECRET)])
         assert [event.meta for name in histories for event in histories[name].events()] == [{}, {}]
         assert list(histories["c1"].export("openai-chat")) == records
 
 
 def test_failed_append_has_no_message_in_span(telemetry, history):
     with pytest.raises(VersionConflict):
-        history.append(user_message(), expected_version=7)
+        history.append(said(SECRET), expected_version=7)
     [span] = telemetry.spans("foldlog.append")
     assert (span.status.status_code, span.attributes["error.type"]) == (
         trace.StatusCode.ERROR,
@@ -174,7 +171,7 @@ def test_async_append_has_trace_of_its_caller(telemetry, tmp_path):
                 with telemetry.provider.get_tracer("app").start_as_current_span(
                     f"request {number}"
                 ) as request:
-                    [recorded] = await histories["c1"].append([user_message()])
+                    [recorded] = await histories["c1"].append([said(SECRET)])
                     await histories["c1"].prepare()
                 assert parent_of(recorded.event)[0] == request.get_span_context().trace_id
 
@@ -274,7 +271,7 @@ def test_unobserved_append_calls_no_telemetry():
 
 def test_the_page_lists_the_spans_and_metrics(telemetry, tmp_path):
     with foldlog.open(tmp_path / "s.db") as histories:
-        histories["c1"].append([user_message() for _ in range(3)])
+        histories["c1"].append([said(SECRET) for _ in range(3)])
         histories["c1"].prepare()
     spans = {span.name for span in telemetry.spans()}
     sums = {name for name in telemetry.metrics() if isinstance(name, str)}

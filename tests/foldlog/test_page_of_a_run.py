@@ -6,29 +6,28 @@ import base64
 import json
 import re
 import zlib
-from pathlib import Path
 
 import pytest
 
-import foldlog
 from foldlog._web import pages
-from foldlog.eventstore import CondensationAction, Message, Observation, open_store
+from foldlog.eventstore import CondensationAction, Observation, open_store
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.redact import redact
+from tests.foldlog.records import SAMPLE
+from tests.said import replied, said
 from tests.web_client import asking_store
 
-SAMPLE = Path(foldlog.__file__).parent / "sample"
 JSON = {"content-type": "application/json"}
 
 
 def needing():
     """A conversation that forgets a file and names it again."""
     return [
-        Message(source="user", content="look at src/alpha.py and src/beta.py"),
+        said("look at src/alpha.py and src/beta.py"),
         Observation(tool="read", content="def alpha_value"),
         CondensationAction(forgotten_event_ids=[0, 1]),
-        Message(source="agent", content="I read src/alpha.py again"),
-        Message(source="agent", content="and src/alpha.py once more"),
+        replied("I read src/alpha.py again"),
+        replied("and src/alpha.py once more"),
     ]
 
 
@@ -61,7 +60,7 @@ def test_events_come_in_parts(client, monkeypatch):
 def test_term_that_two_condensations_dropped(client, store):
     more = [
         CondensationAction(forgotten_event_ids=[3, 4]),
-        Message(source="agent", content="src/alpha.py, please"),
+        replied("src/alpha.py, please"),
     ]
     store.ingest("d", iter([*needing(), *more]))
     dropped = client.json("dropped?id=d")["condensations"]
@@ -131,10 +130,7 @@ def test_page_of_long_conversation_is_cached(tmp_path, monkeypatch):
         store.ingest("c", iter(needing()))
         with asking_store(store) as client:
             first = client.json("history?id=c")
-    with (
-        open_store(f"sqlite:///{tmp_path}/long.db") as store,
-        asking_store(store) as client,
-    ):
+    with open_store(f"sqlite:///{tmp_path}/long.db") as store, asking_store(store) as client:
         with monkeypatch.context() as patch:
             patch.setattr(pages.Pages, "_fold", None)
             assert client.json("history?id=c") == first

@@ -107,12 +107,11 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path):
 
 
 def test_an_error_of_the_disk_names_the_file(tmp_path):
-    def write():
-        with whole_file(tmp_path / "out"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with pytest.raises(OSError, match="No space left on device") as raised:
-        write()
+    with (
+        pytest.raises(OSError, match="No space left on device") as raised,
+        whole_file(tmp_path / "out"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert raised.value.filename == str(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

@@ -28,12 +28,6 @@ S4 5 6 | nothing | return | 4 | condensation of S4 5 6
 """The prompt was; it is now; because of; the newest condensation; the event that is added. ``0 1 2``
 are events in the prompt, ``S4`` is the summary of condensation 4, and ``"…"`` a new summary.
 """
-CAUSES = {
-    "unknown": None,
-    "compaction": "compaction",
-    "return": "return",
-    "system prompt": "system prompt",
-}
 REPLACED = {"outcome": "replaced", "reason": "the system prompt was updated"}
 
 
@@ -61,7 +55,8 @@ def ids(cell):
 def test_change_of_prompt_adds_this_event(row):
     before, after, cause, condensed, expected = row
     at = -1 if condensed == "none" else int(condensed)
-    change = change_of_prompt(ids(before), ids(after), CAUSES[cause], condensed_at=at)
+    cause = None if cause == "unknown" else cause
+    change = change_of_prompt(ids(before), ids(after), cause, condensed_at=at)
     match = re.fullmatch(
         r"none|retraction to (?P<version>\d+)"
         r"|condensation of (?P<gone>[S\d ]*\d|no event)(, with the summary at index"

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog import Message
+from tests.said import said
 
 CONFIGURATION = re.search(
     r"^```nginx\n(.*?)^```",
@@ -39,7 +39,7 @@ def free_port():
 def test_the_page_is_served_through_nginx(tmp_path):
     behind, before = free_port(), free_port()
     with foldlog.open(tmp_path / "s.db") as histories:
-        histories["c1"].append(Message(source="user", content="hi"))
+        histories["c1"].append(said("hi"))
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     made = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=logs.example"
@@ -89,16 +89,11 @@ def test_the_page_is_served_through_nginx(tmp_path):
         assert [row["conversation"] for row in listed["conversations"]] == ["c1"]
         with get("/api/follow?id=c1") as stream:
             lines = iter(stream.readline, b"")
-            assert (
-                json.loads(next(line for line in lines if line.startswith(b"data"))[5:])["version"]
-                == 1
-            )
+            versions = (json.loads(line[5:])["version"] for line in lines if line[:4] == b"data")
+            assert next(versions) == 1
             with foldlog.open(tmp_path / "s.db") as histories:
-                histories["c1"].append(Message(source="user", content="more"))
-            assert (
-                json.loads(next(line for line in lines if line.startswith(b"data"))[5:])["version"]
-                == 2
-            )
+                histories["c1"].append(said("more"))
+            assert next(versions) == 2
     finally:
         for program in programs:
             program.terminate()

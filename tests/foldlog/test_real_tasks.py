@@ -1,23 +1,19 @@
 """Real sessions with sub-agents, counted by a script of its own: each sum and tree is equal."""
 
-import json
 from collections import Counter
 
 import pytest
 
 from tests.beside import SAMPLES, needs_samples
+from tests.foldlog.records import read_lines
 
 SESSIONS = sorted((SAMPLES.parent / "sub_agents" / "claude_code").glob("*.jsonl"))
-
-
-def lines_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def replies_in(path):
     """The tokens of each reply. Claude Code writes a reply on several lines, with growing usage."""
     replies = {}
-    for line in lines_of(path):
+    for line in read_lines(path):
         message = line.get("message") or {}
         if line["type"] == "assistant" and (usage := message.get("usage")):
             prompt = sum(
@@ -30,7 +26,7 @@ def replies_in(path):
 
 
 def errors_in(path):
-    contents = [(line.get("message") or {}).get("content") for line in lines_of(path)]
+    contents = [(line.get("message") or {}).get("content") for line in read_lines(path)]
     parts = [part for content in contents if isinstance(content, list) for part in content]
     return Counter(
         part.get("type") == "tool_result" and bool(part.get("is_error")) for part in parts
@@ -39,11 +35,7 @@ def errors_in(path):
 
 def spent(replies):
     prompts, answers = zip(*replies.values(), strict=True)
-    return {
-        "calls": len(replies),
-        "prompt_tokens": sum(prompts),
-        "completion_tokens": sum(answers),
-    }
+    return {"calls": len(replies), "prompt_tokens": sum(prompts), "completion_tokens": sum(answers)}
 
 
 @pytest.mark.long

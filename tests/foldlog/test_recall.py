@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 import foldlog
-from foldlog import Action, CondensationAction, Message, Observation, Retraction, SystemMessage
+from foldlog import Action, CondensationAction, Observation, Retraction, SystemMessage
 from foldlog.condensers.models.estimate import estimate
 from tests.condensers.made import parts_with
 from tests.how_many import examples
-from tests.said import said
+from tests.said import replied, said
 
 
 def call(history, tool, result, **arguments):
@@ -25,12 +25,7 @@ def call(history, tool, result, **arguments):
 
 @pytest.fixture
 def history(history):
-    history.append(
-        [
-            SystemMessage(content="SECRET prompt"),
-            said("find the order number"),
-        ]
-    )
+    history.append([SystemMessage(content="SECRET prompt"), said("find the order number")])
     call(history, "read", "The order is 4711-X.\n" + "filler " * 900, path="/shop/orders.txt")
     call(history, "read", "nothing here", path="/shop/other.txt")
     call(history, "edit", "done", path="/shop/orders.txt", new="4712")
@@ -46,9 +41,7 @@ def ids_in(text):
     ]
 
 
-def test_recall_by_words_ids_and_paths(
-    history,
-):
+def test_recall_by_words_ids_and_paths(history):
     recall = history.recall_tool().recall
     text = recall("order 4711-x")
     assert ids_in(text) == [3, 2, 6, 1], "3 has both words; 2 is forgotten; 6 is newer than 1"
@@ -58,11 +51,11 @@ def test_recall_by_words_ids_and_paths(
     assert recall(ids=[99]) == "cannot be read: 99"
     assert ids_in(recall(path="orders.txt")) == [6, 7, 2, 3], "the newest first"
     assert recall(path="/no/such") == "no event of this conversation matches"
-    history.append(Message(source="agent", content="nothing here either"))
+    history.append(replied("nothing here either"))
     assert ids_in(recall("nothing here")) == [5, history.version() - 1], (
         "of equally good ones those that are forgotten"
     )
-    history.append(Message(source="agent", content="nothing but filler"))
+    history.append(replied("nothing but filler"))
     assert ids_in(recall("filler nothing"))[:2] == [history.version() - 1, 5], (
         "with more words, also if it is shown"
     )
@@ -177,10 +170,10 @@ def test_a_call_that_cannot_be_used_is_answered(history):
         ({"ids": [True]}, "whole numbers"),
     ]:
         assert problem in history.recall_tool()(arguments)
-        with pytest.raises(
-            foldlog.errors.InvalidArgument, match="max_tokens is 299; use a whole number from 300"
-        ):
-            history.recall_tool(max_tokens=299)
+    with pytest.raises(
+        foldlog.errors.InvalidArgument, match="max_tokens is 299; use a whole number from 300"
+    ):
+        history.recall_tool(max_tokens=299)
 
 
 def test_call_may_be_text_map_or_action(history):
@@ -217,15 +210,8 @@ def test_sdks_can_make_a_tool_of_the_function(history):
     hints = get_type_hints(recall)
     assert hints == {"query": str, "ids": list[int] | None, "path": str, "return": str}
     assert all(each.default is not each.empty for each in signature(recall).parameters.values())
-    assert (
-        recall.__name__,
-        *(f"{name}: " in recall.__doc__ for name in hints if name != "return"),
-    ) == (
-        "recall",
-        True,
-        True,
-        True,
-    )
+    assert recall.__name__ == "recall"
+    assert all(f"{name}: " in recall.__doc__ for name in ("query", "ids", "path"))
 
 
 def test_results_of_foldlog_mcp_are_not_found(history):

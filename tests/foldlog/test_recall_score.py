@@ -10,10 +10,7 @@ from benchmarks.compaction import Copier
 from foldlog._reports.recall_score import is_near, words_beside
 from foldlog.condensers import LLMSummarizingCondenser
 from foldlog.condensers.config.registry import condenser_from_config
-from foldlog.eventstore import (
-    Action,
-    Observation,
-)
+from foldlog.eventstore import Action, Observation
 from foldlog.replays import replay
 from tests.foldlog.test_replays import Counted
 from tests.how_many import examples

@@ -23,6 +23,8 @@ from tests.said import said
 
 pytest_plugins = ["pytester"]
 STEPS = 3
+AWS_KEY = "AKIA" + "IOSFODNN7EXAMPLZ"
+PLUGIN = ("-p", "foldlog.testing", "-p", "no:cacheprovider")
 RUNS = [
     *(f"openai_chat/{path.name}" for path in sorted((SAMPLES / "openai_chat").glob("*.json"))),
     *(f"swe_agent_traj/{path.name}" for path in sorted((SAMPLES / "swe_agent_traj").glob("*"))),
@@ -38,12 +40,6 @@ def run_agent(history, model, steps=STEPS, prompt="pay all"):
         history.append_reply(answer, request=request)
         for call in history.open_calls():
             history.append_tool_result(call, f"paid {call.arguments['euros']} on 2026-11-27")
-
-
-@pytest.fixture
-def histories():
-    with api.open("memory:") as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -278,7 +274,7 @@ def test_pay(replay):
 def test_the_plugin_fails_a_test_once(prompt, failed, recorded, pytester, monkeypatch):
     Path("pay.jsonl").write_bytes(recorded.read_bytes())
     pytester.makepyfile(TEST.format(prompt=prompt))
-    result = pytester.runpytest_inprocess("-p", "foldlog.testing", "-p", "no:cacheprovider")
+    result = pytester.runpytest_inprocess(*PLUGIN)
     result.assert_outcomes(passed=1 - failed, failed=failed)
 
 
@@ -310,7 +306,7 @@ def test_that_asks_nothing(run):
 def test_skipped_or_failed_test_is_not_blamed(recorded, pytester):
     Path("pay.jsonl").write_bytes(recorded.read_bytes())
     pytester.makepyfile(ENDED)
-    result = pytester.runpytest_inprocess("-p", "foldlog.testing", "-p", "no:cacheprovider")
+    result = pytester.runpytest_inprocess(*PLUGIN)
     result.assert_outcomes(skipped=1, failed=1, passed=1, errors=2)
 
 
@@ -318,8 +314,8 @@ def test_missing_tools_are_added_on_request(histories, recorded, pytester):
     run = read_run(recorded)
     run._replace(beside={}).write(Path("pay.jsonl"))
     pytester.makepyfile(TEST.format(prompt="pay all"))
-    plugin = ("-p", "foldlog.testing", "-p", "no:cacheprovider", "-W", "always")
-    plugin += ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # this process has imported it
+    # this process has imported the plugin
+    plugin = (*PLUGIN, "-W", "always", "-W", "ignore::pytest.PytestAssertRewriteWarning")
     pytester.runpytest_inprocess(*plugin).assert_outcomes(passed=1, warnings=1)
     pytester.runpytest_inprocess(*plugin, "--foldlog-update").assert_outcomes(passed=1)
     assert read_run(Path("pay.jsonl")).beside == {1: {"tools": [TOOL]}}
@@ -379,9 +375,8 @@ def test_missing_run_file_names_its_command(tmp_path):
 
 
 def test_a_run_is_exported_without_its_secrets(foldlog, tmp_path):
-    key = "AKIA" + "IOSFODNN7EXAMPLZ"
     with api.open(tmp_path / "foldlog.db") as opened:
-        opened["refund/1"].append(said(f"my key is {key} ok"))
+        opened["refund/1"].append(said(f"my key is {AWS_KEY} ok"))
         opened["refund/1"].append_reply({"role": "assistant", "content": "ghp_" + "a1B2" * 9})
     ran = foldlog("export refund/1 --as-test runs")
     assert "event 0: AWS Access Key replaced" in ran.err
@@ -390,9 +385,9 @@ def test_a_run_is_exported_without_its_secrets(foldlog, tmp_path):
     assert contents == ["my key is [secret: AWS Access Key] ok", "[secret: GitHub Token]"]
     assert foldlog("export --as-test runs").status == 2
     with replay(tmp_path / "runs" / "refund-1.jsonl") as again:
-        again([{"role": "user", "content": f"my key is {key} ok"}])
+        again([{"role": "user", "content": f"my key is {AWS_KEY} ok"}])
     with pytest.raises(RunDiffers), replay(tmp_path / "runs" / "refund-1.jsonl") as again:
-        again([{"role": "user", "content": f"my other key is {key} ok"}])
+        again([{"role": "user", "content": f"my other key is {AWS_KEY} ok"}])
 
 
 def test_export_replaces_no_other_run(foldlog, tmp_path):
@@ -408,9 +403,8 @@ def test_export_replaces_no_other_run(foldlog, tmp_path):
 
 
 def test_passwords_are_not_exported(histories, tmp_path):
-    key = "AKIA" + "IOSFODNN7EXAMPLZ"
-    secrets = {"password": "correct-horse", "url": "postgres://me:pa55word@host/db", key: 1}
-    history = histories[f"run {key}"]
+    secrets = {"password": "correct-horse", "url": "postgres://me:pa55word@host/db", AWS_KEY: 1}
+    history = histories[f"run {AWS_KEY}"]
     history.append(said("log in with correct-horse"))
     about = {"metadata": {"api_key": "0123456789abcdef"}}
     request = history.prepare().request("openai", tools=[], **about)
@@ -420,7 +414,7 @@ def test_passwords_are_not_exported(histories, tmp_path):
     history.append_tool_result("c1", "welcome")
     run, found = run_of(history).without_secrets()
     text = json.dumps([*run.lines()])
-    for secret in ("correct-horse", "pa55word", key, "0123456789abcdef"):
+    for secret in ("correct-horse", "pa55word", AWS_KEY, "0123456789abcdef"):
         assert secret not in text
     assert run.bodies[0]["content"] == "log in with [secret: password]"
     assert "event 0: a password replaced" in found

@@ -2,6 +2,8 @@
 shared past of a fork, the redaction does not change the fork's version.
 """
 
+from functools import partial
+
 import pytest
 
 from foldlog import Histories
@@ -15,14 +17,17 @@ from foldlog.adapters._shared import cached_values
 from foldlog.eventstore import Action, Documents, Store, VersionConflict, open_store
 from foldlog.eventstore.documents import changes
 from foldlog.runtimes import CachedValues, RuntimeCall
-from tests.between import at_each_moment
+from tests.between import at_each_moment, before_next_call
 from tests.said import said
 
 
 @pytest.fixture
 def parent(histories):
-    """A history whose event 1 has the word "marigold", as the value of two documents."""
-    history = histories["parent"]
+    return begin(histories["parent"])
+
+
+def begin(history):
+    """Append events, of which event 1 has the word "marigold" as the value of two documents."""
     history.append(said("hi"))
     history.append((), documents={"attributes": {"flower": "marigold"}, "note": "marigold"})
     history.append([said("one"), said("two")])
@@ -32,31 +37,15 @@ def parent(histories):
 @pytest.fixture
 def redacted_before(parent, monkeypatch):
     """Have event 1 redacted when a method is called for the first time, just before the call."""
-
-    def arm(owner, name, event_id=1):
-        method = getattr(owner, name)
-        calls = []
-
-        def call(*args, **options):
-            calls.append(args)
-            if len(calls) == 1:
-                parent.redact(event_id, reason="asked to")
-            return method(*args, **options)
-
-        monkeypatch.setattr(owner, name, call)
-        return calls
-
-    return arm
+    redact = partial(parent.redact, 1, reason="asked to")
+    return lambda owner, name: before_next_call(monkeypatch, owner, name, redact)
 
 
 def fill(histories):
     """A fork of a history with a flower in its documents, and in a call that ran. The history takes
     the outcome back, which is event 6.
     """
-    parent = histories["parent"]
-    parent.append(said("hi"))
-    parent.append((), documents={"attributes": {"flower": "marigold"}, "note": "marigold"})
-    parent.append([said("one"), said("two")])
+    parent = begin(histories["parent"])
     parent.append(Action(source="agent", tool="pay", call_id="c", arguments={"to": "marigold"}))
     run_again(parent)
     parent.fork(id="fork")
@@ -159,17 +148,15 @@ def test_a_file_of_openhands_that_was_read(parent):
 
 def test_documents_that_a_redaction_of_matches_keeps(histories, parent, redacted_before):
     fork = parent.fork(3, "fork")
-    calls = redacted_before(Store, "append")
+    redacted_before(Store, "append")
     keep_documents(histories.store, "fork", {1}, holding("tulip"))
-    assert len(calls) == 2
     assert (fork.document("note"), fork.attributes()) == ("[redacted]", {})
 
 
 def test_a_fork_of_a_history_that_lacks_records(parent, redacted_before):
     parent.append((), documents={"unread records": [[2, 2]]})
-    calls = redacted_before(Documents, "fork")
+    redacted_before(Documents, "fork")
     fork = parent.fork(3, "fork")
-    assert len(calls) == 2
     assert fork.attributes().keys() == {"incomplete"}
     with pytest.raises(VersionConflict):
         parent.fork(3, "fork")

@@ -7,7 +7,6 @@ import os
 import tracemalloc
 from functools import partial
 from operator import methodcaller
-from pathlib import Path
 
 import pytest
 
@@ -25,6 +24,7 @@ from foldlog.maintenance import Maintenance
 from foldlog.projections.messages.content import data_url
 from tests.between import at_each_moment, before_next_call
 from tests.crash.bytes_left import bytes_left
+from tests.foldlog.records import GOLDEN, read_lines
 from tests.how_many import some
 from tests.said import said
 
@@ -52,6 +52,10 @@ def fill(histories):
     histories["c"].fork(2, "fork")
 
 
+def redact_tulips(histories):
+    return histories.maintenance.redact_matching("tulip", reason="asked to")
+
+
 def redact_first(histories):
     return histories["c"].redact(0, reason="asked to", with_summaries=True)
 
@@ -77,10 +81,7 @@ def test_conversations_erased_meanwhile_during_matching():
         histories.erase("b", reason="asked to")
         histories.create("b", replace_erased=True).append([said("lily"), said("lily")])
 
-    def redact(histories):
-        return histories.maintenance.redact_matching("tulip", reason="asked to")
-
-    for histories, report in at_each_moment(fill, use_again, redact):
+    for histories, report in at_each_moment(fill, use_again, redact_tulips):
         assert report.stay == ()
         for name in ("a", "c", "fork"):
             assert [event.content for event in histories[name].view()] == ["[redacted]", "rose"]
@@ -90,10 +91,7 @@ def test_conversations_erased_meanwhile_during_matching():
 def test_a_fork_that_is_detached_meanwhile_is_redacted():
     detach = methodcaller("erase", "c", reason="asked to", detach_forks=True)
 
-    def redact(histories):
-        return histories.maintenance.redact_matching("tulip", reason="asked to")
-
-    for histories, report in at_each_moment(fill, detach, redact):
+    for histories, report in at_each_moment(fill, detach, redact_tulips):
         assert report.stay == ()
         assert histories["fork"].view()[0].content == "[redacted]"
         assert (0,) in (report.events.get("c"), report.events.get("fork"))
@@ -189,14 +187,13 @@ def test_attachments_and_other_fields_are_redacted(tmp_path):
     assert bytes_left(tmp_path, marks) == []
 
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "imports"
-FORMATS = [file.stem for file in sorted(GOLDEN.glob("*.jsonl"))]
+IMPORTS = sorted((GOLDEN / "imports").glob("*.jsonl"))
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_any_redacted_event_can_be_exported(format):
-    for line in (GOLDEN / f"{format}.jsonl").read_text("utf-8").splitlines():
-        events = list(decode(json.loads(line)["records"], format))
+@pytest.mark.parametrize("file", IMPORTS, ids=lambda file: file.stem)
+def test_any_redacted_event_can_be_exported(file):
+    for row in read_lines(file):
+        events = list(decode(row["records"], file.stem))
         with api.open("memory:") as histories:
             for event_id in some(range(len(events)), 3):
                 history = histories[f"{event_id}"]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import foldlog as api
-from tests.foldlog.test_sent_requests import TOOL, reply
+from tests.foldlog.test_sent_requests import run_agent
 from tests.said import said
 
 OTHER_MODEL = """
@@ -28,15 +28,17 @@ def run(foldlog, tmp_path):
     """A run of three payments and a second question, with the command."""
     with api.open(tmp_path / "foldlog.db") as histories:
         history = histories["refund"]
-        history.append([{"role": "system", "content": "You pay."}, said("pay all")])
-        for number in range(3):
-            request = history.prepare().request("openai", tools=[TOOL])
-            history.append_reply(reply(number), request=request)
-            history.append_tool_result(f"c{number}", f"paid {number}")
+        run_agent(history, "openai", 3)
         history.append_reply({"role": "assistant", "content": "Done."})
         history.append(said("thanks"))
         history.append_reply({"role": "assistant", "content": "Bye."})
     return foldlog
+
+
+def model_command(folder, script):
+    """Return the command line of a model that this script answers for."""
+    (folder / "model.py").write_text(script)
+    return shlex.join([sys.executable, str(folder / "model.py")])
 
 
 def fork_of(run, tmp_path, line, *arguments):
@@ -54,27 +56,22 @@ def test_each_request_is_made_again(run):
 
 
 def test_another_model_gets_the_recorded_results(run, tmp_path):
-    model = tmp_path / "model.py"
-    model.write_text(OTHER_MODEL.replace("EUROS", "0"))
-    command = shlex.join([sys.executable, str(model)])
+    command = model_command(tmp_path, OTHER_MODEL.replace("EUROS", "0"))
     document, events = fork_of(run, tmp_path, "--until 1 --then", command)
     answers = [event.content for event in events if type(event).__name__ == "Message"]
-    paid = "pay: ['paid 0', 'paid 1', 'paid 2']"
+    paid = "pay: ['paid 0 of 3', 'paid 1 of 3', 'paid 2 of 3']"
     assert answers == ["pay all", paid, "thanks", paid]
     assert document["ended"] == "the recorded run has no further message of the user"
     assert run("diff refund", document["fork"]).status == 0
 
 
 def test_fork_ends_without_a_recorded_result(run, tmp_path):
-    model = tmp_path / "model.py"
-    model.write_text(OTHER_MODEL.replace("EUROS", "7"))
-    command = shlex.join([sys.executable, str(model)])
+    command = model_command(tmp_path, OTHER_MODEL.replace("EUROS", "7"))
     document, events = fork_of(run, tmp_path, "--then", command)
     assert document["ended"].endswith(
         f'has no result for event {events[-2].id}: pay({{"euros": 7}})'
     )
-    model.write_text("raise SystemExit('no model')")
-    refused = run("replay refund --then", command)
+    refused = run("replay refund --then", model_command(tmp_path, "raise SystemExit('no model')"))
     assert (refused.status, "no model" in refused.err) == (2, True)
     fork = re.search("the fork '([^']+)' has the run up to here", refused.err)[1]
     assert run(f"view {fork}").status == 0

@@ -22,13 +22,7 @@ from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
 from foldlog.condensers.models.caches import OTHER, cache_rule
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    Message,
-    Observation,
-    SystemMessage,
-)
+from foldlog.eventstore import Action, CondensationAction, Message, Observation, SystemMessage
 from foldlog.eventstore.events import is_structural
 from foldlog.projections import View
 from foldlog.projections.intervals import contains
@@ -39,6 +33,7 @@ from tests.figures import Price
 from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories
+from tests.said import said
 
 STRATEGIES = [
     {"type": "noop"},
@@ -105,10 +100,6 @@ def written(case, output):
 def test_a_replay_has_the_figures_of_its_case(case):
     for output, text in case.outputs.items():
         assert written(case, output) == text
-    if "tokens" in case.outputs:
-        watching = Watching(condenser_of(case))
-        replay(case.events(), watching, Counted())
-        assert written(case, "tokens") == " ".join(map(str, watching.tokens))
 
 
 def work(turns):
@@ -151,10 +142,10 @@ def test_lines_missing_in_a_digest_are_lost():
     config = {"type": "digest", "max_size": 12, "max_length": 500}
     with foldlog.open("memory:", condenser=config) as histories:
         history = histories["c"]
-        history.append([Message(source="user", content="wrong")] * 3)
+        history.append([said("wrong")] * 3)
         history.retract(0, reason="wrong")
         for n in range(30):
-            history.append(Message(source="user", content=f"door {n}: " + "words " * 40))
+            history.append(said(f"door {n}: " + "words " * 40))
             history.prepare()
             history.append_reply({"role": "assistant", "content": "yes"})
         messages = [
@@ -212,13 +203,15 @@ def test_a_summary_has_the_prompts_of_both_ways(asked):
 
 
 @pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])
-def test_every_shown_event_is_accounted_for(config):
+def test_events_and_tokens_are_accounted_for(config):
     condenser = condenser_from_config(config)
 
-    @examples(60)
+    @examples(150)
     @given(ordered_histories | tidy_histories)
     def check(events):
-        result = replay(events, condenser)
+        watching = Watching(condenser)
+        result = replay(events, watching, Counted())
+        assert [turn.tokens for turn in result.turns] == watching.tokens
         kept_ids = intervals_kept(events, len(events))
         shown = [
             event.id
@@ -275,20 +268,6 @@ class Watching(Condenser):
 
     def _count(self, shown):
         self.tokens.append(self.counter.count_tokens(shown.to_messages(), offered_tools(shown)))
-
-
-@pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])
-def test_tokens_are_those_of_the_prompts(config):
-    condenser = condenser_from_config(config)
-
-    @examples(150)
-    @given(ordered_histories | tidy_histories)
-    def check(events):
-        watching = Watching(condenser)
-        result = replay(events, watching, Counted())
-        assert [turn.tokens for turn in result.turns] == watching.tokens
-
-    check()
 
 
 class Endless(Condenser):

@@ -4,7 +4,6 @@
 
 import json
 from datetime import datetime
-from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -24,8 +23,7 @@ from tests.golden.rows import rows
 from tests.projections.chat_rules import PROBLEMS
 from tests.said import said
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "replies.json").read_text("utf-8"))
-REPLIES = GOLDEN["replies"]
+REPLIES = rows("replies.json", "replies")
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 CALLS = [
     {"id": "k1", "type": "function", "function": {"name": "run", "arguments": '{"command": "ls"}'}},
@@ -187,7 +185,7 @@ def test_a_reply_of_our_own_client_has_calls():
 
 
 def of_chat(n, call_id="call_0"):
-    function = {"name": "run", "arguments": f'{{"n": {n}}}'}
+    function = {"name": f"t{n}", "arguments": f'{{"n": {n}}}'}
     call = {"id": call_id, "type": "function", "function": function}
     return {"role": "assistant", "content": f"step {n}", "tool_calls": [call]}
 
@@ -198,7 +196,7 @@ def of_openai(n):
 
 
 def of_anthropic(n):
-    call = {"type": "tool_use", "id": f"k{n}", "name": "run", "input": {"n": n}}
+    call = {"type": "tool_use", "id": f"k{n}", "name": f"t{n}", "input": {"n": n}}
     return {"id": "msg_x", "type": "message", "role": "assistant", "content": [call]}
 
 
@@ -216,7 +214,7 @@ def test_replies_with_one_id_stay_apart(history, reply, key):
     assert roles == [*("assistant", "tool") * 3, "user", "assistant", "tool"]
 
 
-OF_NO_MODEL = GOLDEN["replies of no model, and why"]
+OF_NO_MODEL = rows("replies.json", "replies of no model, and why")
 EMPTY = [reply for reply, _ in OF_NO_MODEL[:3]]
 """Replies without a text and without a call."""
 
@@ -393,7 +391,7 @@ def nested_in_itself():
 @pytest.mark.parametrize(
     "message, why",
     [
-        *GOLDEN["messages that are refused, and why"],
+        *rows("replies.json", "messages that are refused, and why"),
         ({"role": "user", "content": "x", "odd": {1}}, "meta.message.odd has a value of type set"),
         (
             {"role": "user", "content": [{"type": "file", "file": object()}]},
@@ -420,13 +418,13 @@ def test_append_names_what_is_no_event(history, message, why):
     assert history.version() == 0
 
 
-@pytest.mark.parametrize("reply", GOLDEN["replies whose odd field stays"])
+@pytest.mark.parametrize("reply", rows("replies.json", "replies whose odd field stays"))
 def test_no_field_of_a_reply_is_lost(history, reply):
     history.append_reply(reply)
     assert "ODD" in repr([event.meta for event in history.view()])
 
 
-@pytest.mark.parametrize("part", GOLDEN["parts of the user whose odd field stays"])
+@pytest.mark.parametrize("part", rows("replies.json", "parts of the user whose odd field stays"))
 def test_no_part_of_a_user_message_is_lost(history, part):
     source = {"type": "text", "media_type": "text/plain", "data": "depth"}
     for content in ([part], [{"type": "document", "source": source}, part]):
@@ -458,15 +456,14 @@ def test_chat_result_needs_its_call(history):
 
 
 def chat_of(place):
-    call = {"id": f"k{place}", "function": {"name": f"t{place}", "arguments": "{}"}}
     result = {"role": "tool", "tool_call_id": f"k{place}", "content": "ok"}
-    return {"role": "assistant", "tool_calls": [call]}, result
+    return of_chat(place, f"k{place}"), result
 
 
 def blocks_of(place):
-    call = {"type": "tool_use", "id": f"k{place}", "name": f"t{place}", "input": {}}
+    call = {"role": "assistant", "content": of_anthropic(place)["content"]}
     result = {"type": "tool_result", "tool_use_id": f"k{place}", "content": "ok"}
-    return {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}
+    return call, {"role": "user", "content": [result]}
 
 
 @pytest.mark.parametrize("messages_of", [chat_of, blocks_of])
@@ -481,8 +478,5 @@ def test_a_result_names_its_tool_and_its_call(history, messages_of):
     assert (late.event.tool, late.event.cause, len(history)) == ("t0", 0, 9)
     results = [event.tool for event in history.events() if isinstance(event, Observation)]
     assert results == ["t0", "t1", "t1", "t0"]
-    assert {tool: counted.errors for tool, counted in history.stats().tools.items()} == {
-        "t0": 0,
-        "t1": 0,
-        "t3": 0,
-    }
+    errors = {tool: counted.errors for tool, counted in history.stats().tools.items()}
+    assert errors == dict.fromkeys(("t0", "t1", "t3"), 0)

@@ -6,36 +6,17 @@ import base64
 import json
 import re
 import zlib
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from foldlog._page import assets
 from foldlog._page.report import write_report
-from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store
+from foldlog.eventstore import Action, CondensationAction, Observation, open_store
+from tests.foldlog.elements import Elements
 from tests.page_samples import HOSTILE, hostile_history
-from tests.said import said
+from tests.said import replied, said
 from tests.stored_rows import execute
-
-
-class Elements(HTMLParser):
-    """The elements of a page, and the attributes of each script with its text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags = []
-        self.scripts = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag == "script":
-            self.scripts.append([dict(attrs), ""])
-
-    def handle_data(self, data):
-        if self.cdata_elem == "script":
-            self.scripts[-1][1] += data
 
 
 def written(tmp_path, events):
@@ -66,7 +47,7 @@ def test_file_has_every_event_and_its_fate(tmp_path):
             summary_offset=1,
             metadata={"tokens_max": 900},
         ),
-        Message(source="agent", content="done"),
+        replied("done"),
     ]
     _, elements = written(tmp_path, events)
     (document,) = data(elements, "history")

@@ -13,12 +13,13 @@ from functools import partial
 import pytest
 
 import foldlog
-from foldlog import Action, Message, Observation, aio
+from foldlog import Action, Observation, aio
 from foldlog._history import runtimes
 from foldlog._history.effects import EffectRule
 from foldlog._history.started_calls import StartedCalls
 from foldlog.errors import InvalidArgument
 from foldlog.runtimes import CURRENT, RuntimeCall, note_left_behind
+from tests.said import said
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_new_call_and_beginning_are_one_append(histories):
 
 
 def test_only_calls_with_effects_are_marked(histories):
-    histories["c"].append([Message(source="user", content="x"), Action(tool="pay", call_id="k")])
+    histories["c"].append([said("x"), Action(tool="pay", call_id="k")])
     with calling(histories, "k"):
         tool([], repeat="safe")("ann")
         assert len(histories["c"]) == 2

@@ -36,12 +36,6 @@ def run_agent(history, dialect, steps):
     return replies
 
 
-@pytest.fixture
-def history():
-    with foldlog.open("memory:") as histories:
-        yield histories["c"]
-
-
 @pytest.mark.parametrize("condenser", CONDENSERS)
 @pytest.mark.parametrize(
     "dialect, steps",
@@ -71,12 +65,12 @@ def test_another_rendering_is_named(history):
     assert str(history.sent_request(recorded.id)) == "rendered by foldlog's rules 0, and now by 1"
 
 
-def test_a_request_of_another_conversation_is_refused(history):
-    other = history._histories["d"]
+def test_a_request_of_another_conversation_is_refused(histories, history):
+    other = histories["d"]
     for each in (history, other):
         each.append(said("pay"))
-    for view in (other.prepare(), other.view().then([foldlog.Message(source="user", content="x")])):
-        with pytest.raises(InvalidArgument, match="a View of 'd', and this history is 'c'"):
+    for view in (other.prepare(), other.view().then([said("x")])):
+        with pytest.raises(InvalidArgument, match="a View of 'd', and this history is 'c1'"):
             history.append_reply(reply(1), request=view.request())
     assert history.version() == 1
 
@@ -93,7 +87,7 @@ def test_without_a_request_nothing_is_recorded(history):
     (recorded,) = history.append_reply(reply(1))
     assert str(history.sent_request(recorded.id)) == "not recorded"
     assert history.documents() == {}
-    with pytest.raises(InvalidArgument, match="event 0 of 'c' is not the reply of a model"):
+    with pytest.raises(InvalidArgument, match="event 0 of 'c1' is not the reply of a model"):
         history.sent_request(0)
 
 

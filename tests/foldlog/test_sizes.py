@@ -1,19 +1,17 @@
 """Lists, figures, the page and the documents of the API show the same tokens of a View."""
 
-from pathlib import Path
-
 import pytest
 
 import foldlog as package
 from foldlog._figures.sizes import CountedTokens, event_tokens, view_tokens
 from foldlog.condensers import LLM, LLMConfig, TokensUnknown
-from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
+from foldlog.eventstore import Action, Annotation, Observation, SystemMessage, open_store
 from foldlog.projections import Views
+from tests.foldlog.records import SAMPLE
 from tests.page_samples import hostile_history, usual_history
+from tests.said import said
 from tests.waiting import until
 from tests.web_client import asking_store
-
-SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 
 
 def sum_tokens(view, counted):
@@ -135,7 +133,7 @@ def test_calls_results_and_tools_are_counted():
     assert 50 <= counted(result) <= 65
     assert counted(prompt) > counted(SystemMessage(content="Help.")) + 3
     assert counted(Annotation(name="note", data={"x": 1})) == 0
-    assert counted(Message(source="user", content=" \n")) == 0
+    assert counted(said(" \n")) == 0
 
 
 class FailingTokenizer:
@@ -150,7 +148,7 @@ class FailingTokenizer:
 
 
 def test_uncountable_event_is_estimated_and_named():
-    events = [Message(source="user", content="plain"), Message(source="user", content="odd " * 10)]
+    events = [said("plain"), said("odd " * 10)]
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
         with asking_store(store, model=FailingTokenizer()) as client:

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import open as open_histories
-from foldlog.eventstore import NOT_RECORDED, CondensationAction, Message, codec
+from foldlog.eventstore import NOT_RECORDED, CondensationAction, codec
 from tests.golden.cases import cases_in, write_anew
+from tests.said import replied, said
 from tests.stored_rows import execute
 
 RECORDED_AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -51,8 +52,8 @@ def test_cost_without_cache_stands_beside(foldlog, tmp_path):
     prices.write_text(json.dumps({"mine": price}))
     usage = {"prompt_tokens": 1_000, "completion_tokens": 1, "cached_tokens": 900}
     with open_histories("sqlite:///foldlog.db") as histories:
-        said = Message(source="agent", content="yes", meta={"model": "mine", "usage": usage})
-        histories["c"].append([Message(source="user", content="hi"), said])
+        reply = replied("yes", meta={"model": "mine", "usage": usage})
+        histories["c"].append([said("hi"), reply])
     shown = foldlog(f"stats c --prices {prices}").out
     assert "of mine would have cost ≈ $1.0000 instead of $0.1900" in " ".join(shown.split())
 
@@ -94,7 +95,7 @@ def test_events_are_decoded_few_times(foldlog, monkeypatch):
     assert finding.startswith("conversation 'ours': the sizes of its View are not counted: ")
     assert "event 590" in finding
     with open_histories("foldlog.db") as histories:
-        histories["ours"].append(Message(source="user", content="more"))
+        histories["ours"].append(said("more"))
     assert foldlog("stats --json").document["events"]["total"] == 603, (
         "what was counted before is not read again"
     )

@@ -16,7 +16,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.reports import annotation, reports_of
 from foldlog.eventstore import Annotation, CondensationRequest
-from tests.said import ids, said
+from tests.said import ids, replied, said
 
 DIGEST = {"type": "digest", "max_size": 8, "keep_first": 1}
 
@@ -40,7 +40,7 @@ def full(opened):
     """A history that its next step condenses."""
     condenser = {"type": "amortized_forgetting", "max_size": 4, "keep_first": 0}
     history = opened(condenser=condenser)["c1"]
-    history.append([said("go"), *[Message(source="agent", content="on")] * 9])
+    history.append([said("go"), *[replied("on")] * 9])
     return history
 
 
@@ -256,7 +256,7 @@ def append_in_two_threads(history, reply):
         try:
             return append(*arguments, **how)
         except foldlog.VersionConflict:
-            history.append(Message(source="agent", content="on"))
+            history.append(replied("on"))
             raise
 
     history._store.append = meet_another
@@ -299,5 +299,5 @@ def unavailable(*arguments, **how):
 
 
 def test_wrong_shown_version_is_ignored(full):
-    full.append(Message(source="agent", content="on", meta={"shown_version": "none"}))
+    full.append(replied("on", meta={"shown_version": "none"}))
     assert len(full.prepare()) <= 4

@@ -7,24 +7,24 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
-from pathlib import Path
 from random import Random
 from shutil import copytree
 
 import pytest
 
 import foldlog as api
-from foldlog import Action, Message, Store
+from foldlog import Action, Store
 from foldlog._programs.answers import Answers
 from foldlog._programs.asking import Asking
 from foldlog._web.conversations import ServedConversations
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
 from tests.between import Killed, kill_after
-from tests.said import said
+from tests.foldlog.records import GOLDEN
+from tests.said import replied, said
 from tests.waiting import until
 from tests.web_client import asking_store
 
-TASKS = Path(__file__).parents[1] / "golden" / "tasks"
+TASKS = GOLDEN / "tasks"
 """The files of a task, as some programs write them: ``top`` began ``a`` and ``b``, and ``a`` began
 ``c``. Claude Code names only the session for each agent. In the folders ``…-parents``, a file beside
 the log of an agent names its parent and its call; Harbor made ``atif-parents`` of such a task of
@@ -128,12 +128,6 @@ def test_sub_agents_of_one_reply_have_their_calls(foldlog, tmp_path, write, name
         assert [agent["conversation"] for agent in answer["agents"]] == [name]
 
 
-@pytest.fixture
-def histories():
-    with api.open("memory:") as histories:
-        yield histories
-
-
 def call_agent(history, call_id="c", **arguments):
     history.append(Action(tool="agent", call_id=call_id, arguments=arguments))
     return history.open_calls()[-1]
@@ -166,25 +160,6 @@ def test_killed_begin_begins_again(histories, monkeypatch):
     assert top.version() == 2
 
 
-def test_interrupted_task_is_resumed_as_one(histories):
-    """A call of a sub-agent's sub-agent may have run: the answer of the outermost call says so."""
-    top = histories["top"]
-    middle = top.begin_child(call_agent(top))
-    inner = middle.begin_child(call_agent(middle))
-    inner.append(Action(tool="pay", call_id="p"))
-    with pytest.raises(KeyboardInterrupt), inner.lease():
-        inner.run(*inner.open_calls(), lambda: histories_interrupted())
-
-    assert list(histories.to_resume()) == ["top"]
-    (closed,) = top.close_open_calls("killed")
-    assert closed.event.content.startswith(
-        "interrupted: killed\nin top/agent-0/agent-1, unknown: pay"
-    )
-    assert list(histories.to_resume()) == []
-    assert not middle.open_calls()
-    assert not inner.open_calls()
-
-
 def test_fork_closes_no_calls_of_sub_agents(histories):
     top = histories["top"]
     child = top.begin_child(call_agent(top))
@@ -203,11 +178,12 @@ def test_an_interrupted_task_is_closed_at_any_depth(histories):
         agents.append(agents[-1].begin_child(call_agent(agents[-1]), f"agent {number}"))
     agents[-1].append(Action(tool="pay", call_id="p"))
     with pytest.raises(KeyboardInterrupt), agents[-1].lease():
-        agents[-1].run(*agents[-1].open_calls(), lambda: histories_interrupted())
+        agents[-1].run(*agents[-1].open_calls(), interrupt)
 
     assert list(histories.to_resume()) == ["top"]
     (closed,) = agents[0].close_open_calls("killed")
-    assert "in agent 99, unknown: pay" in closed.event.content
+    assert closed.event.content.startswith("interrupted: killed\nin agent 99, unknown: pay")
+    assert list(histories.to_resume()) == []
     assert not any(agent.open_calls() for agent in agents)
 
 
@@ -246,7 +222,7 @@ def test_erased_sub_agent_is_refused(histories):
     assert len(top.close_open_calls("stopped")) == 2
 
 
-def histories_interrupted():
+def interrupt():
     raise KeyboardInterrupt
 
 
@@ -371,7 +347,7 @@ def test_random_forest_counts_each_reply_once(histories):
         for reply, tokens in replies[name].items():
             usage = {"prompt_tokens": tokens, "completion_tokens": 1}
             meta = {"model": "m", "usage": usage, "reply": reply}
-            history.append(Message(source="agent", content="ok", meta=meta))
+            history.append(replied("ok", meta=meta))
         if random.random() < 0.2:
             gone = random.choice([*parents])
             histories.erase(gone, reason="x", with_children=True)
@@ -396,7 +372,7 @@ def test_a_comparison_of_two_runs_shows_their_tasks(foldlog):
     with api.open("foldlog.db") as histories:
         for name in ("one", "other"):
             child = histories[name].begin_child(call_agent(histories[name]))
-            child.append(Message(source="agent", content="ok", meta={"model": "m", "cost": 0.5}))
+            child.append(replied("ok", meta={"model": "m", "cost": 0.5}))
     assert foldlog("list --long").status == 0
     compared = foldlog("diff one other --json").document
     assert [run["task"]["spent"]["cost"] for run in compared["runs"]] == [0.5, 0.5]
@@ -412,11 +388,11 @@ def hand_down(histories):
     middle = top.begin_child(call_agent(top, "m", prompt="repair lib_build"), "middle")
     middle.append(said("repair lib_build"))
     inner = middle.begin_child(call_agent(middle, "i", prompt="read the log"), "inner")
-    inner.append([said("read the log"), Message(source="agent", content="libexpat_2 is old")])
+    inner.append([said("read the log"), replied("libexpat_2 is old")])
     middle.append_tool_result(*middle.open_calls(), "libexpat_2 is old")
-    middle.append(Message(source="agent", content="repaired"))
+    middle.append(replied("repaired"))
     top.append_tool_result(*top.open_calls(), "repaired")
-    top.append(Message(source="agent", content="which one? libexpat_2?"))
+    top.append(replied("which one? libexpat_2?"))
 
 
 WORDS = {
@@ -465,7 +441,7 @@ def test_page_shows_circular_and_missing_parents(histories, parents):
 
 def test_later_words_of_the_user_are_named(histories):
     hand_down(histories)
-    histories["middle"].append([Message(source="agent", content="which?"), said("key_0042")])
+    histories["middle"].append([replied("which?"), said("key_0042")])
     _, middle, _ = histories["top"].hand_overs("key_0042")
     assert "the user wrote it in event" in middle.reason
     assert "call 1 of top did not give it, although event 0 of top has it" in middle.reason
@@ -507,7 +483,7 @@ def test_metrics_and_comparison_have_task_costs(foldlog):
         child = histories["one"].begin_child(call_agent(histories["one"]))
         for history, cost in ((histories["one"], 0.5), (child, 2)):
             meta = {"model": "m", "cost": cost}
-            history.append(Message(source="agent", content="ok", meta=meta))
+            history.append(replied("ok", meta=meta))
         with asking_store(histories.store) as client:
             until(lambda: "foldlog_model_cost_usd" in client.get("/metrics").text)
             page = client.get("/metrics").text

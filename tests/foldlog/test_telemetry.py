@@ -17,6 +17,7 @@ from foldlog.condensers.base import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.errors import StoreRefused
 from tests.condensers.scripted import Scripted, failed
+from tests.waiting import in_thread
 
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
 LISTED = {
@@ -87,7 +88,7 @@ def dropped(path):
 
 
 def waited(path, same=False):
-    begun, go_on = threading.Event(), threading.Event()
+    begun, on_its_way, go_on = (threading.Event() for _ in range(3))
     with (
         foldlog.open(path / "s.db") as histories,
         foldlog.open(path / "other.db" if same else path / "s.db") as others,
@@ -99,24 +100,19 @@ def waited(path, same=False):
             begun.set()
             go_on.wait(10)
 
-        def append(store):
-            store.append("c1", user_messages(1), expected_version=foldlog.ANY_VERSION, guard=slow)
-
-        first = threading.Thread(target=append, args=(histories.store,))
-        first.start()
-        begun.wait(10)
-        on_its_way = threading.Event()
+        def append_slowly():
+            version = foldlog.ANY_VERSION
+            histories.store.append("c1", user_messages(1), expected_version=version, guard=slow)
 
         def append_too():
             on_its_way.set()
             others["c1"].append(user_messages(1))
 
-        second = threading.Thread(target=append_too)
-        second.start()
-        on_its_way.wait(10)  # on a busy machine a thread begins late
-        second.join(0.5)
-        go_on.set()
-        first.join(), second.join()
+        with in_thread(append_slowly):
+            begun.wait(10)
+            with in_thread(append_too, go_on.set) as second:
+                on_its_way.wait(10)  # on a busy machine a thread begins late
+                second.join(0.5)
 
 
 def waited_for_a_thread(path):

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import threading
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -10,6 +9,7 @@ import pytest
 
 import foldlog as api
 from tests.said import said
+from tests.waiting import in_thread
 
 pytest.importorskip("rfc3161_client")
 
@@ -81,12 +81,11 @@ def url(folder):
         def log_message(self, *values):
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Authority) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with (
+        HTTPServer(("127.0.0.1", 0), Authority) as server,
+        in_thread(server.serve_forever, server.shutdown),
+    ):
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

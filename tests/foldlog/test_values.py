@@ -6,8 +6,9 @@ from foldlog._base.values import parse, texts_in
 from foldlog._page.texts import text_document
 from foldlog._reports.recall_score import event_terms
 from foldlog.condensers.prompts.rendering import arguments_of
-from foldlog.eventstore import Action, Message
+from foldlog.eventstore import Action
 from foldlog.formats import decode, encode
+from tests.said import said
 
 
 def nested(inside, levels):
@@ -34,7 +35,7 @@ def test_json_text_is_parsed_other_text_stays():
 
 def test_names_of_own_fields_are_no_text(histories):
     call = Action(tool="t", arguments={"source": 1})
-    histories["c"].append([Message(source="user", content="the weather"), call])
+    histories["c"].append([said("the weather"), call])
     for text, ids in {"content": (), "arguments": (), "weather": (0,), "source": (1,)}.items():
         would = histories.maintenance.redact_matching(text, reason="asked to", dry_run=True)
         assert would.events.get("c", ()) == ids, text

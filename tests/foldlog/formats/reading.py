@@ -4,7 +4,6 @@ them.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,8 +12,9 @@ from foldlog.eventstore import Event, Store
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.runtimes import parse
 from tests.foldlog.archive.imports import Failed, Import, new_store, source_of
+from tests.foldlog.records import GOLDEN, read_lines
 
-GOLDEN_READS = Path(__file__).parents[2] / "golden" / "reads"
+GOLDEN_READS = GOLDEN / "reads"
 
 
 class ReadHistory(NamedTuple):
@@ -30,8 +30,8 @@ class ReadHistory(NamedTuple):
 
 def recorded(format: str, name: str) -> list[Any]:
     """The records of a golden row: see ``test_reads.py``."""
-    lines = (GOLDEN_READS / f"{format}.jsonl").read_text("utf-8").splitlines()
-    (records,) = [row["records"] for row in map(json.loads, lines) if row["name"] == name]
+    rows = read_lines(GOLDEN_READS / f"{format}.jsonl")
+    (records,) = [row["records"] for row in rows if row["name"] == name]
     return list(records)
 
 

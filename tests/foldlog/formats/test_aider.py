@@ -17,12 +17,6 @@ TOKENS = (
 CHAT = START + HELLO + ASKED + SAID + TOKENS
 
 
-def opened(folder, text, name=".aider.chat.history.md", store=None):
-    path = folder / name
-    path.write_bytes(text.encode())
-    return histories_at(path, store=store)
-
-
 @pytest.mark.parametrize(
     "text, kinds",
     [
@@ -36,7 +30,9 @@ def opened(folder, text, name=".aider.chat.history.md", store=None):
 )
 def test_records_are_the_text_of_a_session(tmp_path, text, kinds):
     """``kinds`` has a letter for each record: start, tool output, user, agent."""
-    (history,) = opened(tmp_path, text)
+    path = tmp_path / ".aider.chat.history.md"
+    path.write_bytes(text.encode())
+    (history,) = histories_at(path)
     assert history.findings == []
     assert "".join(map(_markdown, history.records)) == text
     assert "".join(record["aider"][0] for record in history.records) == kinds

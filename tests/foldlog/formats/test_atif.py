@@ -6,9 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from foldlog import open as open_histories
-from foldlog.eventstore import (
-    NOT_RECORDED,
-)
+from foldlog.eventstore import NOT_RECORDED
 from tests.golden.cases import GOLDEN, cases_in
 from tests.said import said
 

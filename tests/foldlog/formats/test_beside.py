@@ -9,7 +9,6 @@ is run then and, where somebody looks, what is stored: a first look makes the ev
 writes again what is stored. Look at what changed.
 """
 
-import json
 import tempfile
 from pathlib import Path
 
@@ -17,10 +16,11 @@ import pytest
 
 import foldlog as package
 from tests.figures import FiguresOfStore, Prices, spent_by
+from tests.foldlog.records import GOLDEN, read_lines, write_lines
 from tests.golden.outputs import run
 
-FILE = Path(__file__).parents[2] / "golden" / "beside.jsonl"
-STORIES = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+FILE = GOLDEN / "beside.jsonl"
+STORIES = read_lines(FILE)
 
 
 def take(step, folder):
@@ -28,7 +28,7 @@ def take(step, folder):
     for name, lines in step["files"].items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        write_lines(path, lines)
     run(step["run"], folder, {"FOLDLOG_DB": "foldlog.db"})
     if "look" not in step:
         return step
@@ -98,4 +98,4 @@ if __name__ == "__main__":
     for story in STORIES:
         with tempfile.TemporaryDirectory() as folder:
             story["steps"] = [take(step, Path(folder)) for step in story["steps"]]
-    FILE.write_text("".join(f"{json.dumps(story)}\n" for story in STORIES), "utf-8")
+    write_lines(FILE, STORIES)

@@ -2,7 +2,6 @@
 record by record.
 """
 
-import json
 from hashlib import sha256
 
 import pytest
@@ -11,17 +10,14 @@ from hypothesis import example, given, strategies as st
 import foldlog
 from foldlog._formats.codex.compaction import truncate_middle
 from foldlog._formats.codex.skeleton import CodexSkeleton
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    Message,
-    Retraction,
-)
+from foldlog.eventstore import Action, CondensationAction, Retraction
 from foldlog.eventstore.sources.blocks import HASH_BYTES
 from foldlog.formats import decode
 from foldlog.projections import View
 from foldlog.runtimes import json_of
+from tests.foldlog.records import write_lines
 from tests.how_many import examples
+from tests.said import said
 
 CODEX = "codex"
 
@@ -249,9 +245,7 @@ def test_repeated_end_adds_only_new_records(histories, tmp_path):
         for name, lengths in (("whole", [99]), ("grown", [6, 7, 99])):
             path = tmp_path / f"{name}{number}.jsonl"
             for length in lengths:
-                path.write_text(
-                    "".join(f"{json.dumps(each)}\n" for each in [*log, *again][:length])
-                )
+                write_lines(path, [*log, *again][:length])
                 (history,) = histories.import_(path, conversation=path.stem)
             read.append([*history.events()])
             assert [each.content for each in history.view()][1:] == [
@@ -268,7 +262,7 @@ def test_repeated_end_adds_only_new_records(histories, tmp_path):
 def test_own_events_outlive_forgotten_records(histories):
     history = histories["c1"]
     history.append_records([BASE, *message_records("a")], format=CODEX)
-    history.append(Message(source="user", content="ours"))
+    history.append(said("ours"))
     history.append(
         CondensationAction(forgotten_event_ids=(1,), summary="a, in short", summary_offset=1)
     )

@@ -10,7 +10,7 @@ from sqlite_utils import Database
 from foldlog.formats import NotAHistory
 from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import histories_at, recorded
-from tests.foldlog.records import records_of
+from tests.foldlog.records import records_of, write_lines
 from tests.stored_rows import execute
 
 CURSOR = "cursor"
@@ -103,9 +103,7 @@ def test_root_lists_messages_of_the_command_line(tmp_path):
     assert history.events[-1].changed["attributes"] == {"value": {"title": "Gulls"}}
 
 
-def test_missing_message_and_empty_store(
-    tmp_path,
-):
+def test_missing_message_and_empty_store(tmp_path):
     lost = "ab" * 32
     first = sha256(json.dumps(CHAT[0]).encode()).hexdigest()
     (history,) = histories_at(command_line(tmp_path, CHAT[0], listed=[lost, first]))
@@ -120,8 +118,7 @@ def test_missing_message_and_empty_store(
 
 def test_transcript_is_named_after_its_file(tmp_path):
     lines = recorded(CURSOR, "a transcript has calls without ids and its end is kept")
-    (tmp_path / "t-1.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
-    (history,) = histories_at(tmp_path / "t-1.jsonl")
+    (history,) = histories_at(write_lines(tmp_path / "t-1.jsonl", lines))
     assert (history.name, history.format) == ("t-1", CURSOR)
 
 

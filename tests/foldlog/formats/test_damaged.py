@@ -6,18 +6,15 @@ import json
 from functools import partial, reduce
 from itertools import product
 from operator import getitem
-from pathlib import Path
 
 import pytest
 
 from foldlog.formats import decode
 from tests.foldlog.archive.imports import Failed, Import, new_store
 from tests.foldlog.formats.reading import records_in
-from tests.foldlog.records import records_of
+from tests.foldlog.records import GOLDEN, records_of
 
-DOCUMENTS = json.loads(
-    (Path(__file__).parents[2] / "golden" / "documents_to_damage.json").read_text("utf-8")
-)
+DOCUMENTS = json.loads((GOLDEN / "documents_to_damage.json").read_text("utf-8"))
 """A document of each format whose files hold more than a line for each record: where its histories
 and their records are, and the field without which an object is no record.
 """

@@ -3,8 +3,6 @@ alike they look.
 """
 
 import contextlib
-import json
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,18 +10,12 @@ import pytest
 from foldlog.formats import FORMATS, NotAHistory, detect
 from foldlog.runtimes import format_named
 from tests.foldlog.formats.reading import histories_at
-from tests.foldlog.records import records_of
+from tests.foldlog.records import GOLDEN, read_lines, records_of, write_lines
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 READ = {name: records_of(name) for name in FORMATS}
 
-DETECTED = [json.loads(line) for line in (GOLDEN / "detected.jsonl").read_text().splitlines()]
+DETECTED = read_lines(GOLDEN / "detected.jsonl")
 """Records with the format that they are of; null for a program whose histories are not imported."""
-
-
-def lines(path, records):
-    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
-    return path
 
 
 NOTHING = "holds no event of a known format, but an object with"
@@ -38,7 +30,7 @@ def test_records_are_of_this_format_or_of_none(row, tmp_path):
     with pytest.raises(ValueError, match="foldlog knows no format with such records"):
         detect(row["records"])
     with pytest.raises(NotAHistory, match=f": {NOTHING} .*; {NAME_IT}"):
-        histories_at(lines(tmp_path / "a.jsonl", row["records"]))
+        histories_at(write_lines(tmp_path / "a.jsonl", row["records"]))
 
 
 OTHERS = {row["name"]: row["records"] for row in DETECTED if row["format"] is None}
@@ -82,7 +74,7 @@ def mixture(at, path):
         for record in at.choices(KINDS[name], k=at.choice([1, 2, 5, 20]))
     ]
     at.shuffle(mixed)
-    lines(path, [record for _, record in mixed])
+    write_lines(path, [record for _, record in mixed])
     try:
         sources = [history for history in histories_at(path) if history.events]
     except NotAHistory:

@@ -1,7 +1,6 @@
 """What holds for every format: what is written for it, what is sent of it, and how it grows."""
 
 import json
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -20,9 +19,10 @@ from foldlog.projections import View
 from foldlog.runtimes import format_named
 from tests.foldlog.formats.reading import histories_at
 from tests.foldlog.formats.writing import WRITTEN
-from tests.foldlog.records import CORPUS, records_of
+from tests.foldlog.records import CORPUS, GOLDEN, records_of, write_lines
 from tests.how_many import some
 from tests.projections.chat_rules import PROBLEMS
+from tests.said import said
 
 RECORDS = {name: records_of(name) for name in FORMATS}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
@@ -67,7 +67,7 @@ HALF = "\ud83d"
 
 def test_arguments_that_no_json_holds_are_exported(foldlog):
     with open_histories("foldlog.db") as histories:
-        histories["c"].append(Message(source="user", content=f"hi {HALF}"))
+        histories["c"].append(said(f"hi {HALF}"))
         for n, arguments in enumerate(
             ({"x": HALF}, f'{{"x": "{HALF}"}}', f'{{"x": "{HALF}', "[" * 100_000)
         ):
@@ -219,9 +219,7 @@ def test_log_written_twice_is_read_once_or_named(format, tmp_path):
 
         def imported(name, *lengths):
             for length in lengths:
-                (tmp_path / name).write_text(
-                    "".join(f"{json.dumps(record)}\n" for record in twice[:length])
-                )
+                write_lines(tmp_path / name, twice[:length])
                 options = {"format": format, "conversation": name, "findings": problems.append}
                 (history,) = histories.import_(tmp_path / name, **options)
             document = history.stats().document()
@@ -246,9 +244,7 @@ def test_log_written_twice_is_read_once_or_named(format, tmp_path):
     assert (is_once, bool(named)) == (format not in {*NAMED, "openhands-v0"}, format in NAMED)
 
 
-NO_RECORDS = json.loads(
-    (Path(__file__).parents[2] / "golden" / "no_records.json").read_text("utf-8")
-)
+NO_RECORDS = json.loads((GOLDEN / "no_records.json").read_text("utf-8"))
 """Objects that lack little of what a record has. Each object may be a part of a trajectory of
 ATIF.
 """

@@ -6,19 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog as foldlog_package
-from foldlog.eventstore import (
-    Action,
-    Annotation,
-    Message,
-    Observation,
-    SystemMessage,
-)
+from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage
 from foldlog.formats import FORMATS, UnknownFormat, decode, encode
 from foldlog.projections import View
 from tests.foldlog.formats.writing import WRITTEN
 from tests.foldlog.records import CORPUS
+from tests.said import replied, said
 
-ASKED = Message(source="user", content="ask")
+ASKED = said("ask")
 
 
 def in_order(events):
@@ -32,7 +27,7 @@ HISTORY = [
     Action(tool="run", call_id="d", arguments='{"a": 2}', response_id="r", thought="and"),
     Observation(tool="run", call_id="c", cause=2, content="one"),
     Observation(tool="run", call_id="d", cause=3, content="two"),
-    Message(source="agent", content="done"),
+    replied("done"),
     Message(source="environment", content="told"),
 ]
 
@@ -88,7 +83,7 @@ def test_import_is_exported_unchanged_before_later_events(format, foldlog, tmp_p
     ran = foldlog("export", name, "-o", "one")
     assert (ran.status, ran.err, (tmp_path / "one").read_bytes()) == (0, "", source)
     with foldlog_package.open("foldlog.db") as histories:
-        histories[name].append(Message(source="user", content="and one more"))
+        histories[name].append(said("and one more"))
     ran = foldlog("export", name, "-o", "two")
     exported = (tmp_path / "two").read_bytes()
     if format in WRITTEN:

@@ -15,9 +15,9 @@ import pytest
 from foldlog.formats import FORMATS as OURS
 from tests.figures import FiguresOfStore, Where
 from tests.foldlog.archive.imports import imported, open_with_imports
-from tests.foldlog.records import CORPUS
+from tests.foldlog.records import CORPUS, GOLDEN
 
-TABLE = Path(__file__).parents[2] / "golden" / "figures.json"
+TABLE = GOLDEN / "figures.json"
 NOT_BEFORE_USE = frozenset(("events", "kinds", "view_tokens", "condensations", "attributes"))
 """What a source counts in records, or does not know, before its events are made."""
 

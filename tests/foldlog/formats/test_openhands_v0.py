@@ -2,10 +2,7 @@
 
 import pytest
 
-from foldlog.eventstore import (
-    Message,
-    Origin,
-)
+from foldlog.eventstore import Message, Origin
 from foldlog.formats import UnknownFormat, decode, encode
 
 V0 = "openhands-v0"

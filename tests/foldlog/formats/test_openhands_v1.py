@@ -3,12 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    Observation,
-    summary_id,
-)
+from foldlog.eventstore import Action, CondensationAction, Observation, summary_id
 from foldlog.formats import decode, encode
 from tests.foldlog.formats.reading import recorded
 

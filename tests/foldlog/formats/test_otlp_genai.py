@@ -5,15 +5,10 @@ import json
 import pytest
 
 from tests.foldlog.formats.reading import histories_at
+from tests.foldlog.records import write_lines
 from tests.golden.rows import rows
 
 NAME = "otlp-genai"
-
-
-def opened(folder, *requests, name="traces.jsonl", store=None):
-    path = folder / name
-    path.write_text("".join(f"{json.dumps(each)}\n" for each in requests))
-    return histories_at(path, store=store)
 
 
 LANGFUSE, PHOENIX = rows("spans.json", "langfuse"), rows("spans.json", "phoenix")
@@ -40,5 +35,5 @@ def test_exports_of_langfuse_and_phoenix_are_spans(tmp_path, text):
     assert (reply.meta["model"], reply.meta["cost"]) == ("m-2", 0.5)
     assert reply.meta["usage"]["prompt_tokens"] + reply.meta["usage"]["completion_tokens"] == 10
     assert (history.findings, question.timestamp.isoformat()) == ([], "2026-03-01T10:00:00+00:00")
-    (again,) = opened(tmp_path, *history.records)
+    (again,) = histories_at(write_lines(tmp_path / "traces.jsonl", history.records))
     assert again.records == history.records

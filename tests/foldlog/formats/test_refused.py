@@ -13,9 +13,10 @@ import pytest
 
 from foldlog.formats import NotAHistory
 from tests.foldlog.formats.reading import histories_at
+from tests.foldlog.records import GOLDEN, read_lines, write_lines
 
-FILE = Path(__file__).parents[2] / "golden" / "refused.jsonl"
-ROWS = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+FILE = GOLDEN / "refused.jsonl"
+ROWS = read_lines(FILE)
 
 
 def refusal(row, folder):
@@ -38,4 +39,4 @@ def test_refusal_says_what_the_file_is(row, tmp_path):
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         whole = [{**row, "why": refusal(row, Path(folder))} for row in ROWS]
-    FILE.write_text("".join(f"{json.dumps(row)}\n" for row in whole), "utf-8")
+    write_lines(FILE, whole)

@@ -46,7 +46,4 @@ def test_a_format_may_read_its_files_itself(tmp_path, monkeypatch):
     (tmp_path / "a.notes").write_text("# one\nhi\nho\n# two\nhe\n")
     assert [
         (history.name, history.format, len(history.records)) for history in histories_at(tmp_path)
-    ] == [
-        ("one", "notes", 2),
-        ("two", "notes", 1),
-    ]
+    ] == [("one", "notes", 2), ("two", "notes", 1)]

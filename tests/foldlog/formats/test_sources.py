@@ -19,9 +19,10 @@ import pytest
 from foldlog._formats.files.readers import on_lines
 from tests.foldlog.archive.imports import Failed, Import, new_store
 from tests.foldlog.formats.reading import records_in
+from tests.foldlog.records import GOLDEN, read_lines, write_lines
 
-FILE = Path(__file__).parents[2] / "golden" / "found.jsonl"
-ROWS = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+FILE = GOLDEN / "found.jsonl"
+ROWS = read_lines(FILE)
 
 
 def write(path, *lines):
@@ -49,8 +50,7 @@ def import_paths(folder, *paths, format="auto"):
         if not histories:
             findings.append(str(imports.nothing()))
         text = json.dumps({"found": histories, "findings": findings})
-    whole = json.loads(text.replace(f"{folder}/", "").replace(str(folder), "."))
-    return whole
+    return json.loads(text.replace(f"{folder}/", "").replace(str(folder), "."))
 
 
 def row_in(folder, row):
@@ -141,4 +141,4 @@ def test_two_lines_with_text_are_jsonl(text, is_on_lines, tmp_path, monkeypatch)
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         rows = [row_in(Path(folder, f"{number}"), row) for number, row in enumerate(ROWS)]
-    FILE.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    write_lines(FILE, rows)

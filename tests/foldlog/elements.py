@@ -1,0 +1,24 @@
+"""The elements of a page: what a text of an event may not become."""
+
+from html.parser import HTMLParser
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes, each script with its text, and all texts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags = []
+        self.scripts = []
+        self.texts = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append([dict(attrs), ""])
+
+    def handle_data(self, data):
+        self.texts.append(data)
+        if self.cdata_elem == "script":
+            self.scripts[-1][1] += data
