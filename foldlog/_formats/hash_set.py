@@ -30,13 +30,8 @@ class HashSet:
         self._buckets = dict[int, list[bytes | bytearray]]()
         """Maps the number of a bucket to its pages. Only the last page of a bucket grows."""
 
-    def __contains__(self, full_hash: bytes) -> bool:
-        part = full_hash[self._part]
-        return any(
-            index_of(part, page) >= 0 for page in self._buckets.get(_bucket_of(full_hash), ())
-        )
-
     def add(self, full_hash: bytes) -> bool:
+        """Add a hash. Return whether the set did not have the hash before."""
         bucket = _bucket_of(full_hash)
         part = full_hash[self._part]
         pages = self._buckets.get(bucket)
@@ -53,6 +48,14 @@ class HashSet:
         else:
             page += part
         return True
+
+    def copy(self) -> HashSet:
+        copied = HashSet(self._part)
+        # only the last page of a bucket changes
+        copied._buckets = {
+            bucket: [*pages[:-1], bytearray(pages[-1])] for bucket, pages in self._buckets.items()
+        }
+        return copied
 
     def pages(self) -> Iterator[bytes | bytearray]:
         """Yield the stored parts of all hashes. A copy of the set yields the parts in the same

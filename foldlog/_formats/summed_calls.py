@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
+from copy import copy
 from datetime import UTC
 from hashlib import blake2b
-from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from foldlog._base.usage import whole
 from foldlog._formats.hash_set import HashSet
@@ -191,11 +192,10 @@ class ReplyCounter:
 
     def add(self, call: ModelCall) -> None:
         calls = calls_in(call)
-        self._note_prompt(calls)
-        reply_hash = self._hash_to_count(call.reply, calls)
-        if reply_hash is not None:
-            if reply_hash:
-                self._counted_hashes.add(reply_hash)
+        if tokens := calls.usage.get("prompt_tokens"):
+            self._last_prompt = tokens
+            self._context.add(tokens)
+        if call.reply is None or self._remember_reply(call.reply, calls):
             self._sums.add(calls)
 
     def state(self) -> CountedReplies:
@@ -206,40 +206,22 @@ class ReplyCounter:
 
     def total(self) -> CountedReplies:
         """Return the figures as if the open replies were complete."""
-        sums = Sums(self._sums.calls())
-        hashes = list[bytes]()
-        last_prompt = self._last_prompt
-        context = Curve([*self._context.points], self._context.stride, self._context.newest)
+        completed = copy(self)
+        completed._open = {}
+        completed._sums = Sums(self._sums.calls())
+        completed._context = replace(self._context, points=[*self._context.points])
+        completed._counted_hashes = self._counted_hashes.copy()
         for reply, fields in self._open.items():
-            calls = calls_in(_call_of(reply, *fields))
-            if tokens := calls.usage.get("prompt_tokens"):
-                last_prompt = tokens
-                context.add(tokens)
-            reply_hash = self._hash_to_count(reply, calls)
-            if reply_hash is not None:
-                sums.add(calls)
-                hashes.append(reply_hash)
-        all_hashes = b"".join(chain(self._counted_hashes.pages(), hashes))
-        return CountedReplies({}, sums.calls(), all_hashes, last_prompt, context)
+            completed.add(_call_of(reply, *fields))
+        return completed.state()
 
-    def _note_prompt(self, calls: Calls) -> None:
-        tokens = calls.usage.get("prompt_tokens")
-        if tokens:
-            self._last_prompt = tokens
-            self._context.add(tokens)
-
-    def _hash_to_count(self, reply: str | None, calls: Calls) -> bytes | None:
-        """Return the hash of a reply, or empty bytes for a reply without an id. Return None for a
-        reply that must not be counted.
-        """
-        if reply is None:
-            return b""
+    def _remember_reply(self, reply: str, calls: Calls) -> bool:
+        """Remember a reply. Return whether the reply must be counted."""
         number = hash_of_reply(reply, calls)
-        reply_hash = number.to_bytes(HASH_BYTES)
         if number in self._left_out:
             self.others.setdefault(number, calls)
-            return None
-        return None if reply_hash in self._counted_hashes else reply_hash
+            return False
+        return self._counted_hashes.add(number.to_bytes(HASH_BYTES))
 
 
 def _call_of(reply: str, at: str | None, model: str, usage: dict[str, int]) -> ModelCall:

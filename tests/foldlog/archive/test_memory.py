@@ -142,7 +142,6 @@ def test_set_and_its_pages_have_the_added_hashes():
     hashes += [draw.randbytes(HASH_BYTES) for _ in range(500)]
     ours, added = HashSet(slice(0, HASH_BYTES)), set()
     for each in draw.choices(hashes, k=3_000):
-        assert (each in ours) is (each in added)
         assert ours.add(each) is (each not in added)
         added.add(each)
     pages = b"".join(ours.pages())
@@ -176,3 +175,16 @@ def test_late_repetition_counts_no_reply_again():
         assert sum(calls.calls for calls in total.calls) == 40
         assert len(total.hashes) == 40 * HASH_BYTES
         assert total.last_prompt == 39
+
+
+def test_a_total_in_between_changes_no_later_total():
+    watched, unwatched = ClaudeCodeSkeleton(), ClaudeCodeSkeleton()
+    for number in range(100):
+        record = reply(number)
+        for skeleton in (watched, unwatched):
+            skeleton.add(record, hash_of(record))
+        total = watched.replies.total()
+        assert sum(calls.calls for calls in total.calls) == number + 1
+        assert len(total.hashes) == (number + 1) * HASH_BYTES
+    assert watched.replies.total() == unwatched.replies.total()
+    assert watched.encode() == unwatched.encode()
