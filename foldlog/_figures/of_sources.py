@@ -130,7 +130,7 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
         first_at=time_in(state.first_at),
         last_at=time_in(state.last_at),
         longest_wait_s=state.longest_wait_s,
-        unmarked=0 if skeleton.marks_errors else 1,
+        unmarked=0 if format.marks_errors else 1,
         last="open_call" if state.waiting else state.last,
         first_error=state.first_error or None,
         first_error_at=time_in(state.first_error_at),

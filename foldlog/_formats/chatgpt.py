@@ -23,7 +23,6 @@ from foldlog._formats.json_text import json_of
 from foldlog._formats.record import (
     Fields,
     dict_or_empty,
-    has,
     member,
     omit,
     text_or_empty,
@@ -50,9 +49,6 @@ _TEXTS = ("text", "result", "summary", "content", "name")
 
 # -- the file
 # --------------------------------------------------------------------------------------------------
-
-
-_has_mapping = has(mapping=dict)
 
 
 class _Files(Exports):

@@ -204,15 +204,13 @@ class MessageReader:
 
     # --- OpenAI's chat ---
 
-    def chat(
-        self, message: Fields, response_id: str | None = None, meta: Fields | None = None
-    ) -> list[Event]:
+    def chat(self, message: Fields, response_id: str | None) -> list[Event]:
         """Return the events of a chat message. An assistant message without content and calls has
         no events.
         """
         if is_message_of_anthropic(message):
-            return self.anthropic(message, response_id, meta)
-        return self.openai(message, response_id, meta)
+            return self.anthropic(message, response_id)
+        return self.openai(message, response_id)
 
     def openai(
         self, message: Fields, response_id: str | None = None, meta: Fields | None = None

@@ -9,7 +9,6 @@ A package adds a ``Format`` object with an entry point in the group ``foldlog.fo
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -81,13 +80,6 @@ def _load(name: str) -> Format:
     else:
         package = "foldlog._formats"
     format: Format = import_module(f"{package}.{name.replace('-', '_')}").FORMAT
-    return _sent_by_name(format)
-
-
-def _sent_by_name(format: Format) -> Format:
-    """Pickle ``format`` as its name, so that another process loads its own copy of the format."""
-    # copyreg looks up the exact type, and some formats have a subclass of ``Format``
-    copyreg.pickle(type(format), lambda sent: (format_named, (sent.name,)))
     return format
 
 
@@ -143,7 +135,7 @@ def _add(place: str, format: object) -> Format:
             f"{place}: another format has the name {name!r}; register this format under a different"
             " name"
         )
-    return _sent_by_name(format)
+    return format
 
 
 def _is_ours(name: str) -> bool:

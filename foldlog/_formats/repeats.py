@@ -41,10 +41,6 @@ class Repeats:
         record was new.
         """
 
-    @property
-    def is_again(self) -> bool:
-        return self._is_timed and self._again > 0
-
     def has(self, key: int, at: datetime | None) -> bool:
         """Return whether the next record is a repetition. ``at`` is the time of the record, or None
         if the record has an id.

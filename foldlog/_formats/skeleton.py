@@ -203,7 +203,6 @@ class Skeleton(ABC):
     record: ClassVar[type[Struct]]
     have_ids: ClassVar[bool] = True
     """Whether most records have an id."""
-    marks_errors: ClassVar[bool] = True
 
     def __init__(
         self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
