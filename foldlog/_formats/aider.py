@@ -28,13 +28,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from foldlog._formats.files.found_sources import NotAHistory
+from foldlog._formats.files.readers import Placed
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
-from foldlog._formats.record import Fields, Located, read_time, usage_meta
+from foldlog._formats.record import Fields, Located, RecordReader, read_time, usage_meta
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Message
 
@@ -97,12 +99,12 @@ class _Files(FileReader):
         folder = path.absolute().parent.name
         says_something = False
         for line, start, end, time in _sessions(path):
-            session = _Session(path, line, start, end)
-            if session.says_something():
+            session = Placed(partial(_located_blocks, path, line, start, end))
+            if _says_something(session):
                 says_something = True
                 yield Contained(f"{folder}/aider-{time.replace(' ', 'T')}", session)
         if not says_something:
-            raise NotAHistory(path, _NO_CHAT, repeats=True)
+            raise NotAHistory(path, _NO_CHAT, foreign=True)
 
 
 def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
@@ -130,43 +132,27 @@ def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
         yield begun[0], begun[1], at, begun[2]
 
 
-class _Session:
-    def __init__(self, path: Path, line: int, start: int, end: int) -> None:
-        self._path = path
-        self._line = line
-        self._start = start
-        self._end = end
+def _located_blocks(path: Path, line: int, start: int, end: int) -> Iterator[Located]:
+    with path.open("rb") as file:
+        file.seek(start)
+        text = file.read(end - start).decode(errors="surrogateescape")
+    for kind, block in _blocks(text):
+        problem = None if len(block) <= RECORD_SIZE_MAX else TOO_LONG
+        try:
+            block.encode()
+        except UnicodeEncodeError:
+            problem = "not UTF-8"
+        record = None if problem else _record_of_block(kind, block)
+        yield Located(line, 0, record, problem, str(path))
+        line += block.count("\n")
 
-    @property
-    def size_bytes(self) -> int:
-        return self._end - self._start
 
-    def __iter__(self) -> Iterator[Located]:
-        with self._path.open("rb") as file:
-            file.seek(self._start)
-            text = file.read(self._end - self._start).decode(errors="surrogateescape")
-        line = self._line
-        for kind, block in _blocks(text):
-            problem = None if len(block) <= RECORD_SIZE_MAX else TOO_LONG
-            try:
-                block.encode()
-            except UnicodeEncodeError:
-                problem = "not UTF-8"
-            yield Located(
-                line,
-                0,
-                None if problem else _record_of_block(kind, block),
-                problem,
-                str(self._path),
-            )
-            line += block.count("\n")
-
-    def says_something(self) -> bool:
-        decoder = FORMAT.reader(Options())
-        return any(
-            block.problem is not None or isinstance(decoder.events(block.value)[0], Message)
-            for block in self
-        )
+def _says_something(session: RecordReader) -> bool:
+    decoder = FORMAT.reader(Options())
+    return any(
+        block.problem is not None or isinstance(decoder.events(block.value)[0], Message)
+        for block in session
+    )
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:

@@ -50,10 +50,9 @@ from foldlog._formats.blocks import (
 )
 from foldlog._formats.claude_code.reading import usage_in
 from foldlog._formats.event_fields import parts_in
-from foldlog._formats.files.documents import DocumentRecords, array_in
-from foldlog._formats.files.found_sources import NotAHistory
+from foldlog._formats.files.documents import DocumentRecords
+from foldlog._formats.files.readers import array_in
 from foldlog._formats.format import Contained, FileReader, Format
-from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.messages import COMPACTED_BY_PROVIDER, READER
 from foldlog._formats.openai_chat import beside
 from foldlog._formats.record import (
@@ -115,18 +114,11 @@ class _Tasks(FileReader):
 
 def _messages_with_marks(path: Path, marked: Path) -> DocumentRecords:
     marks = _marks(marked) if marked.is_file() else {}
-    text, messages = _array(path)
+    text, messages = array_in(path)
     records = list[Located]()
     for number, message in enumerate(messages):
         records += [message, *marks.get(number, ())]
     return DocumentRecords(text, records)
-
-
-def _array(path: Path) -> tuple[str, list[Located]]:
-    try:
-        return array_in(path)
-    except UnreadableJson as error:
-        raise NotAHistory(path, str(error)) from error
 
 
 def _marks(path: Path) -> dict[int, list[Located]]:
@@ -136,7 +128,7 @@ def _marks(path: Path) -> dict[int, list[Located]]:
     """
     marks: dict[int, list[Located]] = {}
     before: Any = None
-    _, messages = _array(path)
+    _, messages = array_in(path)
     for located in messages:
         match located.value:
             case {"conversationHistoryDeletedRange": [int(), int(last)] as deleted, **rest} if (

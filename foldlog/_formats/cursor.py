@@ -126,7 +126,7 @@ def _conversations_of_editor(path: Path) -> Iterator[Contained]:
                     )
                 )
     for name, _, title, bubbles in sorted(conversations, key=lambda item: (item[1], item[0])):
-        yield Contained(name, Placed(0, partial(_bubbles, path, name, bubbles)), title=title)
+        yield Contained(name, Placed(partial(_bubbles, path, name, bubbles)), title=title)
 
 
 def _bubbles(path: Path, conversation: str, names: list[str]) -> Iterator[Located]:
@@ -149,7 +149,7 @@ def _conversation_of_store(path: Path) -> Iterator[Contained]:
     if root:
         name = text_or_none(fields, "agentId") or path.absolute().parent.name
         title = text_or_empty(fields, "name")
-        yield Contained(name, Placed(0, partial(_messages, path, root)), title=title)
+        yield Contained(name, Placed(partial(_messages, path, root)), title=title)
 
 
 def _about(database: sqlite3.Connection) -> Fields:

@@ -40,7 +40,7 @@ from msgspec.structs import force_setattr
 
 from foldlog._formats.blocks import content_of_parts, shown_of, thinking_of
 from foldlog._formats.event_fields import data_url, file_at, text_part
-from foldlog._formats.files.readers import in_document, on_lines
+from foldlog._formats.files.readers import in_object, object_in, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, first_named
 from foldlog._formats.prompt_changes import change_of_prompt
 from foldlog._formats.record import (
@@ -83,7 +83,8 @@ class _Documents(FileReader):
         return is_one and not on_lines(path)
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        return in_document(path, "messages", session_in, _STABLE, "$set")
+        document = object_in(path)
+        yield in_object(path, document, "messages", session_in(document.value), _STABLE, "$set")
 
 
 def _begun_by(path: Path) -> dict[str, str]:

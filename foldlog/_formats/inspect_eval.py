@@ -225,13 +225,13 @@ def _histories_of_sample(
     texts = dict_or_empty(sample, "attachments")
     agents = _Agents(sample)
     end = {**omit(sample, *_NOT_KEPT), **agents.usage("")}
-    records = Placed(0, partial(_records, messages, end, texts, problem, place))
+    records = Placed(partial(_records, messages, end, texts, problem, place))
     yield Contained(full_name, records)
     for agent, call in agents.begun_by.items() if full_name else ():
         caller = agents.caller_of(agent)
         link = {"parent": f"{full_name}/{caller}".rstrip("/"), "parent_call": call}
         end = {"id": agent, "epoch": sample.get("epoch", 1), **agents.usage(agent)}
-        records = Placed(0, partial(_records, agents.messages(agent), end, texts, None, place))
+        records = Placed(partial(_records, agents.messages(agent), end, texts, None, place))
         yield Contained(f"{full_name}/{agent}", records, link=link)
 
 

@@ -57,13 +57,14 @@ from foldlog._formats.record import (
 Read = Callable[[str, str], Iterator[Located]]
 
 _SESSIONS = (
+    "SELECT id, time_created, (SELECT data FROM part WHERE session_id = session.id) FROM session",
     """SELECT id, time_created,
-    (SELECT total(length(data)) FROM part WHERE session_id = session.id) AS size
-FROM session""",
-    """SELECT id, time_created,
-    (SELECT total(length(data)) FROM session_message WHERE session_id = newer.id) AS size
+    (SELECT data FROM session_message WHERE session_id = newer.id)
 FROM session_v2 AS newer""",
 )
+"""The queries for the sessions of both versions. The third column is not read: it makes a query
+fail in the database of another program that also has a table ``session``.
+"""
 _SELECT = {
     "session": "SELECT * FROM session WHERE id = ?",
     "message": (
@@ -129,7 +130,7 @@ def _sessions_in(path: Path) -> str:
     """
     queries = [query for query in _SESSIONS if rows_in(path, f"EXPLAIN {query}")]
     tables = " UNION ALL ".join(queries or _SESSIONS)
-    return f"""SELECT CAST(id AS TEXT), total(size) FROM ({tables})
+    return f"""SELECT CAST(id AS TEXT) FROM ({tables})
 GROUP BY id ORDER BY min(time_created), id"""
 
 
@@ -138,10 +139,10 @@ def _in_storage(storage: Path) -> Iterator[Contained]:
     OpenCode does not read them either.
     """
     database = storage.absolute().parent / "opencode.db"
-    moved = {name for name, _ in rows_in(database, _sessions_in(database))}
+    moved = {name for (name,) in rows_in(database, _sessions_in(database))}
     for session in sorted((storage / "session").glob("*/*.json")):
         if (name := session.stem) not in moved:
-            records = Placed(0, partial(_records, partial(_files, storage, session), name))
+            records = Placed(partial(_records, partial(_files, storage, session), name))
             yield Contained(name, records, title=_title_of(record_in(session).value))
 
 
@@ -155,8 +156,8 @@ def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[Locate
 def _in_database(path: Path) -> Iterator[Contained]:
     with open_read_only(path) as database:
         read = _reading(path, database)
-        for session, size in database.execute(_sessions_in(path)).fetchall():
-            records = Placed(int(size), partial(_in_tables, path, session))
+        for (session,) in database.execute(_sessions_in(path)).fetchall():
+            records = Placed(partial(_in_tables, path, session))
             about = _session(read, session)
             yield Contained(session, records, title=_title_of(about and about.value))
 

@@ -4,10 +4,10 @@ and errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import nan
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -75,14 +75,10 @@ def at(source: str, value: Any, problem: str | None = None) -> Located:
     return Located(0, 0, value, problem, source)
 
 
-class RecordReader(Protocol):
-    """The records of one history. A reader can be iterated any number of times."""
-
-    @property
-    def size_bytes(self) -> int:
-        """The approximate size of the records, in bytes."""
-
-    def __iter__(self) -> Iterator[Located]: ...
+RecordReader = Iterable[Located]
+"""The records of one history. A reader can be iterated any number of times, so it is not an
+iterator.
+"""
 
 
 _JSON_NAMES = {

@@ -116,7 +116,7 @@ class Exports(FileReader):
                     located.problem
                     or f"expected a conversation, found {describe_type(value)} of another kind"
                 )
-                yield Contained(None, Placed(0, partial(iter, [at(located.place, None, problem)])))
+                yield Contained(None, Placed(partial(iter, [at(located.place, None, problem)])))
             elif records := self.records(value):
                 title = text_or_empty(value.get(self.title)).strip()
                 yield Contained(

@@ -7,11 +7,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from foldlog._formats.json_text import TOO_DEEP, TOO_MANY_DIGITS, UnreadableJson, fault
-from foldlog._formats.record import Located, at, describe_type
+from foldlog._formats.record import Located, at
 
 _CUT = "the file ends in the middle of a value"
 _decode = json.JSONDecoder(strict=False).raw_decode
@@ -32,17 +31,8 @@ class DocumentRecords:
         self.text = text
         self._records = records
 
-    @property
-    def size_bytes(self) -> int:
-        return len(self.text)
-
     def __iter__(self) -> Iterator[Located]:
         return iter(self._records)
-
-
-def read_document(path: Path) -> Located:
-    """Parse a JSON file. Raises ``OSError``, or ``UnreadableJson`` with the line of the problem."""
-    return document_in(path.read_bytes(), str(path))
 
 
 def document_in(data: bytes, source: str, line: int = 1) -> Located:
@@ -79,17 +69,6 @@ def elements(text: str, source: str, start: int = 0, line: int = 1) -> Iterator[
             place = _skip(text, place + 1)
         elif not text.startswith("]", place):
             raise _unreadable(text, place, "expected a comma")
-
-
-def array_in(path: Path) -> tuple[str, list[Located]]:
-    """Parse a JSON file that is an array. Raises ``UnreadableJson`` with the line of the
-    problem.
-    """
-    document = read_document(path)
-    if type(document.value) is not list:
-        raise UnreadableJson(f"expected an array, found {describe_type(document.value)}")
-    text = text_of(document.text)
-    return text, list(elements(text, document.source))
 
 
 def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRecords:

@@ -83,16 +83,13 @@ class SourceRefused(EventStoreError):
 class NotAHistory(EventStoreError, ValueError):
     """There is no history at this path, so nothing is imported from the path.
 
-    ``why`` says what is at the path. ``foreign`` is true if the file is valid JSON without a
-    history, which an import of a folder skips. ``repeats`` is true if the file has no records, or
-    has the content of other files in its folder; an import of a folder skips it too.
+    ``why`` says what is at the path. ``foreign`` is true if an import of a folder skips the file:
+    the file is valid JSON without a history, has no records, or has the content of other files in
+    its folder.
     """
 
-    def __init__(
-        self, path: Path, why: str, *, foreign: bool = False, repeats: bool = False
-    ) -> None:
+    def __init__(self, path: Path, why: str, *, foreign: bool = False) -> None:
         super().__init__(f"{path!s:.1000}: {why}")
         self.path = path
         self.why = why
         self.foreign = foreign
-        self.repeats = repeats

@@ -27,7 +27,6 @@ from foldlog._files.open_files import SQLITE, is_store, open_database, parts_of
 from foldlog._formats.files.beside import SUFFIX
 from foldlog._formats.files.documents import (
     DocumentRecords,
-    array_in,
     document_in,
     document_of,
     elements,
@@ -44,6 +43,7 @@ from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import (
     JsonLines,
     Placed,
+    array_in,
     object_in,
     on_lines,
     record_in,
@@ -216,11 +216,7 @@ def _in_folder(
             elif not entry.is_file() and not entry.name.startswith("."):
                 yield _no_file(entry)
         except NotAHistory as error:
-            yield (
-                LeftOut(entry)
-                if error.foreign or error.repeats
-                else ImportFinding(str(entry), error.why)
-            )
+            yield LeftOut(entry) if error.foreign else ImportFinding(str(entry), error.why)
         except OSError as error:
             yield ImportFinding(str(entry), f"cannot be read: {error.strerror}")
 
@@ -286,9 +282,7 @@ def _of_event_files(
         if type(each.value) is not dict
     ]
     files = [folder / each for each in _with_missing(steps)]
-    reader = Placed(
-        sum(file.stat().st_size for file in files if file.is_file()), partial(map, record_in, files)
-    )
+    reader = Placed(partial(map, record_in, files))
     name, _ = Names(root, home, folder=True).of(
         state, conversation=format.conversation(each.value for each in reader)
     )
@@ -385,10 +379,7 @@ class _File:
             raise NotAHistory(self._path, _NOT_JSON if begin else _EMPTY)
 
     def _in_array(self) -> Iterator[FoundHistory | ImportFinding]:
-        try:
-            text, rows = array_in(self._path)
-        except UnreadableJson as error:
-            raise NotAHistory(self._path, str(error)) from error
+        text, rows = array_in(self._path)
         first = rows[:LOOK_AT]
         if (format := self._recognize.format_of(row.value for row in first)) is not None:
             yield self._of_records(DocumentRecords(text, rows), format)
@@ -399,7 +390,7 @@ class _File:
                 why = self._recognize.nothing(row.value for row in first)
             else:
                 why = _EMPTY
-            raise NotAHistory(self._path, why, repeats=not rows, foreign=bool(rows))
+            raise NotAHistory(self._path, why, foreign=True)
 
     def _of_records(self, reader: RecordReader, format: Format) -> FoundHistory:
         name, _ = self._names.of({}, conversation=format.conversation(it.value for it in reader))
@@ -414,7 +405,7 @@ class _File:
             return self._of_records(whole, format)
         arrays = [value[key] for key in CONTAINER_KEYS if type(value.get(key)) is list]
         if arrays and not any(arrays):
-            raise NotAHistory(self._path, _EMPTY, repeats=True)
+            raise NotAHistory(self._path, _EMPTY, foreign=True)
         raise NotAHistory(self._path, self._recognize.nothing((value,)), foreign=True)
 
     def _container(self, holder: Located, number: str, names: Names) -> FoundHistory | None:

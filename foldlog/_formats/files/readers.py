@@ -17,7 +17,7 @@ from typing import Any
 
 from foldlog._files.compressed import open_unpacked
 from foldlog._files.open_files import open_database
-from foldlog._formats.files.documents import document_of, read_document
+from foldlog._formats.files.documents import document_in, document_of, elements, text_of
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.format import Contained
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
@@ -25,18 +25,13 @@ from foldlog._formats.record import Located, at, describe_type, omit
 
 
 class JsonLines:
-    """Reads JSON Lines from ``offset`` on. A line is a record. The reader skips empty lines, and
-    NUL bytes around a line. If ``is_packed`` is true, the reader decompresses the file.
+    """Reads JSON Lines. A line is a record. The reader skips empty lines, and NUL bytes around a
+    line. If ``is_packed`` is true, the reader decompresses the file.
     """
 
-    def __init__(self, path: Path, offset: int = 0, *, is_packed: bool = False) -> None:
+    def __init__(self, path: Path, *, is_packed: bool = False) -> None:
         self._path = path
-        self._offset = offset
         self.is_packed = is_packed
-
-    @property
-    def size_bytes(self) -> int:
-        return self._path.stat().st_size
 
     def __iter__(self) -> Iterator[Located]:
         with (
@@ -45,7 +40,7 @@ class JsonLines:
             else self._path.open("rb", _BUFFER) as file
         ):
             number = 0
-            offset = file.seek(self._offset) if self._offset else 0
+            offset = 0
             source = str(self._path)
             while line := file.readline(RECORD_SIZE_MAX + 1):
                 number += 1
@@ -123,12 +118,9 @@ def rows_in(path: Path, query: str) -> list[Any]:
 
 
 class Placed:
-    """Records that a format reads from its own files. ``read`` must be picklable, because another
-    process may read the records.
-    """
+    """Records that a format reads from its own files. Each iteration calls ``read``."""
 
-    def __init__(self, size_bytes: int, read: Callable[[], Iterator[Located]]) -> None:
-        self.size_bytes = size_bytes
+    def __init__(self, read: Callable[[], Iterator[Located]]) -> None:
         self._read = read
 
     def __iter__(self) -> Iterator[Located]:
@@ -144,25 +136,6 @@ def record_in(path: Path) -> Located:
         return at(str(path), None, f"cannot be read: {error.strerror}")
 
 
-def in_document(
-    path: Path,
-    key: str,
-    name_in: Callable[[Any], str | None],
-    before: Sequence[str],
-    after: str = "",
-) -> Iterator[Contained]:
-    """Yield the history in a document. ``name_in`` returns the name of the history in the document.
-    Raises ``NotAHistory``.
-
-    The first record is an object with the fields that ``before`` names. The next records are the
-    elements of the array ``key``. The other fields of the document, if there are any, are the last
-    record. If ``after`` is a key, there is always a last record, which holds the other fields under
-    this key.
-    """
-    document = object_in(path)
-    yield in_object(path, document, key, name_in(document.value) or None, before, after)
-
-
 def in_object(
     path: Path,
     document: Located,
@@ -171,6 +144,13 @@ def in_object(
     before: Sequence[str],
     after: str = "",
 ) -> Contained:
+    """Return the history with this ``name`` in a document. Raises ``NotAHistory``.
+
+    The first record is an object with the fields that ``before`` names. The next records are the
+    elements of the array ``key``. The other fields of the document, if there are any, are the last
+    record. If ``after`` is a key, there is always a last record, which holds the other fields under
+    this key.
+    """
     if type(document.value.get(key)) is not list:
         raise NotAHistory(path, f"holds no array under {key!r}, where a history would be")
     other_fields = omit(document.value, key)
@@ -185,13 +165,28 @@ def in_object(
 
 def object_in(path: Path) -> Located:
     """Parse a JSON file. Raises ``NotAHistory`` if the file is not an object."""
-    try:
-        document = read_document(path)
-    except UnreadableJson as error:
-        raise NotAHistory(path, str(error)) from error
+    document = _document_in_file(path)
     if type(document.value) is not dict:
         raise NotAHistory(path, f"expected an object, found {describe_type(document.value)}")
     return document
+
+
+def array_in(path: Path) -> tuple[str, list[Located]]:
+    """Parse a JSON file. Return its text and the elements of its array. Raises ``NotAHistory`` if
+    the file is not an array.
+    """
+    document = _document_in_file(path)
+    if type(document.value) is not list:
+        raise NotAHistory(path, f"expected an array, found {describe_type(document.value)}")
+    text = text_of(document.text)
+    return text, list(elements(text, document.source))
+
+
+def _document_in_file(path: Path) -> Located:
+    try:
+        return document_in(path.read_bytes(), str(path))
+    except UnreadableJson as error:  # the error names the line
+        raise NotAHistory(path, str(error)) from error
 
 
 _BUFFER = 2**18

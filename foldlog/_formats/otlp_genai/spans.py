@@ -285,7 +285,7 @@ class SpanFiles(FileReader):
                 for span in ordered
             ]
             link = traces[spans[0].trace].link_of(spans[0].id, with_messages)
-            yield Contained(name, Placed(0, partial(iter, [*rows, *problems])), link=link)
+            yield Contained(name, Placed(partial(iter, [*rows, *problems])), link=link)
 
 
 def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) -> list[TracedSpan]:

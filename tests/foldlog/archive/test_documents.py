@@ -10,8 +10,8 @@ import pytest
 
 from foldlog import Histories
 from foldlog._archive.refreshing import import_again
-from foldlog._formats.files.documents import array_in
-from foldlog._formats.json_text import UnreadableJson
+from foldlog._formats.files.found_sources import NotAHistory
+from foldlog._formats.files.readers import array_in
 from foldlog.eventstore import Message, open_store
 from tests.foldlog.archive.imports import (
     Failed,
@@ -268,7 +268,7 @@ def test_array_is_read_as_by_json(text, tmp_path):
     try:
         expected = json.loads(text)
     except ValueError:
-        with pytest.raises(UnreadableJson):
+        with pytest.raises(NotAHistory):
             array_in(path)
     else:
         assert [row.value for row in array_in(path)[1]] == expected

@@ -168,6 +168,13 @@ def test_another_database_says_what_it_is(tmp_path):
         histories_at(tmp_path / "o.db")
 
 
+@pytest.mark.parametrize("table", ["session", "session_v2"])
+def test_sessions_without_contents_are_of_another_program(tmp_path, table):
+    execute(tmp_path / "o.db", f"CREATE TABLE {table} (id, time_created)")
+    with pytest.raises(NotAHistory, match=f"is a SQLite database with the tables {table};"):
+        histories_at(tmp_path / "o.db")
+
+
 def test_damaged_rows_are_findings(tmp_path):
     path = database(tmp_path / "opencode.db", IN_ORDER)
     execute(

@@ -37,7 +37,7 @@ class _Notes(FileReader):
         for part in path.read_text().split("# ")[1:]:
             name, *lines = part.splitlines()
             records = [at(str(path), {"role": "user", "content": line}) for line in lines]
-            yield Contained(name, Placed(0, partial(iter, records)))
+            yield Contained(name, Placed(partial(iter, records)))
 
 
 def test_a_format_may_read_its_files_itself(tmp_path, monkeypatch):
