@@ -33,7 +33,7 @@ def ids(outcomes):
 
 
 @together
-def test_appends_to_several_conversations_have_their_ids_and_positions_in_order(store):
+def test_ids_and_positions_are_in_order(store):
     outcomes = appended(
         store,
         ("a", said("1"), 0),
@@ -69,7 +69,7 @@ def test_an_append_that_fails_fails_alone(store):
 
 
 @together
-def test_an_append_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(store):
+def test_a_failure_after_writing_harms_no_other_append(store):
     def refuse(*_):
         raise InvalidEvent("no")
 
@@ -91,14 +91,14 @@ def test_a_repeated_key_gives_the_recorded_events(store):
 
 
 @together
-def test_a_history_knows_its_generation_after_an_append_with_others(store):
+def test_a_history_knows_its_generation(store):
     binding, store = bind(store, "a")
     [outcome] = append_all(store.database, [prepare_append(store, "a", said("1"), 0)])
     assert outcome.error is None
     assert binding.key is not None
 
 
-def test_a_repeated_key_appends_nothing_to_the_others_either(store):
+def test_a_repeated_key_appends_nothing_anywhere(store):
     change = Documents(store).prepare("b", {"from": "a"}, 0)
     for _ in range(2):
         [recorded] = store.append(
@@ -107,7 +107,7 @@ def test_a_repeated_key_appends_nothing_to_the_others_either(store):
         assert (recorded.id, store.version("a"), store.version("b")) == (0, 1, 1)
 
 
-def test_an_append_together_with_one_to_the_same_conversation_is_before_it(store):
+def test_together_with_the_same_conversation(store):
     say(store, "a", "0")
     changes = [Documents(store).prepare("a", {"count": 1}, expected) for expected in (1, 2)]
     for change in changes:
@@ -117,7 +117,7 @@ def test_an_append_together_with_one_to_the_same_conversation_is_before_it(store
     assert texts(store, "a") == ["0", "1", None]
 
 
-def test_appends_to_the_same_conversations_in_another_order_wait_and_do_not_meet(store):
+def test_appends_in_opposite_orders_do_not_deadlock(store):
     for name in ("a", "b"):
         say(store, name, "0")
     met, meeting = [], threading.Barrier(2)
@@ -140,7 +140,7 @@ def test_appends_to_the_same_conversations_in_another_order_wait_and_do_not_meet
     assert [store.version(name) for name in ("a", "b")] == [3, 3]
 
 
-def test_a_recorder_whose_writers_do_not_wait_for_one_another_has_no_appends_together(
+def test_which_recorders_append_together(
     store, request
 ):
     assert can_append_all(store.database) is ("postgresql" not in request.node.name)

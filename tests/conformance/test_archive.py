@@ -113,7 +113,7 @@ def as_on(store, recorder):
 # -- what it is for --------------------------------------------------------------------------------
 
 
-def test_events_positions_and_keys_come_back_as_they_were(store, to):
+def test_events_positions_and_keys_come_back(store, to):
     before = content(store), positions(store), store.conversation("c1")
     outcome = archive(store, "c1", to)
     assert outcome == Archived("c1", EVENTS - 1, outcome.bytes)
@@ -165,7 +165,7 @@ class _ReadOnly:
         return False
 
 
-def test_a_list_from_before_the_last_events_contradicts_nothing(store, to):
+def test_an_outdated_list_contradicts_nothing(store, to):
     Histories(store).list()
     store.append("c1", message(EVENTS), expected_version=EVENTS)
     archive(store, "c1", to)
@@ -189,7 +189,7 @@ def test_an_open_iterator_goes_on(store, to):
     assert ids(events) == [*range(1, 3_000)]
 
 
-def test_an_encrypted_conversation_is_encrypted_in_its_object(open_recorder, to, tmp_path):
+def test_objects_are_encrypted(open_recorder, to, tmp_path):
     store = Histories(Store(open_recorder(), ENCRYPTS)).store
     with_events(store, "c1")
     before = content(store)
@@ -202,14 +202,14 @@ def test_an_encrypted_conversation_is_encrypted_in_its_object(open_recorder, to,
 
 
 @pytest.mark.usefixtures("expected")
-def test_a_store_without_foldlog_says_what_to_do(store):
+def test_a_store_without_foldlog_names_the_remedy(store):
     alone = Store(store.database.recorder)
     alone.database.recorder.on_pending = None
     with pytest.raises(EventsNotMade, match=r"archived; open the store with foldlog\.open"):
         next(alone.events("c1"))
 
 
-def test_objects_in_memory_are_for_a_store_in_memory(store):
+def test_objects_in_memory_need_a_memory_store(store):
     before = content(store)
     if store.path is None and not store.database.recorder.on_server:
         assert archive(store, "c1", "memory:///").stays is None
@@ -219,7 +219,7 @@ def test_objects_in_memory_are_for_a_store_in_memory(store):
     assert content(store) == before
 
 
-def test_what_is_not_read_back_as_it_was_written_is_not_deleted(store, to, monkeypatch):
+def test_an_object_is_compared_before_events_are_deleted(store, to, monkeypatch):
     before = content(store)
     monkeypatch.setattr(
         "foldlog.eventstore.maintenance.archive.write_object",
@@ -250,7 +250,7 @@ def test_what_is_not_archived_says_why(store, to):
     assert len(objects(to)) == 1
 
 
-def test_a_fork_is_archived_and_an_archived_conversation_forked(store, to):
+def test_archived_forks_and_forks_of_the_archived(store, to):
     store.fork("c1", 3, "fork")
     say(store, "fork", "3", "4")
     before = content(store, "fork")
@@ -312,7 +312,7 @@ def test_killed_around_an_object_nothing_is_lost(store, to, expected, call, is_d
     assert objects(to) == named(store, "archive", "archived", "restored", "discard") == []
 
 
-def test_what_a_killed_writer_left_of_a_file_goes(store, to, monkeypatch):
+def test_the_part_file_of_a_killed_writer_goes(store, to, monkeypatch):
     """obstore writes a file under another name first."""
 
     def kill(address, data):
@@ -364,7 +364,7 @@ def test_who_meets_an_archiving_wins_or_waits(store, to, other, nth):
 
 
 @pytest.mark.parametrize("other", [_erase, _redact, vacuum])
-def test_an_object_that_is_written_after_its_archiving_was_taken_back_goes(
+def test_a_late_object_is_deleted(
     store, to, other, monkeypatch
 ):
     def write_late(address, data):
@@ -392,7 +392,7 @@ def reminders(store):
 
 
 @pytest.mark.parametrize("is_written", [False, True], ids=["before", "after"])
-def test_who_loses_its_object_to_another_archiver_says_that_it_was_changed(
+def test_the_slower_of_two_archivers_is_told(
     store, to, is_written, monkeypatch
 ):
     before = content(store)
@@ -437,7 +437,7 @@ def test_two_readers_restore_once(store, expected):
 # -- what changes an archived conversation ---------------------------------------------------------
 
 
-def test_an_erasure_deletes_the_object_and_the_id_is_free(store, to):
+def test_an_erasure_deletes_the_object(store, to):
     archive(store, "c1", to)
     erased(store, "c1")
     assert objects(to) == []
@@ -520,7 +520,7 @@ def _of_another(path):
         (_of_another, "was changed or exchanged: its hash differs"),
     ],
 )
-def test_an_object_that_is_not_what_was_made_is_named(
+def test_missing_or_altered_objects_are_named(
     store, to, expected, tmp_path, change, problem
 ):
     [name] = objects(to)
@@ -539,7 +539,7 @@ def test_an_object_that_is_not_what_was_made_is_named(
     assert content(store) == expected
 
 
-def test_a_process_that_was_forked_after_a_use_of_an_object_store_is_refused(tmp_path):
+def test_a_forked_process_is_refused(tmp_path):
     program = """
 import os, signal, sys
 from foldlog.eventstore import StoreRefused

@@ -55,7 +55,7 @@ def filled(store):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_numbers_that_are_not_64_bit_integers_are_refused_by_name(filled, name):
+def test_arguments_must_be_64_bit_integers(filled, name):
     call = CALLS[name]
     numbers = (2**63 - 1, *TOO_LARGE) if name == "follow" else TOO_LARGE
     for number in numbers:
@@ -74,7 +74,7 @@ def test_numbers_that_are_not_64_bit_integers_are_refused_by_name(filled, name):
 
 
 @pytest.mark.parametrize("number", TOO_LARGE)
-def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled, number):
+def test_numbers_in_events_have_64_bits(filled, number):
     views = Views(filled)
     append = partial(filled.append, "c", expected_version=ANY_VERSION)
     condensation = CondensationAction(forgotten_event_ids=[number])
@@ -98,7 +98,7 @@ def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled, num
 
 
 @pytest.mark.parametrize("year, keeps", [(1, False), (1969, False), (1970, True), (9999, True)])
-def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(recorder, year, keeps):
+def test_the_years_of_a_clock(recorder, year, keeps):
     store = Store(recorder, clock=lambda: datetime(year, 12, 31, tzinfo=UTC))
     if keeps:
         (recorded,) = say(store, "c", "hi")
@@ -113,7 +113,7 @@ def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(recorder, 
     assert store.version("c") == 0
 
 
-def test_the_clock_of_the_machine_is_looked_at_too(store, monkeypatch):
+def test_the_clock_of_the_machine_is_checked(store, monkeypatch):
     monkeypatch.setattr(rows_module.time, "time_ns", lambda: -1_000_000)
     with pytest.raises(InvalidArgument, match="Set the clock of this machine"):
         say(store, "c", "hi")
@@ -127,7 +127,7 @@ def test_the_clock_of_the_machine_is_looked_at_too(store, monkeypatch):
         (datetime(2026, 1, 2), "is 2026-01-02T00:00:00 and has no time zone"),
     ],
 )
-def test_a_clock_that_gives_no_moment_is_refused(recorder, moment, problem):
+def test_a_clock_without_a_moment_is_refused(recorder, moment, problem):
     store = Store(recorder, clock=lambda: moment)
     with pytest.raises(TypeError, match=f"the clock returns {problem}"):
         say(store, "c", "hi")
@@ -151,7 +151,7 @@ def test_no_conversation_begins_with_an_empty_id(store, begin):
     assert [row.id for row in store.conversations()] == ["c"]
 
 
-def test_a_conversation_that_has_an_empty_id_is_read_and_goes_on(store, monkeypatch):
+def test_an_old_conversation_with_an_empty_id_continues(store, monkeypatch):
     with monkeypatch.context() as earlier:
         earlier.setattr(writing, "begin_new", lambda transaction, _, new: transaction.begin(new))
         say(store, "", "hi")

@@ -48,7 +48,7 @@ def names(page):
     return [row.id for row in page.conversations]
 
 
-def test_histories_are_found_by_their_attributes_at_once(histories):
+def test_histories_are_found_by_attributes(histories):
     histories.create("a", {"user": "u1", "app": "chat", "tags": ["red", "big"], "size": 1})
     histories.create("b", {"user": "u1", "app": "mail", "tags": ["red"]})
     histories.create("c", {"user": "u2"})
@@ -92,7 +92,7 @@ def test_attributes_change_and_stay_with_their_versions(histories):
         histories.list({"a": 1.5})
 
 
-def test_the_last_active_comes_first_and_the_list_says_how_old_it_is(histories):
+def test_lists_show_the_last_active_first(histories):
     for name in "abc":
         histories.create(name, U1)
     first = histories.list(U1, age_max_s=0)
@@ -169,7 +169,7 @@ def test_a_list_waits_for_no_other_writer(histories):
         histories.erase("b", reason="asked to")
 
 
-def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(recorder):
+def test_encrypted_attributes_need_their_key(recorder):
     plain, encrypted = (
         Histories(Store(recorder, WriteSettings(keys=keys))) for keys in (None, KEYS)
     )
@@ -207,7 +207,7 @@ def test_attributes_may_hold_a_lone_surrogate(recorder, settings):
     assert_sound(histories.store)
 
 
-def test_after_rekey_attributes_are_found_under_the_new_key(recorder):
+def test_attributes_are_found_after_rekey(recorder):
     plain = Histories(Store(recorder))
     plain.create("a", U1)
     plain.list(age_max_s=0)
@@ -234,7 +234,7 @@ def test_after_rekey_attributes_are_found_under_the_new_key(recorder):
         "DELETE FROM listing; DELETE FROM listed; DELETE FROM store WHERE name = 'listed'",
     ],
 )
-def test_the_rows_of_a_list_are_made_again_from_the_events(tmp_path, settings, change):
+def test_lists_are_rebuilt_from_events(tmp_path, settings, change):
     keys = settings.keys
     path = tmp_path / "history.db"
 
@@ -259,7 +259,7 @@ def test_the_rows_of_a_list_are_made_again_from_the_events(tmp_path, settings, c
 
 @pytest.mark.parametrize("change", ["meta = x'00'", "meta = meta_with(meta, 'shown_before', 1000)"])
 @pytest.mark.parametrize("attributes", [None, U1], ids=["plain", "with attributes"])
-def test_without_its_key_a_damaged_history_is_listed_beside_the_others(
+def test_damaged_histories_are_listed_without_their_key(
     tmp_path, attributes, change
 ):
     path = tmp_path / "store.db"

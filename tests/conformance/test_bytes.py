@@ -157,7 +157,7 @@ def test_bytes_come_back_as_bytes(store):
     assert_sound(again)
 
 
-def test_what_was_given_is_not_changed_and_not_shared(store):
+def test_arguments_are_not_changed_or_shared(store):
     arguments = {"at": [SMALL, (SMALL, 1)]}
     (recorded,) = store.append("c", Action(tool="t", arguments=arguments), expected_version=0)
     assert arguments == {"at": [SMALL, (SMALL, 1)]}
@@ -165,7 +165,7 @@ def test_what_was_given_is_not_changed_and_not_shared(store):
     assert recorded.event.arguments == {"at": [SMALL, [SMALL, 1]]}
 
 
-def test_an_import_of_many_keeps_them_once_and_is_compared(store, monkeypatch):
+def test_an_import_stores_equal_bytes_once(store, monkeypatch):
     monkeypatch.setattr(importing, "CHUNK", 100)
     history = [said(picture(IMAGE if n % 10 == 9 else SMALL)) for n in range(210)]  # three chunks
     store.ingest("c", history)
@@ -178,7 +178,7 @@ def test_an_import_of_many_keeps_them_once_and_is_compared(store, monkeypatch):
     ]
 
 
-def test_the_limit_of_an_event_counts_its_bytes(open_recorder):
+def test_the_event_limit_counts_bytes(open_recorder):
     store = Store(open_recorder(), event_bytes_max=10_000)
     with pytest.raises(
         InvalidEvent, match=r"takes 20,\d+ bytes; the maximum for one event is 10,000"
@@ -187,7 +187,7 @@ def test_the_limit_of_an_event_counts_its_bytes(open_recorder):
     say(store, "c", picture(IMAGE[:9_000]))
 
 
-def test_a_marker_of_ours_that_a_user_writes_is_a_value_like_any_other(store):
+def test_our_markers_in_user_data_are_plain_values(store):
     forged = {"$bytes": [{"at": ["data"], "sha256": "0" * 64, "size": 1}], "$exact": "e30="}
     events = [
         Annotation(name="n", data=forged),
@@ -200,7 +200,7 @@ def test_a_marker_of_ours_that_a_user_writes_is_a_value_like_any_other(store):
     assert [event.extra for event in again] == [{}, forged, forged]
 
 
-def test_a_redaction_takes_bytes_that_no_other_event_has(store):
+def test_a_redaction_deletes_unshared_bytes(store):
     say(store, "c", picture(IMAGE), picture(IMAGE), picture(SMALL))
     put(store, state={"image": OTHER_IMAGE, "at": SMALL})
     put(store, state=DELETED)
@@ -213,7 +213,7 @@ def test_a_redaction_takes_bytes_that_no_other_event_has(store):
     assert_sound(store)
 
 
-def test_a_retry_of_what_was_redacted_is_recognized(store):
+def test_a_retry_of_redacted_bytes_is_recognized(store):
     say(store, "c", picture(IMAGE), idempotency_key="k")
     redacted(store, "c", 0)
     event, _ = store.events("c")
@@ -225,7 +225,7 @@ def test_a_retry_of_what_was_redacted_is_recognized(store):
         say(store, "c", picture(IMAGE[1:]), idempotency_key="k")
 
 
-def test_a_fork_reads_shared_and_own_bytes_before_and_after_an_erasure(store):
+def test_forks_read_shared_and_own_bytes(store):
     store.append("c", TURN, expected_version=0)
     put(store, state=STATE)
     before = count_stored(store)
@@ -298,7 +298,7 @@ def stored_bytes(store):
                 yield each.name + each.body
 
 
-def test_an_encrypted_store_holds_neither_the_bytes_nor_their_hash(open_recorder):
+def test_encryption_hides_bytes_and_hashes(open_recorder):
     plain, encrypted = Store(open_recorder()), Store(open_recorder(), WriteSettings(keys=KEYS))
     for store, holds in ((plain, True), (encrypted, False)):
         say(store, "c", picture(IMAGE))
@@ -341,7 +341,7 @@ def on_file(settings, tmp_path):
         "UPDATE attached SET name = randomblob(32)",
     ],
 )
-def test_lost_or_changed_bytes_are_found_and_never_given_back(on_file, statement):
+def test_lost_or_changed_bytes_are_damage(on_file, statement):
     say(on_file, "c", picture(b"\x01" + IMAGE), "sound")
     execute(on_file.path, statement)
     again = fresh(on_file)
@@ -357,7 +357,7 @@ def test_lost_or_changed_bytes_are_found_and_never_given_back(on_file, statement
 
 
 @pytest.mark.parametrize("change", [CHANGED, LONGER])
-def test_an_append_does_not_rely_on_damaged_bytes(on_file, change):
+def test_appends_replace_damaged_bytes(on_file, change):
     say(on_file, "c", picture(b"\x01" + IMAGE))
     execute(on_file.path, f"UPDATE attachments SET body = {change}")
     say(on_file, "c", picture(b"\x01" + IMAGE))
@@ -365,7 +365,7 @@ def test_an_append_does_not_rely_on_damaged_bytes(on_file, change):
     assert_sound(on_file)
 
 
-def test_a_stranger_beside_an_event_is_not_its_own(on_file):
+def test_strangers_beside_an_event_are_ignored(on_file):
     say(on_file, "c", picture(IMAGE))
     for stranger in (
         "INSERT INTO attachments SELECT conversation, zeroblob(32), 9, x'00' FROM attachments",
@@ -403,7 +403,7 @@ def read(store, name="state", conversation="c", version=None):
 @pytest.mark.parametrize(
     "value", [STATE, IMAGE, [[SMALL]], {"lone": "\udcff", "at": b""}, {"n": 10**30, "at": SMALL}]
 )
-def test_bytes_of_documents_come_back_as_bytes_at_any_version(store, value):
+def test_documents_return_bytes_at_any_version(store, value):
     put(store, state=value)
     put(store, state={"changed": value}, other=1)
     assert read(store) == {"changed": value}
@@ -413,7 +413,7 @@ def test_bytes_of_documents_come_back_as_bytes_at_any_version(store, value):
 
 
 @pytest.mark.parametrize("settings", ["plain", "encrypted zlib"], indirect=True)
-def test_the_same_bytes_are_kept_once_in_a_conversation(store):
+def test_a_conversation_stores_equal_bytes_once(store):
     documents = Documents(store)
     documents.append("c", [said(picture(IMAGE)), said(picture(IMAGE))], {"state": {"image": IMAGE}})
     for n in range(70):
@@ -426,7 +426,7 @@ def test_the_same_bytes_are_kept_once_in_a_conversation(store):
     assert count_stored(store) == 2
 
 
-def test_what_stays_the_same_adds_nothing_and_what_differs_is_new(store):
+def test_equal_documents_add_nothing(store):
     put(store, state=STATE)
     put(store, state=STATE)
     assert store.version("c") == 1

@@ -221,7 +221,7 @@ def differences(version, case):
 
 
 @pytest.mark.parametrize("version", COMPARED)
-def test_an_answer_is_the_recorded_one_or_the_one_that_its_label_explains(version):
+def test_answers_are_recorded_or_explained(version):
     agreeing = 0
     for case in cases(version):
         ours = case.get("ours", {})

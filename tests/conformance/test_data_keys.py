@@ -39,7 +39,7 @@ def key_of(recorder, conversation):
 
 
 @pytest.mark.parametrize("begin", ["append", "ingest", "long ingest", "fork", "copy"])
-def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(open_recorder, begin):
+def test_plain_conversations_beside_keys_need_permission(open_recorder, begin):
     recorder, source = open_recorder(), Store(open_recorder())
     begun = {
         "append": lambda store: say(store, "new", "x"),
@@ -66,7 +66,7 @@ def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(open_recor
     say(plain, "after the keys", "x")
 
 
-def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(recorder):
+def test_rows_are_not_stored_with_an_old_key(recorder):
     """A process without a key compresses plain rows while another one encrypts them: they must not
     be plain again.
     """
@@ -80,7 +80,7 @@ def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(reco
     assert_sound(encrypting)
 
 
-def test_an_erased_conversation_is_not_stored_in_another_form(recorder):
+def test_rekey_leaves_an_erased_conversation(recorder):
     say(Store(recorder), "c1", *["x" * 500] * 3)
     met = call_before(recorder, 0, lambda: erased(store_on(recorder), "c1"))
     list(rekey(store_on(met, NEW)))
@@ -88,7 +88,7 @@ def test_an_erased_conversation_is_not_stored_in_another_form(recorder):
     assert (stored.salt, stored.key_id, stored.sealed_key) == (b"", None, None)
 
 
-def test_what_a_killed_import_left_is_discarded_by_a_change_of_the_key(recorder):
+def test_rekey_discards_a_killed_import(recorder):
     """It is published by nobody; but its rows are in the database, and the old key must not be
     needed for them.
     """
@@ -105,7 +105,7 @@ def test_what_a_killed_import_left_is_discarded_by_a_change_of_the_key(recorder)
     ) == (None, [])
 
 
-def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder):
+def test_an_erased_conversation_gets_no_idempotency_keys(recorder):
     """A copy that goes on while its target is erased must leave nothing behind."""
     store = Store(recorder)
     say(store, "c1", "private")
@@ -118,7 +118,7 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder):
     assert recorder.query(lambda reader: list(reader.recalled(key, "", 9))) == []
 
 
-def test_a_damaged_name_of_a_key_is_one_too(tmp_path):
+def test_a_damaged_key_name_counts_as_encryption(tmp_path):
     path = tmp_path / "store.db"
     with open_store(path, keys=KeyRing([OLD])) as store:
         say(store, "c1", "x")
@@ -130,7 +130,7 @@ def test_a_damaged_name_of_a_key_is_one_too(tmp_path):
         store.append("new", said("x"), expected_version=0)
 
 
-def test_a_process_without_a_key_notices_that_another_one_has_begun_to_encrypt(tmp_path):
+def test_encryption_by_another_process_is_noticed(tmp_path):
     path = tmp_path / "store.db"
     with open_store(path) as plain, open_store(path, keys=KeyRing([OLD])) as other:
         say(plain, "plain", "x")

@@ -41,7 +41,7 @@ def put(documents, **values):
     return documents.append("c1", (), values)
 
 
-def test_documents_are_appended_with_events_and_read_at_any_version(store, documents):
+def test_documents_are_read_at_any_version(store, documents):
     first, second = {"turn": 1, "log": ["a"]}, {"turn": 2, "log": ["a", "c"]}
     recorded = documents.append("c1", [said("a"), said("b")], {"state": first, "title": "first"})
     assert [type(entry.event) for entry in recorded] == [Message, Message, DocumentChanges]
@@ -79,7 +79,7 @@ def test_an_equal_value_appends_no_event(store, documents):
         documents.append("c1", (), {"n": True}, expected_version=1)
 
 
-def test_a_small_change_of_a_large_value_is_a_small_event(store, documents):
+def test_a_small_change_is_a_small_event(store, documents):
     state = {"usage": [{"tokens": n} for n in range(500)], "name": "agent"}
     put(documents, state=state)
     for turn in range(CHAIN_MAX + 3):
@@ -91,7 +91,7 @@ def test_a_small_change_of_a_large_value_is_a_small_event(store, documents):
     assert Documents(store).get("c1", "state", version=11)["usage"][-1] == {"tokens": 9}
 
 
-def test_a_stored_value_does_not_change_with_the_object_of_the_caller(documents):
+def test_stored_values_are_not_shared_with_callers(documents):
     state = {"list": [1]}
     put(documents, state=state)
     state["list"].append(2)
@@ -111,7 +111,7 @@ HALVES = "\ud83d" + "\ude00"
     ids=["two halves of a pair", "a lone half and a long number"],
 )
 @pytest.mark.parametrize("name", ["state", ATTRIBUTES])
-def test_surrogates_and_long_numbers_come_back_and_are_appended_once(
+def test_surrogates_and_long_numbers_come_back(
     store, documents, name, value, read
 ):
     documents.append("c1", (), {name: value})
@@ -132,7 +132,7 @@ def test_concurrent_writers_lose_no_change(store):
     assert store.version("c1") >= 24
 
 
-def test_a_change_may_build_on_an_earlier_change_of_the_same_append(store, documents):
+def test_a_change_builds_on_its_own_append(store, documents):
     first = DocumentChanges(changed={"a": {"value": 1}, "b": {"value": 2}})
     second = DocumentChanges(changed={"c": {"value": 3}}, others={"a": 0, "b": 0})
     third = DocumentChanges(changed={"a": {"deleted": True}}, others={"b": 0, "c": 1})
@@ -147,7 +147,7 @@ def test_a_change_may_build_on_an_earlier_change_of_the_same_append(store, docum
         )
 
 
-def test_changes_that_do_not_build_on_the_newest_value_are_refused(store, documents):
+def test_changes_of_an_older_value_are_refused(store, documents):
     put(documents, a=1, b=2)
     for name, changed, others in rows(
         "documents.json", "changes that do not build on the newest value"
@@ -160,7 +160,7 @@ def test_changes_that_do_not_build_on_the_newest_value_are_refused(store, docume
     assert documents.all("c1") == {"a": 1, "b": 2}
 
 
-def test_a_change_does_not_build_on_a_value_that_is_redacted_before_the_append(
+def test_a_change_does_not_build_on_redacted_values(
     store, documents, monkeypatch
 ):
     put(documents, log=list(range(40)))
@@ -172,7 +172,7 @@ def test_a_change_does_not_build_on_a_value_that_is_redacted_before_the_append(
 @pytest.mark.parametrize(
     "before, between, given, stored", rows("documents.json", "values of two writers")
 )
-def test_a_value_is_compared_with_the_newest_value_of_another_writer(
+def test_values_are_compared_with_another_writer(
     store,
     documents,
     monkeypatch,
@@ -216,7 +216,7 @@ def changes(values):
 
 
 @pytest.mark.parametrize("case", rows("documents.json", "retries of redacted changes"))
-def test_a_retried_append_is_recognized_once_its_documents_are_redacted(
+def test_a_retry_with_redacted_documents_is_recognized(
     recorder,
     settings,
     case,
@@ -239,7 +239,7 @@ def test_a_retried_append_is_recognized_once_its_documents_are_redacted(
     assert (store.version("c1"), store.version("fork")) == (version, 2 * len(case["turns"]))
 
 
-def test_the_next_change_of_a_document_reads_no_value(store, documents):
+def test_the_next_change_reads_no_value(store, documents):
     documents.append("c1", said("a"), {"state": {"turn": 0, "log": ["x" * 400]}, "title": "t"})
     reads = []
     query = store.database.recorder.query
@@ -264,7 +264,7 @@ def test_the_next_change_of_a_document_reads_no_value(store, documents):
     assert [documents.get("c1", "state", version=version) for version in versions] == expected
 
 
-def test_one_read_finds_the_values_at_several_versions_in_any_order(store, documents):
+def test_one_read_finds_several_versions(store, documents):
     for number in range(40):
         documents.append("c1", said("a") if number % 3 else (), {"n": number})
         if number == 25:

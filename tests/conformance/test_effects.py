@@ -108,7 +108,7 @@ def killed_at(recorder, name, bank, mode, point):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_worker_killed_at_any_point_pays_nothing_twice(mode, open_recorder):
+def test_a_killed_worker_pays_nothing_twice(mode, open_recorder):
     kills = doubts = 0
     recorder = open_recorder()
     for point in itertools.count(0, 1 if WHOLE in os.environ else 3):
@@ -176,7 +176,7 @@ def states(history):
     return [effect.state for effect in history.effects()]
 
 
-def test_an_effect_costs_one_append_more_and_a_tool_that_only_reads_costs_none(history):
+def test_an_effect_costs_one_append(history):
     call, bank = called(history), Bank()
     assert states(history) == ["intended"]
     with history.lease():
@@ -201,7 +201,7 @@ def test_an_effect_costs_one_append_more_and_a_tool_that_only_reads_costs_none(h
     )
 
 
-def test_a_call_that_may_have_run_is_unknown_until_settled_by_key(history):
+def test_an_unknown_call_is_settled_by_key(history):
     call = killed_in_its_tool(history)
     (effect,) = history.effects("unknown")
     assert (effect.call.id, effect.attempts, effect.outcome, history.open_calls()) == (
@@ -290,7 +290,7 @@ async def coroutine(to):
         (lambda to: coroutine(to), "failed", "did not run"),
     ],
 )
-def test_what_a_tool_returns_or_raises_is_recorded(history, tool, state, content):
+def test_results_and_errors_of_tools_are_recorded(history, tool, state, content):
     recorded = run(history, called(history), tool)
     assert content in recorded.content
     assert recorded.is_error is (state != "done")
@@ -302,7 +302,7 @@ def streamed(to):
     yield f"paid {to}"
 
 
-def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history):
+def test_running_needs_a_lease_and_an_open_call(history):
     call, bank = called(history), Bank()
     with pytest.raises(InvalidArgument, match="an effect needs a lease"):
         history.run(call, bank.pay)
@@ -323,7 +323,7 @@ def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history):
     assert bank.paid == [("ann", None)]
 
 
-def test_the_mark_of_a_tool_says_how_it_may_be_repeated(history):
+def test_the_decorator_says_how_to_repeat(history):
     bank = Bank()
 
     class Tools:
@@ -348,7 +348,7 @@ def test_where_a_check_fails_nothing_is_recorded(history):
     assert (states(history), history.open_calls()) == (["unknown"], (call,))
 
 
-def test_two_threads_of_one_worker_begin_a_call_once(history):
+def test_two_threads_begin_a_call_once(history):
     call, bank = called(history), Bank()
 
     def pay_while_another_thread_comes(to, key):
@@ -370,7 +370,7 @@ def test_two_threads_of_one_worker_begin_a_call_once(history):
 
 @pytest.mark.parametrize("still", ["before the payment", "after the payment"])
 @pytest.mark.parametrize("mode", ["never", "same key"])
-def test_a_worker_that_stands_still_in_its_tool_and_wakes_after_the_takeover(
+def test_a_worker_wakes_after_the_takeover(
     still, mode, open_recorder
 ):
     recorder, bank, others = open_recorder(), Bank(), Bank()
@@ -406,7 +406,7 @@ def ledger(history):
     return [(effect.key, effect.state, effect.attempts) for effect in history.effects()]
 
 
-def test_copies_and_changed_keys_keep_keys_and_states(history, recorder, open_recorder):
+def test_copies_and_rekey_keep_effects(history, recorder, open_recorder):
     killed_in_its_tool(history)
     called(history, "bob")
     before = ledger(history)
@@ -421,7 +421,7 @@ def test_copies_and_changed_keys_keep_keys_and_states(history, recorder, open_re
     assert run(copied, copied.open_calls()[0], Bank().pay).is_error
 
 
-def test_forks_share_effect_keys_and_run_no_shared_call_without_one(
+def test_forks_share_effect_keys(
     history,
 ):
     bank = Bank()
@@ -443,7 +443,7 @@ def test_forks_share_effect_keys_and_run_no_shared_call_without_one(
     assert ledger(history._histories[forks[0].id]) == before
 
 
-def test_a_fork_that_was_detached_runs_no_call_that_it_shared(history):
+def test_a_detached_fork_runs_no_shared_call(history):
     call, bank = called(history), Bank()
     fork = history.fork()
     run(history, call, bank.pay)
@@ -452,7 +452,7 @@ def test_a_fork_that_was_detached_runs_no_call_that_it_shared(history):
     assert len(bank.paid) == 1
 
 
-def test_the_intent_that_a_runtime_stored_before_its_call_counts(history):
+def test_an_intent_stored_before_its_call_counts(history):
     history.append(said("pay"))
     begun = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})
     begun._mark(history, None, 1)
@@ -475,7 +475,7 @@ def run_by_runtime(call):
         CURRENT.reset(marked)
 
 
-def test_a_call_that_another_process_began_since_is_in_doubt(history):
+def test_a_call_begun_by_another_process(history):
     here = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})
     there = replace(here, histories=Histories(history._store))
     history.append(said("pay"))
@@ -484,7 +484,7 @@ def test_a_call_that_another_process_began_since_is_in_doubt(history):
     assert "may have run" in run_by_runtime(here)
 
 
-def test_what_was_taken_back_of_a_call_counts_until_a_newer_outcome(history):
+def test_a_newer_outcome_replaces_a_retracted_one(history):
     history.append(said("pay"))
     call = killed_in_its_tool(history)
     outcome = run(history, call, Bank().pay)
@@ -493,7 +493,7 @@ def test_what_was_taken_back_of_a_call_counts_until_a_newer_outcome(history):
     assert states(history) == ["done"]
 
 
-def test_a_call_that_did_not_begin_runs_once_its_refusal_was_taken_back(history):
+def test_a_call_runs_after_its_retracted_refusal(history):
     history.append(said("pay"))
     call, bank = called(history), Bank()
     (closed,) = history.close_open_calls()
@@ -501,21 +501,21 @@ def test_a_call_that_did_not_begin_runs_once_its_refusal_was_taken_back(history)
     assert run(history, call, bank.pay).content == "paid ann"
 
 
-def test_a_doubt_stays_one_where_its_observation_is_redacted(history):
+def test_a_redacted_doubt_stays_unknown(history):
     call = killed_in_its_tool(history)
     outcome = run(history, call, Bank().pay)
     history.redact(outcome.id, reason="a test")
     assert states(history) == ["unknown"]
 
 
-def test_a_tool_that_is_checked_gets_the_key_that_the_check_gets(history):
+def test_tool_and_check_get_the_same_key(history):
     history.append_reply(reply(("k", "pay", {"to": "ann", "key": "of the model"})))
     bank = Bank()
     run(history, history.open_calls()[0], bank.pay_noting, check=bank.look_up)
     assert bank.paid == [("ann", history.effects()[0].key)]
 
 
-def test_a_conversation_that_begins_again_has_other_keys(recorder):
+def test_a_new_generation_has_other_keys(recorder):
     histories = Histories(Store(recorder))
     called(histories["pay"])
     (before,) = ledger(histories["pay"])
@@ -526,7 +526,7 @@ def test_a_conversation_that_begins_again_has_other_keys(recorder):
     assert after[0] != before[0]
 
 
-def test_no_condensation_forgets_an_effect_that_is_in_doubt(history):
+def test_condensations_keep_effects_in_doubt(history):
     history.append(said("go"))
     settled = called(history)
     run(history, settled, Bank().pay)
@@ -556,7 +556,7 @@ def test_no_condensation_forgets_an_effect_that_is_in_doubt(history):
     ],
     ids=lambda condenser: condenser["type"],
 )
-def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(condenser):
+def test_each_condenser_shows_a_doubt(condenser):
     history = foldlog.open("memory:", condenser=condenser)["pay"]
     history.append(said("go"))
     run(history, called(history), Bank().pay)
@@ -566,7 +566,7 @@ def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(condenser):
     assert outcome in shown
 
 
-def test_a_retraction_names_the_effects_that_it_takes_back(history):
+def test_a_retraction_names_its_effects(history):
     history.append(said("pay"))
     first = called(history)
     run(history, first, Bank().pay)
@@ -589,7 +589,7 @@ def test_a_retraction_names_the_effects_that_it_takes_back(history):
     assert bank.paid == []
 
 
-def test_the_states_are_those_of_a_fold_of_all_events(history):
+def test_states_equal_a_fold_of_all_events(history):
     killed_in_its_tool(history)
     assert View.from_events(history.events()) == history.view()
     assert history.at(1).to_messages() == history.view().to_messages() == []
@@ -599,7 +599,7 @@ def test_the_states_are_those_of_a_fold_of_all_events(history):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_work_is_done_once_and_what_it_recorded_is_found_by_its_key(history):
+def test_work_is_done_once_for_its_key(history):
     answers = iter("ab")
 
     def ask():

@@ -22,7 +22,7 @@ def filled(store):
 
 
 @pytest.mark.parametrize("read", [Store.events, Store.log], ids=["events", "log"])
-def test_reading_on_says_that_it_was_erased(filled, read):
+def test_reading_on_reports_the_erasure(filled, read):
     reading = read(filled, "c")
     next(reading)
     erased(filled, "c", complete=False)
@@ -31,7 +31,7 @@ def test_reading_on_says_that_it_was_erased(filled, read):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_so_it_does_where_another_conversation_has_the_id_now(filled, reverse):
+def test_reading_on_after_the_id_was_reused(filled, reverse):
     reading = filled.events("c", reverse=reverse)
     next(reading)
     erased(filled, "c", complete=False)
@@ -40,7 +40,7 @@ def test_so_it_does_where_another_conversation_has_the_id_now(filled, reverse):
         list(reading)
 
 
-def test_importing_again_says_that_it_was_erased(filled, monkeypatch):
+def test_an_import_reports_the_erasure(filled, monkeypatch):
     monkeypatch.setattr(importing, "CHUNK", 400)
 
     def source():
@@ -64,7 +64,7 @@ def test_verifying_finds_no_damage(filled, monkeypatch):
     assert verdict.findings == ()
 
 
-def test_what_begins_a_history_again_never_says_that_one_is_there_which_was_erased(
+def test_creating_again_during_an_erasure(
     store, monkeypatch
 ):
     histories, recorder = Histories(store), store.database.recorder

@@ -19,7 +19,7 @@ def entries(store, after=0):
 
 
 @pytest.mark.usefixtures("one_order")
-def test_an_erasure_is_an_entry_between_the_events_before_and_after_it(store):
+def test_an_erasure_has_its_place(store):
     say(store, "a", "1", "2")
     (before,) = say(store, "b", "b")
     tombstone = erase(store, "a", reason="asked to")
@@ -32,7 +32,7 @@ def test_an_erasure_is_an_entry_between_the_events_before_and_after_it(store):
     assert entries(store, entry.position) == [("b", 1, Message)]
 
 
-def test_pages_of_any_size_give_the_same_entries_in_order(store):
+def test_pages_of_any_size_are_equal(store):
     for n in range(6):
         say(store, f"c{n}", "1", "2")
         if n % 2:
@@ -50,7 +50,7 @@ def test_pages_of_any_size_give_the_same_entries_in_order(store):
         assert entries_read == whole
 
 
-def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(store):
+def test_a_half_erased_import_is_not_followed(store):
     store.ingest("imported", [said(str(n)) for n in range(1_500)])
     recorder = store.database.recorder
     conversation = recorder.query(lambda reader: reader.conversation("imported"))
@@ -59,7 +59,7 @@ def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(stor
     assert entries(store) == [("imported", 1_500, Erased)]
 
 
-def test_a_tombstone_names_the_read_models_that_have_not_come_to_it(store):
+def test_a_tombstone_names_unconfirmed_read_models(store):
     def confirm(name, position):
         store.database.recorder.transact(
             lambda transaction: transaction.set_value(f"tracking {name}", str(position))

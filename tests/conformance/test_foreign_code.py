@@ -98,7 +98,7 @@ def from_a_signal_handler(inner):
         from_a_signal_handler,
     ],
 )
-def test_an_append_inside_an_append_is_refused_and_the_outer_goes_on(store, append):
+def test_an_append_inside_an_append_is_refused(store, append):
     inner = Inner(store)
     say(store, "c", "hi")
     append(inner)
@@ -111,7 +111,7 @@ def test_an_append_inside_an_append_is_refused_and_the_outer_goes_on(store, appe
     assert store.version("inner") == 1
 
 
-def test_other_writes_inside_a_write_are_refused_too(store):
+def test_other_writes_inside_a_write_are_refused(store):
     refused = []
 
     def writes(_):
@@ -132,7 +132,7 @@ def test_other_writes_inside_a_write_are_refused_too(store):
     assert store.version("c") == 2
 
 
-def test_a_guard_sees_its_conversation_as_it_is_now_and_may_read_others(store):
+def test_a_guard_reads_its_conversation_and_others(store):
     snapshots = []
 
     def guard(snapshot):
@@ -162,7 +162,7 @@ def of_its_time(_):
 @pytest.mark.parametrize(
     "fails, kind", [(of_another_database, sqlite3.OperationalError), (of_its_time, TimeoutError)]
 )
-def test_an_error_of_foreign_code_is_its_callers_and_nothing_is_written(store, fails, kind):
+def test_errors_of_foreign_code_write_nothing(store, fails, kind):
     say(store, "c", "hi")
     with pytest.raises(kind):
         store.append("c", HI, expected_version=1, guard=fails)

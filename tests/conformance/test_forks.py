@@ -56,7 +56,7 @@ def followed(store, position=0):
     ]
 
 
-def test_a_fork_of_a_fork_belongs_to_the_one_that_holds_its_last_event(store):
+def test_the_parent_of_a_forks_fork(store):
     store.fork("c", 6, "f")
     say(store, "f", "f6", "f7")
     assert store.fork("f", 7, "g").parent == "f"
@@ -66,7 +66,7 @@ def test_a_fork_of_a_fork_belongs_to_the_one_that_holds_its_last_event(store):
     assert texts(store, "i") == [*"012"]
 
 
-def test_a_conversation_with_forks_is_not_erased_alone(family):
+def test_a_parent_is_not_erased_alone(family):
     store = family
     with pytest.raises(ConversationHasForks, match=r"has a fork that needs .*'f'") as refused:
         erased(store, "c")
@@ -79,7 +79,7 @@ def test_a_conversation_with_forks_is_not_erased_alone(family):
     assert_sound(store)
 
 
-def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(store):
+def test_detached_forks_keep_events_and_heads(store):
     views = Views(store)
     store.register(views)
     condensation = CondensationAction(forgotten_event_ids=(1, 2), summary="s", summary_offset=1)
@@ -109,7 +109,7 @@ def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(st
     assert followed(store) == [("f", 11), *taken_over, ("f", 12), ("g", 12), ("h", 4)]
 
 
-def test_a_fork_keeps_its_documents_while_it_is_detached(store, monkeypatch):
+def test_a_detached_fork_keeps_its_documents(store, monkeypatch):
     documents = Documents(store)
     documents.append("c", (), {"early": 1})
     documents.append("c", (), {"late": 2})
@@ -127,7 +127,7 @@ def origins(store, conversation):
         return [*map(tuple, read.origins())]
 
 
-def test_forks_copies_and_detached_forks_know_whose_events_they_have(
+def test_forks_know_whose_events_they_have(
     family, open_recorder, monkeypatch
 ):
     monkeypatch.setattr(ledger, "_PAGE", 1)
@@ -178,7 +178,7 @@ def test_forks_and_appends_at_once_disturb_nobody(store):
     assert_sound(store)
 
 
-def test_the_forks_that_share_an_event_are_named(family):
+def test_forks_sharing_an_event_are_named(family):
     store = family
     store.fork("c", 2, "h")
     store.fork("c", 8, "gone")

@@ -37,7 +37,7 @@ def begin_again(histories):
     return histories.create("c1", replace_erased=True)
 
 
-def test_an_id_is_used_again_only_where_that_is_asked_for(histories):
+def test_an_id_is_reused_only_on_request(histories):
     histories["c1"].append([said("first"), said("secret")])
     last = max(entry.position for entry in histories.store.follow())
     erased(histories.store, "c1")
@@ -57,7 +57,7 @@ def test_an_id_is_used_again_only_where_that_is_asked_for(histories):
     assert texts(histories.store, "c1") == [None, "second"]
 
 
-def test_a_writer_whose_appends_were_refused_has_met_no_conversation(histories):
+def test_a_refused_writer_has_met_no_conversation(histories):
     histories["c1"].append(said("first"))
     refused = histories["c1"]
     for documents in (None, {"state": 1}):
@@ -70,7 +70,7 @@ def test_a_writer_whose_appends_were_refused_has_met_no_conversation(histories):
         refused.append(said("met, where equal values were appended"))
 
 
-def test_a_document_that_stays_the_same_is_refused_too_where_another_conversation_is_meant(
+def test_equal_documents_of_an_erased_generation(
     histories,
 ):
     old = histories["c1"]
@@ -80,7 +80,7 @@ def test_a_document_that_stays_the_same_is_refused_too_where_another_conversatio
         old.append((), documents={"state": 1})
 
 
-def test_a_condensation_that_was_planned_for_the_erased_one_is_not_appended(histories):
+def test_a_condensation_of_the_erased_is_refused(histories):
     _, store = bind(histories.store, "c1")
     store.append("c1", said("first"), expected_version=0)
     begin_again(histories)
@@ -110,7 +110,7 @@ def test_verify_tells_generations_and_their_heads_apart(histories):
     assert_sound(histories.store)
 
 
-def test_a_copy_follows_an_erasure_and_a_new_beginning_once_it_was_erased_there(
+def test_a_copy_follows_once_erased_there(
     histories,
 ):
     histories["c1"].append(said("first"))
@@ -125,7 +125,7 @@ def test_a_copy_follows_an_erasure_and_a_new_beginning_once_it_was_erased_there(
         assert texts(other, "c1") == [None, "second"]
 
 
-def test_what_changed_since_it_was_read_is_not_erased(histories, monkeypatch):
+def test_an_erasure_expects_what_was_read(histories, monkeypatch):
     histories["c1"].append(said("first"))
     row = histories.store.conversation("c1")
     histories["c1"].append(said("second"))
@@ -153,7 +153,7 @@ def test_what_changed_since_it_was_read_is_not_erased(histories, monkeypatch):
     assert histories.store.conversation("c1").erased_at is not None
 
 
-def test_a_fork_with_an_erased_forks_id_has_its_own_past(histories):
+def test_a_fork_under_an_erased_forks_id(histories):
     """Both share the same events, so they have the same head, and the View of the former is in
     memory.
     """

@@ -63,7 +63,7 @@ def test_a_conversation_may_have_any_id(http, name):
     assert http("read_conversation", conversation=name)["id"] == name
 
 
-def test_an_append_at_another_version_is_refused_with_both_versions(http):
+def test_a_conflict_names_both_versions(http):
     say(http, "hi", **{"if-match": '"0"'})
     with pytest.raises(Refusal) as refusal:
         say(http, "again", **{"if-match": '"0"'})
@@ -71,7 +71,7 @@ def test_an_append_at_another_version_is_refused_with_both_versions(http):
     assert http("read_conversation", conversation="c1")["version"] == 1
 
 
-def test_a_repeated_append_with_its_key_appends_once(http):
+def test_a_repeated_append_appends_once(http):
     first, again = (say(http, "hi", **{"idempotency-key": "k"}) for _ in range(2))
     assert first == again
     with pytest.raises(Refusal) as refusal:
@@ -95,7 +95,7 @@ def test_appends_to_several_conversations_happen_together(http):
     assert http("read_conversation", conversation="c1")["version"] == 1
 
 
-def test_a_model_is_asked_and_its_call_runs_once(http):
+def test_from_a_prompt_to_an_outcome(http):
     say(http, "pay Ann")
     view = http("prepare", conversation="c1", body={"dialect": "openai"})
     assert view["messages"] == [{"role": "user", "content": "pay Ann"}]
@@ -121,7 +121,7 @@ def test_a_model_is_asked_and_its_call_runs_once(http):
     assert (effect["state"], effect["outcome"], effect["attempts"]) == ("done", "paid", 1)
 
 
-def test_a_call_that_another_worker_began_is_not_run_again(http):
+def test_a_begun_call_is_not_run_again(http):
     http("append_reply", conversation="c1", body={"reply": REPLY})
 
     def begin(worker, **body):
@@ -140,7 +140,7 @@ def test_a_call_that_another_worker_began_is_not_run_again(http):
     assert "may have run" in closed["recorded"]["event"]["content"]
 
 
-def test_a_holder_whose_lease_has_ended_writes_nothing(http):
+def test_an_ended_lease_writes_nothing(http):
     say(http, "hi")
     first = http("take_lease", conversation="c1", body={"worker": "w1"})
     refusal = http.refusal("take_lease", conversation="c1", body={"worker": "w2"})
@@ -160,7 +160,7 @@ def test_a_holder_whose_lease_has_ended_writes_nothing(http):
     assert contents == ["hi", "in time", "now"]
 
 
-def test_a_lease_guards_its_tools_and_no_append_that_does_not_name_it(http):
+def test_a_lease_guards_its_tools(http):
     http("take_lease", conversation="c1", body={"worker": "w1"})
     http("append_reply", conversation="c1", body={"reply": REPLY})
     for name, path, body, status in (
@@ -171,7 +171,7 @@ def test_a_lease_guards_its_tools_and_no_append_that_does_not_name_it(http):
         assert http.refusal(name, conversation="c1", body=body, **path).status == status
 
 
-def test_a_token_sees_only_the_conversations_of_its_filter(clients):
+def test_a_token_sees_only_its_filter(clients):
     http, ann = clients("administrator"), clients("ann")
     http("create_conversation", body={"id": "bob", "attributes": {"user": "bob"}})
     own = ann("create_conversation", body={"attributes": {"title": "mine"}})
@@ -213,7 +213,7 @@ def test_a_token_sees_only_the_conversations_of_its_filter(clients):
     assert ann.refusal("create_conversation", body={"id": "chosen"}).status == 403
 
 
-def test_a_token_with_a_filter_moves_no_conversation_out_of_it(clients):
+def test_a_token_moves_nothing_out_of_its_filter(clients):
     ann = clients("ann")
     own = ann("create_conversation")["id"]
     other = {"attributes": {"user": "bob"}}
@@ -230,7 +230,7 @@ def test_a_token_with_a_filter_moves_no_conversation_out_of_it(clients):
     assert ann("read_attributes", conversation=own)["attributes"] == {"user": "ann"}
 
 
-def test_a_token_with_a_filter_learns_of_no_erased_conversation(clients):
+def test_a_token_learns_of_no_erasure(clients):
     http, ann = clients("administrator"), clients("ann")
     http("create_conversation", body={"id": "bob", "attributes": {"user": "bob"}})
     http("erase", conversation="bob", body={"reason": "a secret of bob"})
@@ -245,7 +245,7 @@ def begin(http, worker, run, **body):
     return begun, headers
 
 
-def test_the_key_of_a_run_does_not_let_the_next_worker_run_the_tool(http):
+def test_another_worker_with_the_same_key(http):
     http("append_reply", conversation="c1", body={"reply": REPLY})
     first, held = begin(http, "w1", "run-1")
     http("release_lease", conversation="c1", headers={"foldlog-lease": held["foldlog-lease"]})
@@ -254,7 +254,7 @@ def test_the_key_of_a_run_does_not_let_the_next_worker_run_the_tool(http):
     assert "may have run" in second["recorded"]["event"]["content"]
 
 
-def test_an_outcome_is_recorded_after_the_lease_was_lost_and_once_for_its_key(http):
+def test_an_outcome_after_a_lost_lease(http):
     http("append_reply", conversation="c1", body={"reply": REPLY})
     _, held = begin(http, "w1", "run-1")
     lost = {"foldlog-lease": held["foldlog-lease"]}
@@ -269,7 +269,7 @@ def test_an_outcome_is_recorded_after_the_lease_was_lost_and_once_for_its_key(ht
     assert (effect["state"], effect["outcome"]) == ("done", "paid")
 
 
-def test_a_tool_result_under_a_lost_lease_is_recorded_and_says_so(http):
+def test_a_tool_result_after_a_lost_lease(http):
     http("append_reply", conversation="c1", body={"reply": REPLY})
     lease = http("take_lease", conversation="c1", body={"worker": "w1"})
     held = {"foldlog-lease": lease["token"]}
@@ -281,7 +281,7 @@ def test_a_tool_result_under_a_lost_lease_is_recorded_and_says_so(http):
     assert http("read_events", conversation="c1")["events"][-1]["content"] == "paid"
 
 
-def test_a_lease_has_a_bound_and_guards_no_append_to_several_conversations(http):
+def test_bounds_of_a_lease(http):
     say(http, "hi")
     for ttl_s in (0, -1, 9e8):
         assert (
@@ -300,7 +300,7 @@ def test_a_lease_has_a_bound_and_guards_no_append_to_several_conversations(http)
     )
 
 
-def test_mistakes_of_a_client_are_no_failures_of_the_server(http):
+def test_mistakes_of_a_client_are_4xx(http):
     say(http, "hi")
     for name, arguments in (
         ("read_view", {"at": 9}),
@@ -311,7 +311,7 @@ def test_mistakes_of_a_client_are_no_failures_of_the_server(http):
         assert 400 <= http.refusal(name, conversation="c1", **arguments).status < 500
 
 
-def test_a_path_that_checks_no_version_refuses_one(http):
+def test_a_version_is_refused_where_none_is_checked(http):
     http("append_reply", conversation="c1", body={"reply": REPLY})
     body = {"call": "k1", "content": "paid"}
     assert (
@@ -368,7 +368,7 @@ def test_views_forks_and_changes(http):
         http("dropped", conversation="c1")
 
 
-def test_a_follower_gets_each_event_once_and_continues_where_it_stopped(http):
+def test_a_follower_gets_each_event_once(http):
     for text in ("a", "b", "c"):
         say(http, text)
     first = http("follow_conversation", conversation="c1", limit=2)
@@ -416,7 +416,7 @@ def test_each_change_is_made_once_for_its_key(http, clients):
     ]
 
 
-def test_a_tool_that_needs_an_approval_begins_after_the_decision(http):
+def test_an_approval_precedes_its_tool(http):
     http("append_reply", conversation="c1", body={"reply": REPLY})
     http("ask_approval", conversation="c1", event=0, body={"to": "ann", "shown": "Pay Ann?"})
     lease = http("take_lease", conversation="c1", body={"worker": "w1"})
@@ -439,7 +439,7 @@ def test_a_tool_that_needs_an_approval_begins_after_the_decision(http):
     )
 
 
-def test_a_stream_whose_client_left_before_it_began_counts_no_more(store):
+def test_a_client_that_left_frees_its_stream(store):
     tokens = Tokens([("worker", TokenEntry(scope="append", token="worker", connections=1))])
     service = Service(Histories(store), tokens, check=lambda: None)
     http = HttpClient(application(store, token="page", service=service), "worker")
@@ -463,7 +463,7 @@ def test_a_stream_whose_client_left_before_it_began_counts_no_more(store):
     assert http("read_conversation", conversation="c1")["version"] == 1
 
 
-def test_what_is_no_request_of_the_document_is_refused(http, clients):
+def test_invalid_requests_are_refused(http, clients):
     say(http, "hi")
     for arguments in (
         {"body": {"messages": [{"role": "user", "content": "x"}], "more": 1}},
@@ -504,7 +504,7 @@ def test_records_are_read_back_unchanged(http):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_repeated_records_with_their_key_are_appended_once(http, count):
+def test_repeated_records_are_appended_once(http, count):
     append_items(http, ITEMS[: count - 1])
     first, again = (
         append_items(http, ITEMS[count - 1 :], **{"idempotency-key": "k"}) for _ in range(2)
@@ -526,7 +526,7 @@ def test_the_conversations_below_an_id_are_listed(http, clients):
     assert [each["id"] for each in listed] == [own]
 
 
-def test_a_redaction_does_not_change_the_answer_to_a_repeated_key(http):
+def test_a_repeated_key_after_a_redaction(http):
     appended = append_items(http, ITEMS, **{"idempotency-key": "k"})
     http("redact", conversation="c1", body={"events": [0], "reason": "asked"})
     again = append_items(http, ITEMS, **{"idempotency-key": "k"})

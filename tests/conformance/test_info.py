@@ -30,7 +30,7 @@ def test_an_empty_store_contains_nothing(store):
     assert info == {}
 
 
-def test_a_store_counts_what_it_contains_and_what_is_pending(store, tmp_path):
+def test_counts_of_contents_and_pending_work(store, tmp_path):
     histories = foldlog.Histories(store)
     say(store, "c1", "0")
     say(store, "c1", "1")

@@ -59,7 +59,7 @@ def to_resume(history):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_without_a_name_is_said_to_be_of_this_process(workers):
+def test_a_nameless_worker_of_this_process(workers):
     first, second = workers(), workers()
     wording = r"UTC \(the lease belongs to another History object of this process\); wait"
     with first.lease(), pytest.raises(LeaseTaken, match=wording):
@@ -67,7 +67,7 @@ def test_a_worker_without_a_name_is_said_to_be_of_this_process(workers):
 
 
 @pytest.mark.parametrize("events", [0, 1])
-def test_one_worker_drives_a_conversation_and_the_next_one_waits_or_is_told(workers, events):
+def test_one_worker_drives_and_the_next_waits(workers, events):
     first, second, user = workers(), workers(), workers()
     first.append([said("hi")] * events) if events else None
     with first.lease(worker="one") as lease:
@@ -92,7 +92,7 @@ def test_one_worker_drives_a_conversation_and_the_next_one_waits_or_is_told(work
     assert first.current_lease() is None
 
 
-def test_a_lease_is_renewed_while_its_block_runs(workers):
+def test_a_lease_is_renewed(workers):
     with workers().lease(ttl_s=0.3) as lease:
         first = lease.until
         for _ in range(6_000):
@@ -156,7 +156,7 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
     still.append(said("outside of the block, as any program may"))
 
 
-def test_a_lease_that_ended_and_was_not_taken_over_is_still_valid(workers):
+def test_an_ended_lease_without_a_takeover_is_valid(workers):
     still = workers()
     with unrenewed_lease(still, "still") as lease:
         while lease.held:
@@ -165,7 +165,7 @@ def test_a_lease_that_ended_and_was_not_taken_over_is_still_valid(workers):
         assert still._lease_block.renew()
 
 
-def test_an_append_that_is_made_after_its_block_is_refused(workers):
+def test_an_append_after_its_block_is_refused(workers):
     """A task that was cancelled leaves its block while a thread still has its append."""
     history = workers()
     with history.lease(worker="one"):
@@ -174,7 +174,7 @@ def test_an_append_that_is_made_after_its_block_is_refused(workers):
         history._store.database.recorder.transact(late)
 
 
-def test_one_history_is_in_one_block_and_a_block_has_bounds(workers):
+def test_arguments_of_a_lease(workers):
     history = workers()
     with (
         history.lease(),
@@ -196,7 +196,7 @@ def test_one_history_is_in_one_block_and_a_block_has_bounds(workers):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_no_other_worker_closes_the_calls_of_a_living_one(worker, other):
+def test_calls_of_a_living_worker_stay_open(worker, other):
     with worker.lease(worker="one"):
         worker.append([said("hi"), CALL])
         assert to_resume(other) == []
@@ -216,7 +216,7 @@ def test_no_other_worker_closes_the_calls_of_a_living_one(worker, other):
     assert to_resume(worker) == []
 
 
-def test_what_a_dead_worker_left_without_an_open_call_is_resumed_too(workers):
+def test_a_dead_worker_without_calls_is_resumed(workers):
     still, other = workers(), workers()
     still.append(said("hi"))
     with unrenewed_lease(still, "still") as lease:
@@ -228,7 +228,7 @@ def test_what_a_dead_worker_left_without_an_open_call_is_resumed_too(workers):
     assert to_resume(still) == []
 
 
-def test_a_call_that_was_redacted_is_not_run_and_can_be_interrupted(workers):
+def test_a_redacted_call_is_interrupted(workers):
     history = workers()
     history.append([said("hi"), CALL])
     assert len(history.open_calls()) == 1
@@ -246,7 +246,7 @@ def test_a_call_that_was_redacted_is_not_run_and_can_be_interrupted(workers):
         assert [call.id for call in history.view().open_calls] == [5]
 
 
-def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder, caplog):
+def test_an_unreadable_conversation_is_reported(recorder, caplog):
     Histories(Store(recorder, ENCRYPTS))["c"].append([said("hi"), CALL])
     assert list(Histories(Store(recorder)).to_resume()) == []
     assert "conversation 'c' is left out of the list to resume: " in caplog.text
@@ -257,7 +257,7 @@ def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder, caplo
 
 
 @pytest.mark.parametrize("met", [True, False])
-def test_the_lease_of_an_erased_conversation_does_not_hold_its_successor(worker, other, met):
+def test_a_lease_does_not_outlive_an_erasure(worker, other, met):
     other.append(said("hi")) if met else None
     with worker.lease(worker="one") as lease:
         other.append(said("and then"))
@@ -280,7 +280,7 @@ def test_the_lease_of_an_erased_conversation_does_not_hold_its_successor(worker,
     assert (again.version(), again.current_lease()) == (version, None)
 
 
-def test_a_lease_is_of_one_id_and_no_operation_ends_it(worker, other, recorder):
+def test_other_operations_do_not_end_a_lease(worker, other, recorder):
     worker.append([said("hi"), said("secret")])
     other.fork(1, "f")
     with worker.lease(worker="one"):
@@ -311,7 +311,7 @@ def test_a_damaged_lease_is_none(worker, other, recorder):
             other.append(said("next"))
 
 
-def test_a_restored_file_refuses_the_worker_with_the_later_lease(
+def test_a_restored_file_refuses_later_leases(
     tmp_path,
 ):
     with foldlog.open(tmp_path / "a.db") as histories:
@@ -327,7 +327,7 @@ def test_a_restored_file_refuses_the_worker_with_the_later_lease(
                 assert restored["c"].version() == 2
 
 
-def test_a_child_that_was_forked_does_not_hold_the_lease_of_its_parent(tmp_path):
+def test_a_child_process_does_not_inherit_leases(tmp_path):
     with foldlog.open(tmp_path / "a.db") as histories:
         history = histories["c"]
         with history.lease() as lease:

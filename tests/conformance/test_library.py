@@ -223,7 +223,7 @@ def test_a_projection_runner_processes_each_event_once(env):
     again.view.recorder.close()
 
 
-def test_a_stored_topic_is_a_registered_name_and_nothing_is_imported_for_it():
+def test_a_topic_imports_nothing():
     mapper = ConversationMapper(transcoder=None)
     event = ConversationEvent("c1", 3, Observation(tool="ls", content="a"))
     stored = mapper.to_stored_event(event)
@@ -239,7 +239,7 @@ def test_the_librarys_own_ciphers_are_refused():
         Factory({"CIPHER_KEY": "secret"})
 
 
-def test_events_of_a_fork_and_of_an_erased_conversation_are_refused(env):
+def test_events_of_forks_and_the_erased_are_refused(env):
     factory = Factory(env)
     store = Store(factory.recorder.database.recorder)
     recorder = factory.application_recorder()
@@ -267,7 +267,7 @@ class Dog(domain.Aggregate):
         self.tricks.append(trick)
 
 
-def test_another_aggregate_is_refused_with_a_hint_and_stored_by_the_librarys_own_module(
+def test_another_aggregate_is_refused_with_a_hint(
     env,
 ):
     class Kennel(Application[UUID]):
@@ -293,7 +293,7 @@ def test_another_aggregate_is_refused_with_a_hint_and_stored_by_the_librarys_own
     ],
     ids=lambda value: getattr(value, "kind", value),
 )
-def test_errors_are_raised_as_errors_of_the_library(error, of_library):
+def test_errors_become_errors_of_the_library(error, of_library):
     with pytest.raises(PersistenceError) as raised, errors_of_the_library():
         raise error
     assert type(raised.value).__name__ == of_library

@@ -113,7 +113,7 @@ def test_both_faces_have_the_same_methods():
     assert methods(AsyncHistory) == methods(History)
 
 
-def test_no_method_works_on_the_conversation_that_took_the_id(
+def test_no_method_works_on_a_successor(
     histories,
 ):
     olds = old_ones(histories[0])
@@ -129,7 +129,7 @@ def test_no_method_works_on_the_conversation_that_took_the_id(
         olds["read"].current_lease()
 
 
-def test_what_a_view_reads_later_is_not_of_the_conversation_that_took_the_id(
+def test_a_view_does_not_read_a_successor(
     histories,
 ):
     first, second = histories
@@ -144,7 +144,7 @@ def test_what_a_view_reads_later_is_not_of_the_conversation_that_took_the_id(
         list(view.condensations)
 
 
-def test_an_object_that_met_no_conversation_takes_the_one_that_it_finds_first(
+def test_an_unbound_object_takes_the_first_conversation(
     histories,
 ):
     empty = histories[0]["c1"]
@@ -162,7 +162,7 @@ def test_an_object_that_met_no_conversation_takes_the_one_that_it_finds_first(
             old.version()
 
 
-def test_an_object_means_the_conversation_that_its_first_call_found(
+def test_the_first_call_binds_an_object(
     histories,
 ):
     histories[0]["c1"].append(
@@ -184,7 +184,7 @@ def test_an_object_means_the_conversation_that_its_first_call_found(
 
 
 @pytest.mark.parametrize("wrong", [["c1"], 1.5, b"c1"], ids=repr)
-def test_what_is_no_id_is_refused_by_every_operation_on_conversations(recorder, wrong):
+def test_ids_are_texts_in_every_operation(recorder, wrong):
     histories = Histories(Store(recorder))
     histories["c1"].append(said("first"))
     store, maintenance = histories.store, histories.maintenance
@@ -204,7 +204,7 @@ def test_what_is_no_id_is_refused_by_every_operation_on_conversations(recorder, 
     assert store.version("c1") == 1
 
 
-def test_a_view_from_memory_notes_which_conversation_it_shows(
+def test_a_cached_view_binds_its_object(
     histories,
 ):
     """Its object asked the database nothing, and appends to no other conversation that took the

@@ -37,7 +37,7 @@ def places(store, source_id, format="f"):
     return origins.find(store.database, format, source_id)
 
 
-def test_a_retried_batch_that_overlaps_adds_what_is_new(store):
+def test_an_overlapping_batch_adds_new_events(store):
     assert add(store, event("a"), event("b")) == [0, 1]
     assert add(store, event("b"), event("c"), event("c"), event("d")) == [2, 3]
     assert add(store, event(None), event(None), Message(source="user", content="ours")) == [4, 5, 6]
@@ -51,13 +51,13 @@ def test_a_retried_batch_that_overlaps_adds_what_is_new(store):
     ], "half a record"
 
 
-def test_ids_are_told_apart_as_json_tells_them(store):
+def test_ids_differ_as_in_json(store):
     ids = ["1", 1, 1.0, True, "\ud800", "a\x00b", [1], {"a": 1}, ""]
     assert add(store, *map(event, ids), event("1", format="g")) == list(range(len(ids) + 1))
     assert add(store, *map(event, ids), event("1", format="g")) == []
 
 
-def test_a_history_that_existed_before_is_indexed_when_it_is_asked_for(store, monkeypatch):
+def test_older_histories_are_indexed_on_demand(store, monkeypatch):
     monkeypatch.setattr(origins, "_CHUNK", 3)
     store.ingest("c0", [event(f"e{n}") for n in range(8)])
     assert add(store, event("e7"), event("e8"), conversation="c0") == [8]
@@ -75,7 +75,7 @@ def test_a_history_that_existed_before_is_indexed_when_it_is_asked_for(store, mo
     assert_sound(store)
 
 
-def test_an_event_is_found_over_the_store_until_it_is_erased(store):
+def test_an_event_is_found_until_its_erasure(store):
     for conversation in ("c1", "c2", "c3"):
         add(store, event("shared"), event(conversation), conversation=conversation)
     assert places(store, "shared") == (("c1", 0), ("c2", 0), ("c3", 0))
@@ -118,7 +118,7 @@ def test_wrong_arguments_are_refused(store):
     assert store.version("c1") == 0
 
 
-def test_an_encrypted_history_is_deduped_and_no_source_id_is_in_the_clear(recorder):
+def test_an_encrypted_history_hides_source_ids(recorder):
     store = Store(recorder, ENCRYPTS)
     add(store, event("secret-id"), event("b"))
     assert add(store, event("secret-id"), event("c")) == [2]
@@ -129,7 +129,7 @@ def test_an_encrypted_history_is_deduped_and_no_source_id_is_in_the_clear(record
     assert_sound(store)
 
 
-def test_an_append_asks_for_its_own_ids_only(store, monkeypatch):
+def test_an_append_asks_only_for_its_ids(store, monkeypatch):
     """The cost of an append does not grow with the history: it reads no events and asks for the ids
     that it has.
     """
@@ -148,7 +148,7 @@ def test_an_append_asks_for_its_own_ids_only(store, monkeypatch):
     assert lookups == [3]
 
 
-def test_what_a_fork_shares_is_found_in_it_once_its_parent_is_erased(store):
+def test_shared_events_after_the_parents_erasure(store):
     add(store, event("a"), event("b"), event("c"))
     store.append("c2", event("a"), expected_version=0)
     store.fork("c1", 2, "f")
@@ -162,7 +162,7 @@ def test_what_a_fork_shares_is_found_in_it_once_its_parent_is_erased(store):
     assert add(store, event("b"), event("d"), conversation="f") == [2]
 
 
-def test_documents_come_with_events_of_which_those_known_are_left_out(store):
+def test_documents_with_events_that_are_known(store):
     documents = Documents(store)
     documents.append("c1", [event("a"), event("b")], {"d": 1}, dedupe="origin", expected_version=0)
     recorded = documents.append("c1", [event("b"), event("c")], {"d": 2}, dedupe="origin")

@@ -18,7 +18,7 @@ def fill(store):
     erase(store, "gone", reason="asked for")
 
 
-def test_lawful_work_raises_no_alarm_and_is_added_to_the_next_checkpoint(store):
+def test_lawful_work_raises_no_alarm(store):
     fill(store)
     first = make_checkpoint(store)
     say(store, "a", "three")

@@ -39,7 +39,7 @@ def placed(recorder, after=0, limit=100):
     return [each._replace(row=as_rows([each.row])[0]) for each in entries]
 
 
-def test_a_new_store_gets_its_own_identity_without_a_call_of_uuid4(open_recorder, monkeypatch):
+def test_a_new_store_does_not_call_uuid4(open_recorder, monkeypatch):
     def refuse():
         raise AssertionError(
             "a program may have replaced uuid4 by a list of known ids, and none is for the store"
@@ -69,7 +69,7 @@ def test_rows_come_back_as_they_were_written(recorder):
         assert as_rows(reader.rows(key, 2, 5, 100)) == rows[2:5]
 
 
-def test_the_next_id_is_that_of_the_next_published_conversation(recorder):
+def test_ids_are_walked_in_byte_order(recorder):
     names = ["b", "é", "aa", "日", "b/@1", "\ud800", "x" * 300 + "1", "x" * 300 + "2"]
     names += ["nul \0 inside", "a'; DROP TABLE events; --"]
     for name in names:
@@ -102,7 +102,7 @@ def stage(recorder, conversation, chunks):
 
 
 @pytest.mark.usefixtures("one_order")
-def test_a_published_conversation_appears_whole_behind_what_was_there(recorder):
+def test_a_published_conversation_appears_whole(recorder):
     key = stage(recorder, "import", [[row(0), row(1)], [row(2)]])
     live = begin(recorder, "live", [row(0)])
     assert [each.conversation for each in placed(recorder)] == ["live"], "a staged one is not seen"
@@ -122,7 +122,7 @@ def test_a_published_conversation_appears_whole_behind_what_was_there(recorder):
 
 
 @pytest.mark.usefixtures("one_order")
-def test_only_a_staged_conversation_takes_staged_rows_and_is_published_once(recorder):
+def test_only_staged_conversations_are_published(recorder):
     published = stage(recorder, "import", [[row(0)]])
     discarded = stage(recorder, "other", [[row(0)]])
     recorder.transact(lambda transaction: transaction.publish(published, 1))
@@ -138,7 +138,7 @@ def test_only_a_staged_conversation_takes_staged_rows_and_is_published_once(reco
     assert [each.conversation for each in placed(recorder)] == ["import", "another"]
 
 
-def test_an_id_a_name_and_a_tracked_position_are_taken_once(recorder):
+def test_unique_values_are_taken_once(recorder):
     key = begin(recorder, "c1", [row(0)])
     same_name = stage(recorder, "c1", [[row(0)]])
     recorder.transact(lambda transaction: transaction.set_value("tracking app", "5"))
@@ -161,7 +161,7 @@ def test_the_data_version_tells_of_commits(recorder):
 
 
 @pytest.mark.usefixtures("one_order")
-def test_a_follower_never_sees_a_smaller_position_later(recorder):
+def test_positions_of_a_follower_only_grow(recorder):
     keys = [begin(recorder, f"c{n}", [row(0)]) for n in range(4)]
 
     def write(key):

@@ -91,7 +91,7 @@ def are_redacted(store, conversation, count=4):
     return [event.redacted is not None for event in store.events(conversation, 0, count)]
 
 
-def test_the_content_goes_and_the_rest_of_the_event_stays(store):
+def test_content_goes_and_the_rest_stays(store):
     before = list(store.events("c"))
     for event_id in (0, 1, 2):
         receipt = redacted(store, event_id)
@@ -106,7 +106,7 @@ def test_the_content_goes_and_the_rest_of_the_event_stays(store):
     assert_sound(store)  # the heads stayed as they were
 
 
-def test_a_redaction_that_is_done_again_gives_the_first_receipt_and_adds_nothing(store):
+def test_a_repeated_redaction_returns_the_first_receipt(store):
     first = redacted(store, 1)
     again = redact(store, "c", 1, reason="another", by="another")
     assert (again.hashes, again.reason, again.at) == (first.hashes, first.reason, first.at)
@@ -114,7 +114,7 @@ def test_a_redaction_that_is_done_again_gives_the_first_receipt_and_adds_nothing
     assert store.version("c") == 5
 
 
-def test_a_retry_of_the_append_is_recognized_and_another_payload_is_not(store):
+def test_a_retried_append_is_recognized(store):
     redacted(store, 0)
     redacted(store, 2)
     again = store.append("c", TURN, expected_version=0, idempotency_key="SECRET key")
@@ -130,7 +130,7 @@ def test_a_retry_of_the_append_is_recognized_and_another_payload_is_not(store):
             store.append("c", other, expected_version=0, idempotency_key="SECRET key")
 
 
-def test_a_source_id_is_still_known_and_its_text_is_gone(store):
+def test_source_ids_are_known_without_their_text(store):
     batch = TURN_OF_A_SOURCE
     store.append("dedupe", batch, expected_version=0, dedupe="origin")
     store.append("later", batch, expected_version=0)  # this one has no index yet
@@ -141,7 +141,7 @@ def test_a_source_id_is_still_known_and_its_text_is_gone(store):
         assert next(iter(store.events(name))).origin == Origin(format="x")
 
 
-def test_no_fork_takes_back_an_event_by_the_id_that_its_source_gave_it(store, open_recorder):
+def test_forks_know_redacted_source_ids(store, open_recorder):
     batch = TURN_OF_A_SOURCE
     store.append("p", batch, expected_version=0, dedupe="origin")
     for fork in ("indexed", "early"):
@@ -163,7 +163,7 @@ def test_no_fork_takes_back_an_event_by_the_id_that_its_source_gave_it(store, op
         assert b"SECRET 0" not in stored(each)
 
 
-def test_a_copy_loses_what_its_source_has_redacted_since(store, open_recorder):
+def test_a_copy_takes_over_later_redactions(store, open_recorder):
     store.fork("c", 3, "f")
     there = Store(open_recorder(), store.database.settings)
     there.register(Views(there))
@@ -184,7 +184,7 @@ def test_a_copy_loses_what_its_source_has_redacted_since(store, open_recorder):
     assert {moved.added for moved in copy_store(store, there)} == {0}
 
 
-def test_a_redaction_during_a_copy_has_its_receipt(store, open_recorder):
+def test_a_redaction_during_a_copy(store, open_recorder):
     there = Store(open_recorder(), store.database.settings)
 
     def redact_now():
@@ -202,7 +202,7 @@ def condensation(summary, *forgotten):
     return CondensationAction(forgotten_event_ids=forgotten, summary=summary, summary_offset=1)
 
 
-def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store):
+def test_summaries_are_named_and_redacted_when_asked(store):
     for event in (
         condensation("SECRET sum", 1, 2),
         said("x"),
@@ -226,7 +226,7 @@ def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store):
     assert_sound(store)
 
 
-def test_what_others_append_after_the_choice_is_redacted_too(store, monkeypatch):
+def test_a_late_summary_is_redacted_too(store, monkeypatch):
     store.fork("c", 4, "f")
     quote = condensation("SECRET late", 0)
     copy = said("it said SECRET asked")
@@ -249,7 +249,7 @@ def test_what_others_append_after_the_choice_is_redacted_too(store, monkeypatch)
     assert_sound(store)
 
 
-def test_the_id_of_a_summary_stands_for_its_condensation(store):
+def test_a_summary_id_means_its_condensation(store):
     store.append("c", condensation("SECRET sum", 1, 2), expected_version=4)
     for _ in range(2):
         assert redacted(store, -6).event_ids == (4,)
@@ -260,7 +260,7 @@ def test_the_id_of_a_summary_stands_for_its_condensation(store):
     assert_sound(store)
 
 
-def test_forks_show_it_and_their_summaries_are_named(store):
+def test_forks_and_their_summaries(store):
     views = Views(store)
     store.register(views)
     store.fork("c", 3, "f")
@@ -287,7 +287,7 @@ def test_forks_show_it_and_their_summaries_are_named(store):
     assert_sound(store)
 
 
-def test_only_a_redaction_writes_redacted_events_and_receipts(store):
+def test_only_a_redaction_writes_receipts(store):
     receipt = redacted(store, 0)
     for event in (
         next(iter(store.events("c"))),
@@ -329,7 +329,7 @@ def test_an_import_brings_no_redacted_content_back(store):
     assert store.ingest("i", history[:1]) == (0, 4), "it ends before the redacted event"
 
 
-def test_a_document_goes_unless_a_later_value_builds_on_it(store):
+def test_a_document_with_later_differences_stays(store):
     documents = Documents(store)
 
     def change(values):
@@ -353,7 +353,7 @@ def test_a_document_goes_unless_a_later_value_builds_on_it(store):
     assert_sound(store)
 
 
-def test_attributes_that_forks_share_go_where_keys_are_new(store):
+def test_shared_attributes_under_new_keys(store):
     documents = Documents(store)
     documents.append("c", (), {"attributes": {"title": "SECRET"}}, expected_version=ANY_VERSION)
     shared = store.version("c") - 1

@@ -144,7 +144,7 @@ def refuse_without_key(recorder, target):
 
 
 @pytest.mark.parametrize("source", FORMS, ids=lambda form: f"{form.compression}-{form.key}")
-def test_every_form_becomes_every_other_one(open_recorder, source, request, whole):
+def test_every_form_becomes_every_other(open_recorder, source, request, whole):
     """Two targets of each in a file, one in memory and on a server; each of the 81 pairs with
     ``scripts/test --all``.
     """
@@ -176,7 +176,7 @@ def test_every_form_becomes_every_other_one(open_recorder, source, request, whol
 @pytest.mark.parametrize(
     "source", some(FORMS, 3), ids=lambda form: f"{form.compression}-{form.key}"
 )
-def test_a_compression_that_is_not_given_leaves_bodies_as_they_are(open_recorder, source):
+def test_no_compression_leaves_bodies(open_recorder, source):
     recorder, key = open_recorder(), "other" if source.key == "one" else "one"
     fill(store_on(recorder, source.compression, source.key))
     expected = state(store_on(recorder, None, source.key))
@@ -189,7 +189,7 @@ def test_a_compression_that_is_not_given_leaves_bodies_as_they_are(open_recorder
     assert stored(recorder) == before
 
 
-def test_a_long_conversation_is_changed_in_small_transactions(recorder):
+def test_a_long_conversation_takes_several_transactions(recorder):
     store = store_on(recorder, None)
     store.register(Views(store))
     store.ingest("c1", (event(n) for n in range(700)))
@@ -205,7 +205,7 @@ def test_a_long_conversation_is_changed_in_small_transactions(recorder):
     assert_sound(store)
 
 
-def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(
+def test_events_appended_meanwhile(
     open_recorder,
 ):
     for decrypt in (False, True):
@@ -230,7 +230,7 @@ def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(
 
 
 @pytest.mark.parametrize("source, target", [(None, None), (None, "one"), ("one", None)])
-def test_what_is_redacted_while_it_runs_stays_redacted(recorder, source, target):
+def test_a_redaction_meanwhile_stays(recorder, source, target):
     fill(store_on(recorder, "zlib", source))
     keys = dict.fromkeys([target, source])
     other = store_on(recorder, None, *keys)
@@ -245,7 +245,7 @@ def test_what_is_redacted_while_it_runs_stays_redacted(recorder, source, target)
 
 
 @pytest.mark.parametrize("nth", [2, 3, 4])
-def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(recorder, nth):
+def test_keys_of_appends_during_a_decryption(recorder, nth):
     fill(store_on(recorder, None, "one"))
     other = store_on(recorder, None, "one")
     append = partial(say, other, "c1", "late", idempotency_key="late")
@@ -260,7 +260,7 @@ def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(rec
     assert_sound(after, "c1")
 
 
-def test_one_that_meets_another_one_begins_again(recorder):
+def test_rekey_meets_another_rekey(recorder):
     fill(store_on(recorder, "zlib"))
     other = store_on(recorder, None, "other", "one")
     met = call_before(recorder, 1, lambda: list(rekey(other, "c1")))
@@ -269,7 +269,7 @@ def test_one_that_meets_another_one_begins_again(recorder):
     assert_sound(store_on(recorder, None, "one"), "c1")
 
 
-def test_a_batch_that_does_not_read_the_same_is_taken_back(recorder, monkeypatch):
+def test_a_batch_that_differs_is_taken_back(recorder, monkeypatch):
     fill(store_on(recorder, "zlib"))
     before = stored(recorder)
     again = rekeying.RowCodec.encoded_again
@@ -283,7 +283,7 @@ def test_a_batch_that_does_not_read_the_same_is_taken_back(recorder, monkeypatch
     assert stored(recorder) == before
 
 
-def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(recorder):
+def test_a_forged_row_is_left_and_named(recorder):
     fill(store_on(recorder, None))
     conversation, rows = stored(recorder)["c1"]
     (forged,) = with_checksums(checksum_seed("c1"), [rows[7]._replace(body=rows[0].body)])
@@ -295,7 +295,7 @@ def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(recorder):
     assert {each.conversation: each for each in rekey(store)}["c1"] == Rekeyed("c1", False, 0, (7,))
 
 
-def test_a_conversation_that_was_erased_is_left_alone(recorder):
+def test_an_erased_conversation_is_left_alone(recorder):
     fill(store_on(recorder, None))
     store = store_on(recorder, "zlib", "one")
     erased(store, "c1")
@@ -303,7 +303,7 @@ def test_a_conversation_that_was_erased_is_left_alone(recorder):
     assert_sound(store)
 
 
-def test_nothing_is_changed_where_one_of_the_keys_is_missing(recorder):
+def test_a_missing_key_changes_nothing(recorder):
     fill(store_on(recorder, None, "one"))
     store_on(recorder, None, "other").append("z", event(0), expected_version=0)
     before = stored(recorder)
@@ -312,7 +312,7 @@ def test_nothing_is_changed_where_one_of_the_keys_is_missing(recorder):
     assert stored(recorder) == before
 
 
-def test_a_conversation_whose_mark_does_not_fit_is_left_and_named(recorder):
+def test_a_missing_mark_is_left_and_named(recorder):
     fill(store_on(recorder, None, "one"))
     conversation, _ = stored(recorder)["c1"]
     recorder.transact(lambda transaction: transaction.set_mark(conversation.key, None))

@@ -98,7 +98,7 @@ def check_made(store, source, spans):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_source_is_read_as_it_was_written(store, name):
+def test_a_source_is_read_as_written(store, name):
     source = begun(store, name, redacted=(1, 7))
     with sources_of(store) as sources:
         assert sources.of(name) == source
@@ -128,7 +128,7 @@ def test_blocks_are_replaced_and_joined(store):
 
 
 @pytest.mark.usefixtures("one_order")
-def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store):
+def test_a_fork_shares_records_with_its_parent(store):
     parent, other = begun(store, "c1"), begun(store, "c2")
     written(store, SourcesToWrite.put_made, parent, {0: (0, 2), 3: (2, 1), 8: (3, 1)})
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4, records=7)
@@ -165,7 +165,7 @@ def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store):
     assert source_of(store, "c2").parent is None
 
 
-def test_the_record_of_an_event_is_found_in_a_few_rows(store):
+def test_the_record_of_an_event(store):
     parent, other = begun(store, "c1"), begun(store, "c2")
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=6)
     written(store, SourcesToWrite.put, fork)
@@ -178,7 +178,7 @@ def test_the_record_of_an_event_is_found_in_a_few_rows(store):
     check_made(store, fork, spans | own)
 
 
-def test_an_appended_block_says_what_its_records_became_until_its_source_is_changed(
+def test_appended_blocks_name_their_events(
     store,
 ):
     source = begun(store, "c1", made=9)
@@ -245,7 +245,7 @@ def record_of(text):
     return {"role": "user", "content": text}
 
 
-def test_an_append_of_records_asks_nothing_and_writes_one_row_of_their_source(store, questions):
+def test_appended_records_write_one_row(store, questions):
     history = Histories(store)["c1"]
 
     def turn():
@@ -260,7 +260,7 @@ def test_an_append_of_records_asks_nothing_and_writes_one_row_of_their_source(st
     assert turn() == ["put_block", "source"]  # another program may have appended records
 
 
-def test_a_turn_reads_and_writes_as_much_of_a_source_whatever_its_length(store, questions):
+def test_a_turn_costs_the_same_at_any_length(store, questions):
     history = Histories(store)["c1"]
 
     def turn():
@@ -284,7 +284,7 @@ def test_a_turn_reads_and_writes_as_much_of_a_source_whatever_its_length(store, 
         assert size <= most_bytes + SIZE // 8
 
 
-def test_places_are_found_by_name_and_by_conversation_the_newest_last(store):
+def test_places_by_name_and_conversation(store):
     of_c1, of_c2 = begun(store, "c1"), begun(store, "c2")
     name = b"p" * 16
     first = Place(of_c1.conversation, 5, 9, 100, b"state", b"digest")
@@ -297,7 +297,7 @@ def test_places_are_found_by_name_and_by_conversation_the_newest_last(store):
         assert sources.places_of(of_c2.conversation) == [(name, second)]
 
 
-def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store):
+def test_an_erased_source_is_refused(store):
     source = begun(store, "c1")
     name, many = b"p" * 16, [number.to_bytes(16) for number in range(2_500)]
     written(store, SourcesToWrite.put_made, source, {0: (0, 2)})
@@ -323,7 +323,7 @@ def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store):
         assert sources.refused_among(more[:3]) == {more[0]: True, more[1]: True, more[2]: False}
 
 
-def test_records_without_events_are_met_by_each_transaction(store):
+def test_records_without_events_are_noticed(store):
     source = begun(store, "c1")
     for work in (
         lambda: store.version("c1"),
@@ -347,7 +347,7 @@ def test_records_without_events_are_met_by_each_transaction(store):
     assert_sound(store)
 
 
-def test_the_events_of_records_are_refused_at_another_version(store):
+def test_made_events_need_the_expected_version(store):
     say(store, "c", "x")
     for version in (0, 2):
         with pytest.raises(VersionConflict, match="version 1"):
@@ -355,7 +355,7 @@ def test_the_events_of_records_are_refused_at_another_version(store):
     assert store.version("c") == 1
 
 
-def test_nothing_of_a_source_is_read_without_its_key(recorder):
+def test_a_source_needs_its_key(recorder):
     source = begun(Store(recorder, ENCRYPTS), "c1")
     without = Store(recorder)
     with pytest.raises(KeyUnavailable):

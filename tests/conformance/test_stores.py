@@ -41,7 +41,7 @@ TAKEN = "'c1' already exists, at version 2;"
 # --------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_conversation_is_at_version_zero_and_has_no_events(store):
+def test_an_unknown_conversation_has_version_zero(store):
     assert store.version("c1") == 0
     with pytest.raises(ConversationNotFound, match="no conversation 'c1'"):
         store.events("c1")
@@ -55,7 +55,7 @@ def test_an_unknown_conversation_is_at_version_zero_and_has_no_events(store):
         (3, "'c1' is at version 2, but the append expected version 3"),
     ],
 )
-def test_another_version_than_expected_is_a_conflict_with_numbers(store, expected, problem):
+def test_a_conflict_names_both_versions(store, expected, problem):
     say(store, "c1", "a", "b")
     with pytest.raises(VersionConflict, match=problem) as raised:
         store.append("c1", said("c"), expected_version=expected)
@@ -64,7 +64,7 @@ def test_another_version_than_expected_is_a_conflict_with_numbers(store, expecte
     assert store.version("c1") == 2
 
 
-def test_a_missing_conversation_has_version_0_and_a_fork_a_free_id(store):
+def test_conflicts_of_new_conversations_and_forks(store):
     with pytest.raises(VersionConflict):
         store.append("new", said("c"), expected_version=1)
     assert store.version("new") == 0
@@ -91,7 +91,7 @@ def test_each_expected_version_has_one_winner(store):
 @pytest.mark.parametrize(
     "fields, problem", rows("refusals.json", "events that break a rule of an append")
 )
-def test_a_broken_rule_is_refused_before_anything_is_written(store, fields, problem):
+def test_broken_rules_of_an_append_are_refused(store, fields, problem):
     say(store, "c1", "a", "b")
     broken = KINDS[fields["kind"]](**{name: fields[name] for name in fields if name != "kind"})
     with pytest.raises(InvalidEvent, match=problem):
@@ -99,7 +99,7 @@ def test_a_broken_rule_is_refused_before_anything_is_written(store, fields, prob
     assert store.version("c1") == 2
 
 
-def test_an_append_without_events_and_a_time_without_a_zone_are_refused(store):
+def test_no_events_and_no_time_zone_are_refused(store):
     with pytest.raises(InvalidEvent, match="nothing to append"):
         say(store, "c1")
     with pytest.raises(InvalidEvent, match="has no time zone"):
@@ -129,7 +129,7 @@ def test_what_is_no_event_is_refused(store):
         store.append("c1", ["hello"], expected_version=0)
 
 
-def test_an_event_over_the_limit_is_refused_with_both_sizes(recorder):
+def test_an_event_over_the_limit_is_refused(recorder):
     store = Store(recorder, event_bytes_max=100)
     with pytest.raises(InvalidEvent, match=r"takes 1\d\d bytes; the maximum for one event is 100"):
         store.append("c1", said("x" * 90), expected_version=0)
@@ -153,7 +153,7 @@ def test_a_batch_may_refer_to_itself(store):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_the_same_key_and_events_append_once_also_with_a_stale_version(store):
+def test_the_same_key_appends_once(store):
     first = store.append(
         "c1", [said("a"), said("b", cause=0)], expected_version=0, idempotency_key="turn-1"
     )
@@ -165,7 +165,7 @@ def test_the_same_key_and_events_append_once_also_with_a_stale_version(store):
     assert ids(store.events("c1")) == [0, 1, 2]
 
 
-def test_the_same_key_for_other_events_is_a_conflict(store):
+def test_one_key_for_other_events_conflicts(store):
     say(store, "c1", "a", idempotency_key="turn-1")
     for other in ([said("b")], [said("a"), said("a")], [Annotation(name="a")]):
         with pytest.raises(
@@ -197,7 +197,7 @@ def test_several_conversations_are_read_in_one_transaction(store):
     query_all(store.database, check)
 
 
-def test_the_clock_never_runs_backwards_in_a_conversation(recorder):
+def test_recorded_times_never_go_back(recorder):
     moments = iter(datetime(2026, 1, day, tzinfo=UTC) for day in (2, 1, 3))
     store = Store(recorder, clock=lambda: next(moments))
     for _ in range(3):
@@ -212,7 +212,7 @@ HISTORY = [said(str(n), origin=Origin(format="openai-chat", id=n % 3)) for n in 
 
 
 @pytest.mark.parametrize("size", [1, 999, 1_000, 1_001, 2_300])
-def test_an_imported_history_is_there_whole_and_importing_it_again_adds_nothing(store, size):
+def test_importing_a_history_twice_adds_nothing(store, size):
     assert store.ingest("c1", iter(HISTORY[:size])) == (size, size)
     assert ids(store.events("c1")) == [each.id for each in store.follow()] == [*range(size)]
     assert store.ingest("c1", HISTORY[:size]) == store.ingest("c1", []) == (0, size)
@@ -225,7 +225,7 @@ def test_a_grown_source_adds_its_tail(store, grown_by):
     assert ids(store.events("c1")) == list(range(2_300))
 
 
-def test_a_source_that_differs_is_refused_and_adds_nothing(store):
+def test_a_source_that_differs_is_refused(store):
     store.ingest("c1", HISTORY[:5])
     with pytest.raises(
         HistoryDiverged, match="has 5 events, and the other history differs from event 3"
@@ -235,7 +235,7 @@ def test_a_source_that_differs_is_refused_and_adds_nothing(store):
     assert store.version("c1") == 5
 
 
-def test_a_conversation_that_went_on_here_does_not_take_a_grown_source(store):
+def test_a_conversation_continued_here_takes_no_source(store):
     store.ingest("c1", HISTORY[:5])
     say(store, "c1", "here")
     with pytest.raises(HistoryDiverged):
@@ -257,7 +257,7 @@ def test_a_source_that_breaks_off_leaves_nothing(store, recorder, good):
         assert staged_keys(reader, "c1") == []
 
 
-def test_a_history_may_hold_what_an_append_may_not(store):
+def test_imports_accept_what_appends_refuse(store):
     origin = Origin(format="openhands-v0")
     history = [
         CondensationAction(
@@ -270,14 +270,14 @@ def test_a_history_may_hold_what_an_append_may_not(store):
     assert store.ingest("c1", history) == (4, 4)
 
 
-def test_a_history_with_ids_out_of_order_is_refused(store):
+def test_imported_ids_out_of_order_are_refused(store):
     with pytest.raises(InvalidEvent, match="event 1 of the history has id 2"):
         store.ingest("c1", [said("a", id=0), said("b", id=2)])
     assert store.version("c1") == 0
 
 
 @pytest.mark.parametrize("wrong", [None, "0", 0.5])
-def test_an_expected_version_that_is_none_is_no_conflict_to_try_again(store, wrong):
+def test_expected_versions_must_be_numbers(store, wrong):
     with pytest.raises(TypeError, match="give a number of events, or ANY_VERSION"):
         store.append("c1", said("a"), expected_version=wrong)
 
@@ -301,7 +301,7 @@ class CountsCondensations:
             raise RuntimeError("the projection failed")
 
 
-def test_nothing_is_appended_where_an_inline_projection_fails(store):
+def test_a_failing_projection_appends_nothing(store):
     projection = CountsCondensations()
     store.register(projection)
     store.append("c1", CondensationRequest(), expected_version=0)
@@ -320,7 +320,7 @@ def test_a_closed_store_says_so(store):
 
 
 @pytest.mark.parametrize("lost, count", [(0, 11), (3, 11), (9, 11), (1_500, 1_501)])
-def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path, lost, count):
+def test_a_history_with_a_gap_is_damaged(tmp_path, lost, count):
     path = tmp_path / "s.db"
     with open_store(path) as store:
         say(store, "c1", *["x"] * count)
@@ -338,7 +338,7 @@ def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path, lost, count
 
 
 @pytest.mark.parametrize("url, problem", rows("refusals.json", "URLs of stores"))
-def test_a_url_with_two_meanings_or_an_unknown_durability_is_refused(
+def test_ambiguous_urls_are_refused(
     tmp_path, monkeypatch, url, problem
 ):
     monkeypatch.chdir(tmp_path)

@@ -4,7 +4,7 @@ from foldlog import Action, Histories, Message
 from foldlog.eventstore import Store
 
 
-def test_a_database_adds_up_and_erases_a_task(recorder):
+def test_a_task_is_added_up_and_erased(recorder):
     histories = Histories(Store(recorder))
     agents = [histories["task"]]
     for agent in agents[:1] * 3:

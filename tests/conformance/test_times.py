@@ -39,7 +39,7 @@ def bodies(store):
     )
 
 
-def test_every_read_gives_the_time_of_the_recording(timed):
+def test_every_read_gives_the_recorded_time(timed):
     events = [said("one"), Action(tool="ls")]
     recorded = timed.append("c1", events, expected_version=0)
     recorded += timed.append("c1", CondensationRequest(), expected_version=2)
@@ -63,7 +63,7 @@ def test_nothing_more_is_stored(timed):
     assert_sound(timed, "c1")
 
 
-def test_a_time_that_was_given_and_the_lack_of_one_in_a_source_stay(timed):
+def test_given_and_missing_times_stay(timed):
     timed.append("c1", said("given", timestamp=OTHER), expected_version=0)
     timed.append(
         "c1", UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}"), expected_version=1
@@ -73,7 +73,7 @@ def test_a_time_that_was_given_and_the_lack_of_one_in_a_source_stay(timed):
     assert [event.timestamp for event in timed.events("c2")] == [None, BEGIN + timedelta(seconds=2)]
 
 
-def test_a_retry_is_known_at_a_later_time(timed):
+def test_a_later_retry_is_recognized(timed):
     first = say(timed, "c1", "one", idempotency_key="turn-1")
     assert say(timed, "c1", "one", idempotency_key="turn-1") == first
     with pytest.raises(IdempotencyConflict):

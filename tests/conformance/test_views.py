@@ -27,7 +27,7 @@ def test_views_are_the_recorded_ones(version):
     assert compared > 60
 
 
-def test_a_history_that_v0_refuses_to_read_is_read_and_has_a_view():
+def test_a_history_that_v0_refuses():
     records = [
         {"id": 0, "source": "user", "action": "message", "args": {"content": "m0"}},
         {

@@ -146,7 +146,7 @@ MEETING = {
 
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("meeting", MEETING)
-def test_what_was_killed_is_finished_by_what_meets_it(
+def test_the_next_operation_finishes_a_killed_one(
     meeting,
     open_at,
     is_sampled,
@@ -193,7 +193,7 @@ def test_what_was_killed_is_finished_by_what_meets_it(
 
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_that_is_detached(
+def test_a_redaction_during_an_erasure_reaches_forks(
     is_killed, open_at, whole, is_sampled
 ):
     """The erasure is killed at that moment and run again, or goes on after another process redacts."""
@@ -234,7 +234,7 @@ def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_th
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure(
+def test_an_erasure_does_not_trust_discarded_copies(
     open_at, is_sampled
 ):
     """The erasure goes on between two transactions that discard the copied events of the fork."""
@@ -263,7 +263,7 @@ def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_an_erasure_is_completed_where_its_id_is_used_again(
+def test_an_erasure_is_completed_under_a_reused_id(
     open_at,
 ):
     """The command that ``verify`` advises must not erase the new conversation."""
@@ -283,7 +283,7 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_a_fork_without_events_of_its_own_gets_a_key(
+def test_a_fork_without_own_events_gets_a_key(
     open_at,
 ):
     """The fork has plain rows of a killed detachment, and plain keys of events that its parent
@@ -312,7 +312,7 @@ def test_a_fork_without_events_of_its_own_gets_a_key(
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_an_append_gives_a_key_while_rows_are_compressed(
+def test_an_append_encrypts_during_a_compression(
     open_at,
 ):
     """The rows that are already compressed are not encrypted, so the change begins again."""
@@ -351,13 +351,13 @@ def erased_stores(interrupt, **options):
         yield store
 
 
-def test_a_fork_may_be_erased_while_it_is_detached():
+def test_a_fork_is_erased_while_detached():
     erase_fork = partial(erase, conversation="f", reason="asked to")
     for store in erased_stores(erase_fork, detach_forks=True):
         assert store.conversation("c").erased_at is not None
 
 
-def test_a_fork_that_was_detached_meanwhile_is_not_erased():
+def test_a_fork_detached_meanwhile_is_not_erased():
     detach = partial(erase, conversation="c", reason="asked to", detach_forks=True)
     for store in erased_stores(detach, with_forks=True):
         fork = store.conversation("f")
@@ -367,7 +367,7 @@ def test_a_fork_that_was_detached_meanwhile_is_not_erased():
 
 @pytest.mark.parametrize("option", ["with_forks", "detach_forks"])
 @pytest.mark.parametrize("name", ["c", "f"])
-def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(name, option):
+def test_an_erasure_leaves_a_successor_alone(name, option):
     stores = []
 
     def use_again(store):
@@ -382,7 +382,7 @@ def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(na
     assert stores
 
 
-def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(
+def test_a_successor_is_indexed_too(
     monkeypatch,
 ):
     monkeypatch.setattr(origins, "_CHUNK", 2)
@@ -427,7 +427,7 @@ def use_for_a_fork(store):
 
 @pytest.mark.parametrize("in_copy", [True, False])
 @pytest.mark.parametrize("also", [None, use_again, use_for_a_fork])
-def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(also, tmp_path, *, in_copy):
+def test_a_restore_names_later_erasures(also, tmp_path, *, in_copy):
     """The positions of a copy begin at 1, here of a copy of some conversations. A conversation that
     has replaced an erased one in the backup is not named.
     """
@@ -450,7 +450,7 @@ def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(also, tmp_path
     assert restore_store(path, str(backup)).erased_since == ("alone",)
 
 
-def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path):
+def test_the_rest_of_a_killed_backup(tmp_path):
     path = tmp_path / "h.db"
     with open_store(f"sqlite:///{path}") as store:
         say(store, "c", *[SECRET] * 20)

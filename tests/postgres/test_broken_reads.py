@@ -57,7 +57,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_an_operation_goes_on_wherever_its_connection_breaks(
+def test_operations_survive_broken_connections(
     through,
     postgres_server,
     postgres_url,

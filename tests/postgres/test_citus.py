@@ -68,7 +68,7 @@ def test_every_operation_works(citus, schema):
     assert [outcome for outcome in outcomes if outcome.error] == []
 
 
-def test_a_follower_misses_nothing_after_the_schema_of_a_store_moved(citus, schema):
+def test_a_follower_survives_a_moved_schema(citus, schema):
     url = citus.url(schema=schema, patience_s="60")
     with open_store(url) as store:
         say(store, "c1", "before")
@@ -82,7 +82,7 @@ def test_a_follower_misses_nothing_after_the_schema_of_a_store_moved(citus, sche
         assert [event.id for event in again.events("c1")] == [0, 1, 2]
 
 
-def test_a_schema_moves_only_when_no_transaction_may_write_to_it(citus, schema):
+def test_a_schema_moves_only_between_transactions(citus, schema):
     """Otherwise a transaction gets its number from one worker and writes its events on another."""
     waiting = """SELECT FROM pg_stat_activity
         WHERE query LIKE 'SELECT citus_schema_move%' AND wait_event_type = 'Lock'"""
@@ -106,7 +106,7 @@ def test_a_schema_moves_only_when_no_transaction_may_write_to_it(citus, schema):
         say(store, "c1", "after", expected_version=1)
 
 
-def test_an_erasure_asks_the_worker_that_has_the_rows_what_may_still_read_them(citus, schema):
+def test_an_erasure_asks_its_own_worker(citus, schema):
     with (
         open_store(citus.url(schema=schema, stores="4")) as store,
         psycopg.connect(citus.url(), autocommit=True) as connection,
@@ -144,7 +144,7 @@ def test_events_without_a_position_are_stored(citus, schema, rows):
 
 
 @pytest.mark.parametrize("state", ["XX000", "58030"])
-def test_a_worker_that_goes_away_is_waited_for(state):
+def test_a_worker_that_goes_away(state):
     """A server alone reports a damaged file or a full disk with these codes."""
     error = psycopg.errors.lookup(state)("server closed the connection unexpectedly")
     assert isinstance(of_driver(error, "a server", state, is_on_citus=True), ConnectionLost)
@@ -192,7 +192,7 @@ def test_citus_plans_each_statement(made):
 
 
 @pytest.mark.parametrize("reason", REFUSED_BY_CITUS)
-def test_citus_refuses_what_the_reading_of_statements_finds(made, reason):
+def test_citus_refuses_what_statements_finds(made, reason):
     connection, schema = made
     for statement in REFUSED_BY_CITUS[reason]:
         with pytest.raises(psycopg.errors.FeatureNotSupported):

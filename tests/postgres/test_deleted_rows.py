@@ -59,7 +59,7 @@ def reading(url, **options):
     ],
     ids=["erase", "redact"],
 )
-def test_a_removal_does_not_wait_for_an_older_reader(url, store, vacuums, remove):
+def test_a_removal_does_not_wait_for_readers(url, store, vacuums, remove):
     with reading(url, application_name="reports") as reader:
         assert remove(store).bytes_pending
         assert len(vacuums) == 1
@@ -77,7 +77,7 @@ def test_no_word_of_the_server_is_read(store, monkeypatch):
     assert not erase(store, "c1", reason="asked for").bytes_pending
 
 
-def test_a_reader_that_began_after_the_erasure_holds_nothing(url, store):
+def test_a_later_reader_holds_nothing(url, store):
     erase(store, "c1", reason="asked for", complete=False)
     with reading(url):
         assert not vacuum(store).bytes_pending
@@ -94,7 +94,7 @@ def test_a_prepared_transaction_is_named(store, postgres_server):
     store._recorder.compact(0)
 
 
-def test_a_reader_of_another_database_holds_nothing_but_a_writer_does(url, store, postgres_server):
+def test_sessions_of_another_database(url, store, postgres_server):
     postgres_server.sql("CREATE DATABASE elsewhere")
     other_url = url.replace("/postgres?", "/elsewhere?")
     try:
@@ -109,7 +109,7 @@ def test_a_reader_of_another_database_holds_nothing_but_a_writer_does(url, store
         postgres_server.sql("DROP DATABASE elsewhere WITH (FORCE)")
 
 
-def test_rows_on_a_page_that_a_reader_uses_stay_pending_until_it_lets_go(url, schema, store):
+def test_rows_on_a_page_in_use(url, schema, store):
     """VACUUM skips such a page, and says so only in words and in a number."""
     erase(store, "c1", reason="asked for", complete=False)
     with connect(url) as reader:
@@ -122,7 +122,7 @@ def test_rows_on_a_page_that_a_reader_uses_stay_pending_until_it_lets_go(url, sc
     assert not store.database.bytes_pending
 
 
-def test_without_the_counters_of_the_server_each_table_is_frozen(url, store, vacuums):
+def test_tables_are_frozen_without_counters(url, store, vacuums):
     with connect(url, autocommit=True) as owner:
         owner.execute("ALTER DATABASE postgres SET track_counts = off")
         try:

@@ -81,7 +81,7 @@ def cost(monkeypatch, append):
 
 
 @pytest.mark.parametrize("keys", [None, KEY], ids=["plain", "encrypted"])
-def test_an_append_behind_our_own_is_one_round_trip(url, keys, monkeypatch):
+def test_an_append_is_one_round_trip(url, keys, monkeypatch):
     with open_store(url, keys=keys) as ours:
         say(ours, "c1", "0", expected_version=0)
         appends = [
@@ -95,7 +95,7 @@ def test_an_append_behind_our_own_is_one_round_trip(url, keys, monkeypatch):
         assert_sound(ours)
 
 
-def test_two_who_take_turns_guess_once_and_then_ask(ours, theirs, monkeypatch):
+def test_two_writers_in_turns_guess_once(ours, theirs, monkeypatch):
     def append(store):
         return lambda: say(store, "c1", "x")
 
@@ -109,7 +109,7 @@ def test_two_who_take_turns_guess_once_and_then_ask(ours, theirs, monkeypatch):
 # -----------------------------------------------------------------------------------------------
 
 
-def test_what_others_appended_meanwhile_counts_and_not_what_was_guessed(ours, theirs):
+def test_events_of_others_count(ours, theirs):
     names = (
         "any version",
         "the one we expected",
@@ -136,14 +136,14 @@ def test_what_others_appended_meanwhile_counts_and_not_what_was_guessed(ours, th
     assert_sound(ours)
 
 
-def test_a_conversation_that_others_erased_is_not_written_to(ours, theirs):
+def test_a_conversation_that_others_erased(ours, theirs):
     erase(theirs, "c1", reason="asked to")
     with pytest.raises(ConversationErased):
         say(ours, "c1", "1")
     assert [type(r.event) for r in ours.follow()] == [Erased]
 
 
-def test_a_conversation_that_is_being_erased_is_not_written_to(ours, theirs):
+def test_a_conversation_that_is_being_erased(ours, theirs):
     """It has its receipt already, and its events still."""
     recorder = theirs._recorder
 
@@ -156,14 +156,14 @@ def test_a_conversation_that_is_being_erased_is_not_written_to(ours, theirs):
         say(ours, "c1", "1")
 
 
-def test_an_import_that_others_grew_is_followed_on(ours, theirs):
+def test_an_import_that_others_continued(ours, theirs):
     theirs.ingest("c1", [said(str(n)) for n in range(1_500)])
     [recorded] = say(ours, "c1", "behind")
     assert (recorded.id, [r.id for r in ours.follow()]) == (1_500, list(range(1_501)))
     assert_sound(ours)
 
 
-def test_a_conversation_that_others_sealed_is_written_to_under_its_key(url):
+def test_a_conversation_encrypted_by_others_with_our_key(url):
     with open_store(url, keys=KEY) as ours, open_store(url) as plain:
         say(plain, "c1", "plain", expected_version=0)
         say(plain, "c1", "plain", expected_version=1)
@@ -174,7 +174,7 @@ def test_a_conversation_that_others_sealed_is_written_to_under_its_key(url):
         assert_sound(ours)
 
 
-def test_a_conversation_that_others_sealed_is_not_written_to_in_plain(url):
+def test_a_conversation_encrypted_by_others_without_a_key(url):
     with open_store(url) as ours, open_store(url, keys=KEY) as theirs:
         say(ours, "c1", "0", expected_version=0)
         list(rekey(theirs))
@@ -184,7 +184,7 @@ def test_a_conversation_that_others_sealed_is_not_written_to_in_plain(url):
         assert_sound(theirs)
 
 
-def test_a_resealed_conversation_is_written_to_under_its_new_key(url):
+def test_a_rekeyed_conversation(url):
     newer, both = KeyRing([NEW, OLD]), KeyRing([OLD, NEW])
     with open_store(url, keys=both) as ours, open_store(url, keys=newer) as theirs:
         say(ours, "c1", "0", expected_version=0)
@@ -196,7 +196,7 @@ def test_a_resealed_conversation_is_written_to_under_its_new_key(url):
         assert_sound(theirs)
 
 
-def test_a_fork_whose_parent_others_sealed_reads_what_it_shares(url):
+def test_a_fork_whose_parent_others_encrypted(url):
     with open_store(url) as plain:
         say(plain, "c1", "0", "1", expected_version=0)
         plain.fork("c1", 2, "fork")
@@ -207,7 +207,7 @@ def test_a_fork_whose_parent_others_sealed_reads_what_it_shares(url):
         assert texts(ours, "fork") == ["0", "1", "2", "3"]
 
 
-def test_a_fork_that_others_detached_has_its_own_past(ours, theirs):
+def test_a_fork_that_others_detached(ours, theirs):
     ours.fork("c1", 1, "fork")
     say(ours, "fork", "1", expected_version=1)
     erase(theirs, "c1", reason="asked to", detach_forks=True)
@@ -218,7 +218,7 @@ def test_a_fork_that_others_detached_has_its_own_past(ours, theirs):
     assert_sound(ours)
 
 
-def test_what_others_redacted_without_a_receipt_is_known(ours, theirs):
+def test_a_redaction_without_a_receipt(ours, theirs):
     """A copy brings a redaction before the receipt of it."""
     with open_store("memory:") as source:
         list(copy_store(ours, source))
@@ -245,7 +245,7 @@ def test_what_others_redacted_without_a_receipt_is_known(ours, theirs):
     assert redactions[-1] == 1
 
 
-def test_what_a_failover_lost_is_not_built_upon(ours, postgres_server, schema):
+def test_an_event_that_a_failover_lost(ours, postgres_server, schema):
     """A standby that had not confirmed was promoted: our last event is gone."""
     say(ours, "c1", "lost", expected_version=1)
     postgres_server.sql(f"DELETE FROM {schema}.events WHERE id = 1")
@@ -254,7 +254,7 @@ def test_what_a_failover_lost_is_not_built_upon(ours, postgres_server, schema):
     assert_sound(ours)
 
 
-def test_revisions_are_kept_for_what_is_there_not_for_what_was_guessed(ours, theirs):
+def test_revisions_follow_the_stored_events(ours, theirs):
     views = Views(ours)
     ours.register(views)
     say(theirs, "c1", "1", "2", expected_version=1)
@@ -267,7 +267,7 @@ def test_revisions_are_kept_for_what_is_there_not_for_what_was_guessed(ours, the
     assert fresh.current("c1").events == views.current("c1").events
 
 
-def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours, theirs):
+def test_a_guard_is_asked_again(ours, theirs):
     say(theirs, "c1", "1", expected_version=1)
     versions = []
 
@@ -280,7 +280,7 @@ def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours, theirs):
     assert (versions[-1], texts(ours, "c1")) == (2, ["0", "1", "2"])
 
 
-def test_ids_of_many_writing_processes_are_dense_and_followed_in_order(
+def test_ids_of_many_writers_are_dense(
     url,
 ):
     written = []
@@ -304,7 +304,7 @@ def test_ids_of_many_writing_processes_are_dense_and_followed_in_order(
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_key_that_was_used_gives_what_was_recorded_then(ours, theirs):
+def test_a_used_key_returns_its_events(ours, theirs):
     first = say(ours, "c1", "1", expected_version=1, idempotency_key="turn-1")
     assert say(ours, "c1", "1", expected_version=1, idempotency_key="turn-1") == first
     say(ours, "c1", "2", expected_version=2)
@@ -316,7 +316,7 @@ def test_a_key_that_was_used_gives_what_was_recorded_then(ours, theirs):
     assert texts(ours, "c1") == ["0", "1", "2", "3"]
 
 
-def test_a_key_that_was_used_is_found_also_where_the_append_asks_more(ours):
+def test_a_used_key_with_a_guard(ours):
     def append():
         forgetting = CondensationAction(forgotten_event_ids=[0])
         return ours.append(
@@ -337,7 +337,7 @@ def test_a_key_that_was_used_is_found_also_where_the_append_asks_more(ours):
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_the_same_event_of_somebody_else_is_not_taken_for_ours(url, via, proxy, cut):
+def test_an_equal_event_of_another_writer(url, via, proxy, cut):
     """Of the same content at the same time, so with the same head: which of them is there?"""
     with (
         open_store(via, clock=lambda: NOON) as ours,
@@ -353,7 +353,7 @@ def test_the_same_event_of_somebody_else_is_not_taken_for_ours(url, via, proxy, 
         assert_sound(ours)
 
 
-def test_a_guess_that_is_wrong_and_whose_answer_is_lost_writes_nothing(via, proxy, theirs):
+def test_a_wrong_guess_with_a_lost_answer(via, proxy, theirs):
     with open_store(via) as ours:
         say(ours, "c1", "1", expected_version=1)
         say(theirs, "c1", "2", expected_version=2)
@@ -369,7 +369,7 @@ def test_a_guess_that_is_wrong_and_whose_answer_is_lost_writes_nothing(via, prox
 # -----------------------------------------------------------------------------------------------
 
 
-def test_who_waits_for_its_turn_has_no_number_yet(ours, theirs, postgres_server):
+def test_a_waiting_writer_has_no_number(ours, theirs, postgres_server):
     """A number that is older than the turn would place its events before those of whoever had the
     turn before.
     """
@@ -393,7 +393,7 @@ def test_who_waits_for_its_turn_has_no_number_yet(ours, theirs, postgres_server)
     assert texts(ours, "c1") == ["0", "2"]
 
 
-def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_both(ours, theirs):
+def test_positions_of_a_transaction_over_two_conversations(ours, theirs):
     say(theirs, "c2", "0", expected_version=0)
     recorder = ours._recorder
     attempts = []

@@ -33,7 +33,7 @@ def store(via):
         yield store
 
 
-def test_who_waits_for_a_server_that_is_away_is_told_once(caplog):
+def test_waiting_for_a_server_is_reported_once(caplog):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(
@@ -49,7 +49,7 @@ def test_who_waits_for_a_server_that_is_away_is_told_once(caplog):
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_an_append_whose_commit_is_cut_off_is_stored_once(store, proxy, cut):
+def test_a_cut_append_is_stored_once(store, proxy, cut):
     proxy.order(cut)
     recorded = say(store, "c1", "0", expected_version=0)
     assert [*store.follow()][1:] == [*recorded]
@@ -65,7 +65,7 @@ def test_an_append_whose_commit_is_cut_off_is_stored_once(store, proxy, cut):
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_lease_is_taken_used_and_given_back_once_whatever_is_cut_off(store, proxy, cut):
+def test_a_lease_survives_cut_connections(store, proxy, cut):
     history = Histories(store)["c1"]
     proxy.order(cut)
     with history.lease(worker="one") as lease:
@@ -81,7 +81,7 @@ def test_a_lease_is_taken_used_and_given_back_once_whatever_is_cut_off(store, pr
     assert texts(store, "c1") == ["0", "1"]
 
 
-def test_a_commit_that_is_lost_gives_way_to_another_writer(store, proxy, url):
+def test_a_lost_commit_yields_to_another_writer(store, proxy, url):
     """The first one's commit never arrives; before it tries again, another takes its place: that is
     a conflict.
     """
@@ -94,7 +94,7 @@ def test_a_commit_that_is_lost_gives_way_to_another_writer(store, proxy, url):
     assert texts(store, "c1") == ["0", "theirs"]
 
 
-def test_a_client_that_vanished_holds_its_conversation_only_until_the_server_has_ended_it(
+def test_a_vanished_client_lets_its_conversation_go(
     store, proxy
 ):
     """The commit arrived, its answer did not, and the server does not know that the client has
@@ -106,7 +106,7 @@ def test_a_client_that_vanished_holds_its_conversation_only_until_the_server_has
     assert texts(store, "c1") == ["0", "1"]
 
 
-def test_every_kind_of_write_is_found_again_after_a_lost_answer(store, proxy):
+def test_writes_are_found_after_a_lost_answer(store, proxy):
     """What would be refused the second time is not run a second time."""
     recorder, runs = store._recorder, []
 
@@ -132,7 +132,7 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(store, proxy):
     assert proxy.cuts == 5
 
 
-def test_connections_that_the_server_ended_are_given_up_without_an_attempt(
+def test_ended_connections_are_not_tried(
     postgres_url, postgres_server
 ):
     with open_store(postgres_url()) as store:
@@ -157,7 +157,7 @@ def end_connections(server):
     )
 
 
-def test_writers_go_on_while_their_connections_are_ended_again_and_again(
+def test_writers_survive_ended_connections(
     postgres_url, postgres_server
 ):
     with open_store(postgres_url()) as store:
@@ -187,7 +187,7 @@ def test_writers_go_on_while_their_connections_are_ended_again_and_again(
         assert len(list(store.follow())) == sum(acknowledged.values())
 
 
-def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(via, proxy):
+def test_a_server_that_stays_away(via, proxy):
     with open_store(via.replace("patience_s=10", "patience_s=1")) as store:
         say(store, "c1", "0")
         proxy.close()
@@ -238,7 +238,7 @@ def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url, postgres_se
         assert (recorded.id, store.version("c1")) == (1, 2)
 
 
-def test_a_guard_that_outlasts_the_server_is_a_clear_error(postgres_url, postgres_server):
+def test_a_guard_that_outlasts_the_server(postgres_url, postgres_server):
     """To run it again would not help: it would be as slow again."""
     url = postgres_url()
     with open_store(url) as other:
@@ -261,7 +261,7 @@ def test_a_guard_that_outlasts_the_server_is_a_clear_error(postgres_url, postgre
         assert store.version("c1") == 2
 
 
-def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url):
+def test_a_long_wait_names_who_holds_the_lock(postgres_url):
     url = postgres_url()
     patient = "&options=-c%20idle_in_transaction_session_timeout%3D60s"
     with (
@@ -289,7 +289,7 @@ def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url):
         )
 
 
-def test_a_child_process_has_connections_of_its_own(postgres_url, postgres_server):
+def test_a_child_process_has_its_own_connections(postgres_url, postgres_server):
     with open_store(postgres_url() + "&application_name=forked") as store:
         say(store, "c1", "0", expected_version=0)
         child = os.fork()

@@ -74,7 +74,7 @@ def unconfirmed(primary, conversation):
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_what_came_back_after_a_crash_is_not_followed_before_a_standby_has_it(primary):
+def test_unconfirmed_events_are_not_followed_after_a_crash(primary):
     with open_store(primary.url()) as store:
         say(store, "c1", "confirmed")
     wait_for(primary, "away")
@@ -103,7 +103,7 @@ def is_refused(follower):
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_follower_goes_on_while_the_standby_is_away(primary):
+def test_a_follower_continues_without_the_standby(primary):
     """What its connection has confirmed once, it needs no standby for; only a new connection
     does.
     """
@@ -120,7 +120,7 @@ def test_a_follower_goes_on_while_the_standby_is_away(primary):
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_server_that_is_told_not_to_wait_has_confirmed_nothing(primary):
+def test_a_server_that_stops_waiting_confirms_nothing(primary):
     open_store(primary.url()).close()
     with (
         waiting_for_nobody(primary),
@@ -131,7 +131,7 @@ def test_a_server_that_is_told_not_to_wait_has_confirmed_nothing(primary):
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_follower_that_gave_up_leaves_no_session_behind(primary):
+def test_a_follower_leaves_no_session_behind(primary):
     """A session that waits for a standby does not notice that its client has gone."""
     open_store(primary.url()).close()
     wait_for(primary, "away")
@@ -141,7 +141,7 @@ def test_a_follower_that_gave_up_leaves_no_session_behind(primary):
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_standby_that_was_promoted_confirms_before_it_is_followed(standby):
+def test_a_promoted_standby_confirms_first(standby):
     with open_store(standby.url(mode="ro", patience_s=BRIEF)) as follower:
         assert followed(follower) == ["0"]  # this connection lives on
         standby.promote()
@@ -151,7 +151,7 @@ def test_a_standby_that_was_promoted_confirms_before_it_is_followed(standby):
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(primary, standby):
+def test_a_promoted_server_opens_without_a_standby(primary, standby):
     """The epoch that begins then waits for no standby; the first append does."""
     primary.kill()
     standby.promote()
@@ -181,7 +181,7 @@ def test_positions_are_asked_for_before_anything_else(postgres_url):
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_store_is_opened_as_soon_as_its_server_is_back(primary):
+def test_a_store_opens_once_its_server_returns(primary):
     with open_store(primary.url()) as store:
         say(store, "c1", "0")
     primary.stop()

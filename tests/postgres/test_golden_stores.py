@@ -24,7 +24,7 @@ def schema(postgres_server):
     postgres_server.sql(f"DROP SCHEMA {name} CASCADE")
 
 
-def test_there_is_a_golden_store_of_each_schema():
+def test_each_schema_has_a_golden_store():
     assert [path.name for path in STORES] == [
         f"schema-{number}.postgresql.json.gz" for number in migrations("postgresql")
     ]
@@ -51,7 +51,7 @@ def test_a_golden_store_goes_on(packed, schema, postgres_server, tmp_path):
 
 
 @each_store
-def test_a_new_store_has_the_schema_of_a_migrated_golden_store(packed, schema, postgres_server):
+def test_migrated_stores_equal_new_stores(packed, schema, postgres_server):
     """A change of an old script would be no migration: the stores of its number would lack it."""
     postgres.load(postgres_server.url(), schema, postgres.read(packed))
     open_store(postgres_server.url(schema=schema), keys=KEYS).close()

@@ -50,7 +50,7 @@ def interrupted(store, place, exception):
 
 
 @pytest.mark.parametrize("make", [KeyboardInterrupt, TimeoutError])
-def test_an_append_that_is_interrupted_says_whether_it_is_written(postgres_url, whole, make):
+def test_an_interrupted_append_reports_its_outcome(postgres_url, whole, make):
     """At places from shortly before the commit is sent, all of them with ``scripts/test --all``,
     and at some before. While the server is asked to commit, it says that it does not know.
 

@@ -33,7 +33,7 @@ OLD, NEW = "ab" * 32, "cd" * 32
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("expected", [ANY_VERSION, 0], ids=["any", "new"])
-def test_the_first_append_of_an_encrypted_conversation_is_stored_once(via, proxy, cut, expected):
+def test_the_first_encrypted_append_is_stored_once(via, proxy, cut, expected):
     with open_store(via, keys=KeyRing(NEW)) as store:
         proxy.order(cut, mark=b"set_key")
         [recorded] = say(store, "c1", "once", expected_version=expected)
@@ -43,7 +43,7 @@ def test_the_first_append_of_an_encrypted_conversation_is_stored_once(via, proxy
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_the_encryption_of_another_process_is_not_taken_for_our_own(url, via, proxy, cut, plain):
+def test_another_process_encrypts_first(url, via, proxy, cut, plain):
     """The first append of two processes with a key to a plain conversation; the outcome of one is
     not heard of.
     """
@@ -64,7 +64,7 @@ def test_the_encryption_of_another_process_is_not_taken_for_our_own(url, via, pr
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_an_append_that_encrypts_is_found_though_the_key_was_rotated_since(
+def test_an_append_is_found_after_a_rotation(
     url, via, proxy, cut, plain
 ):
     with (
@@ -79,7 +79,7 @@ def test_an_append_that_encrypts_is_found_though_the_key_was_rotated_since(
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_rotation_that_is_reported_is_done(url, via, proxy, cut):
+def test_a_reported_rotation_is_done(url, via, proxy, cut):
     with open_store(url, keys=KeyRing(OLD)) as store:
         say(store, "c1", "precious", expected_version=0)
     with open_store(via, keys=KeyRing([NEW, OLD])) as store:
@@ -91,7 +91,7 @@ def test_a_rotation_that_is_reported_is_done(url, via, proxy, cut):
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(via, proxy, cut, plain):
+def test_a_lost_data_key_is_stored_again(via, proxy, cut, plain):
     """Only the sealed key itself says whose it is: the salt of each encrypted conversation is
     empty.
     """
@@ -107,7 +107,7 @@ def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(via, proxy
             assert reader.conversation(key).sealed_key == b"second"
 
 
-def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url, via, proxy):
+def test_two_staged_imports_have_two_keys(url, via, proxy):
     """Two copies of one conversation begin at once: same id, time and salt."""
     with open_store(via) as ours, open_store(url) as theirs:
         keys = []
@@ -133,7 +133,7 @@ def waiters(server):
     )
 
 
-def test_appends_wait_while_a_conversation_gets_its_key(url, postgres_server, plain):
+def test_appends_wait_for_an_encryption(url, postgres_server, plain):
     """Two data keys for one conversation would leave the events of one of them unreadable."""
     ring = KeyRing(NEW)
     with (
@@ -157,7 +157,7 @@ def test_appends_wait_while_a_conversation_gets_its_key(url, postgres_server, pl
         assert_sound(appending)
 
 
-def test_what_others_began_is_not_ended_with_a_detachment(postgres_server, plain):
+def test_a_detachment_leaves_a_rekey_unfinished(postgres_server, plain):
     recorder, key, end = plain.database.recorder, key_of(plain), contextlib.ExitStack()
     recorder.transact(lambda transaction: transaction.leave_unfinished(key, DETACH))
 
@@ -174,7 +174,7 @@ def test_what_others_began_is_not_ended_with_a_detachment(postgres_server, plain
     ]
 
 
-def test_a_conversation_published_during_a_query_is_locked_as_such(url, postgres_server):
+def test_a_conversation_published_during_a_query(url, postgres_server):
     """It was staged when the question was asked, and is published when its lock is free."""
     with open_store(url) as importing, open_store(url) as asking, contextlib.ExitStack() as end:
         recorder = importing._recorder
@@ -206,7 +206,7 @@ def test_a_conversation_published_during_a_query_is_locked_as_such(url, postgres
         assert locks[1] == locks[0]
 
 
-def test_an_erased_conversation_does_not_get_its_key_back(url, schema, postgres_server):
+def test_an_erased_conversation_gets_no_key(url, schema, postgres_server):
     with open_store(url, keys=KeyRing(OLD)) as store:
         say(store, "c1", "private", expected_version=0)
     with (

@@ -60,7 +60,7 @@ def test_keys_are_numbered_apart_from_positions():
     assert (7 << 20 <= first < 8 << 20, second) == (True, first + 1)
 
 
-def test_two_transactions_hardly_ever_begin_with_the_same_key():
+def test_keys_of_equal_transactions_rarely_collide():
     """After a promotion a transaction may have the number of one that was lost."""
     assert len({numbered(7).key() for _ in range(100)}) > 90
 
@@ -156,7 +156,7 @@ class Holder:
         self.release.wait()
 
 
-def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when_it_ends(url):
+def test_an_open_transaction_holds_followers_back(url):
     with open_store(url) as store:
         before = list(say(store, "before", "0"))
         holder = Holder()
@@ -185,7 +185,7 @@ def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when
         assert store._recorder.status().held_back == 0
 
 
-def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_order(
+def test_an_import_of_several_transactions(
     url, monkeypatch
 ):
     """With 2^20 made small: a history of 7 thousand events then has the positions of four
@@ -221,7 +221,7 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_have_seen(
+def test_a_restored_dump_continues_its_positions(
     url, schema, postgres_server, other_server
 ):
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
@@ -258,7 +258,7 @@ def pair(folder):
             server.remove()
 
 
-def test_a_restored_backup_goes_on_after_the_positions_of_its_followers(
+def test_a_restored_backup_continues_its_positions(
     pair,
 ):
     """Its server gives the numbers of what was lost again."""
@@ -280,7 +280,7 @@ def test_a_restored_backup_goes_on_after_the_positions_of_its_followers(
         assert recorded.position - new[-1].position < 1 << 40
 
 
-def test_an_old_backup_leaves_room_for_what_came_after_it(url, schema, postgres_server):
+def test_an_old_backup_leaves_room(url, schema, postgres_server):
     """The busier the server and the older the backup, the more numbers were given since."""
     long_ago = datetime.now(UTC) - timedelta(days=30)
     with open_store(url, clock=lambda: long_ago) as store:
@@ -292,7 +292,7 @@ def test_an_old_backup_leaves_room_for_what_came_after_it(url, schema, postgres_
 
 
 @pytest.mark.parametrize("changed", ["timeline = 77", "cluster = 77"], ids=["promoted", "another"])
-def test_writers_behind_a_pooler_notice_that_the_server_is_another_one(
+def test_a_pooled_writer_notices_another_server(
     url, schema, postgres_server, changed
 ):
     """Their connections are to the pooler, and stay when the server behind it is another one."""
@@ -308,7 +308,7 @@ def test_writers_behind_a_pooler_notice_that_the_server_is_another_one(
 
 
 @pytest.mark.long  # a standby of its own
-def test_a_standby_takes_no_writers_whatever_the_url_says(pair):
+def test_a_standby_takes_no_writers(pair):
     """A connection that lives through its promotion would never be asked whether an epoch
     begins.
     """
@@ -369,7 +369,7 @@ def test_a_number_is_never_given_twice(url, schema):
             )
 
 
-def test_more_than_one_transaction_can_number_is_refused_before_anything_is_written(
+def test_too_many_events_in_one_append(
     url, monkeypatch
 ):
     monkeypatch.setattr(positions, "POSITIONS_MAX", 7_000)

@@ -88,7 +88,7 @@ def slow_erasures(outcomes):
     return [each for each in outcomes if each.operation.startswith(removals) and each.seconds >= 5]
 
 
-def test_a_store_on_an_odd_server_is_opened_again_and_erased(odd_url):
+def test_a_store_on_an_odd_server(odd_url):
     for times in (1, 2):
         with open_store(odd_url) as store:
             say(store, "ä", TEXT)
@@ -109,7 +109,7 @@ def schemas(url):
         return [name for (name,) in connection.execute(query)]
 
 
-def test_an_encoding_without_most_characters_is_refused_before_a_table_is_made(database):
+def test_a_narrow_encoding_is_refused(database):
     url = database("LATIN1")
     for _ in range(2):
         with pytest.raises(StoreRefused, match=r"has the encoding LATIN1.*ENCODING 'UTF8'"):
@@ -117,7 +117,7 @@ def test_an_encoding_without_most_characters_is_refused_before_a_table_is_made(d
     assert schemas(url) == []
 
 
-def test_a_setting_that_loses_events_is_refused_before_a_table_is_made(database, postgres_server):
+def test_a_setting_that_loses_events(database, postgres_server):
     url = database("SQL_ASCII")
     postgres_server.sql("ALTER DATABASE of_sql_ascii SET synchronous_commit = off")
     with pytest.raises(StoreUnavailable, match="synchronous_commit is off"):
@@ -127,7 +127,7 @@ def test_a_setting_that_loses_events_is_refused_before_a_table_is_made(database,
         say(store, "c1", TEXT)
 
 
-def test_a_role_that_may_only_read_reads_everything(url, schema, postgres_server):
+def test_a_role_that_may_only_read(url, schema, postgres_server):
     with foldlog.open(url) as histories:
         histories["c1"].append(foldlog.Message(source="user", content=TEXT))
     postgres_server.sql(
@@ -216,7 +216,7 @@ def test_every_operation_works_on_another_version(programs, started, collation):
 
 
 @pytest.mark.long
-def test_every_operation_works_while_the_server_speaks_german(programs, started, german_locale):
+def test_every_operation_works_in_german(programs, started, german_locale):
     server = started(
         {"lc_messages": LOCALE},
         programs=programs,
@@ -260,7 +260,7 @@ def test_every_operation_works_through_pgbouncer(pooled, pool_mode):
 
 
 @pytest.mark.long
-def test_pgbouncer_without_transactions_is_refused_by_name(pooled):
+def test_pgbouncer_needs_transactions(pooled):
     url = pooled("statement")
     with (
         pytest.raises(StoreRefused, match="pool_mode of PgBouncer to transaction"),
@@ -270,7 +270,7 @@ def test_pgbouncer_without_transactions_is_refused_by_name(pooled):
 
 
 @pytest.mark.long
-def test_without_the_option_pooler_pgbouncer_is_refused_by_name(pooled):
+def test_pgbouncer_needs_the_option_pooler(pooled):
     url = pooled("transaction")
     for mode in ("transaction", "prepared"):
         url = url.replace(f"&pooler={mode}", "")

@@ -32,7 +32,7 @@ from tests.waiting import in_thread, until
 NEWEST = max(sql_files.migrations("postgresql"))
 
 
-def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(url, postgres_server):
+def test_a_role_without_synchronous_commit_is_refused(url, postgres_server):
     open_store(url).close()
     postgres_server.sql(
         "CREATE ROLE hasty SUPERUSER LOGIN; ALTER ROLE hasty SET synchronous_commit = off"
@@ -52,7 +52,7 @@ def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(url, postgr
         postgres_server.sql("DROP ROLE hasty")
 
 
-def test_relaxed_durability_does_not_wait_and_full_durability_does(url):
+def test_durability_sets_synchronous_commit(url):
     """Seen by the server itself: what is synchronous_commit while the transaction runs?"""
     for durability, expected in (("full", "on"), ("relaxed", "off")):
         with open_store(f"{url}&durability={durability}") as store:
@@ -71,7 +71,7 @@ def _ask(transaction, query):
     return [transaction.ask("probe")[0][0].decode()]
 
 
-def test_processes_that_open_a_new_store_at_once_make_it_once(url):
+def test_concurrent_processes_make_a_store_once(url):
     uuids = set()
     barrier = threading.Barrier(8)
 
@@ -95,7 +95,7 @@ def newer(monkeypatch):
     return become
 
 
-def test_a_store_is_migrated_while_old_clients_write(url, newer):
+def test_a_migration_while_old_clients_write(url, newer):
     with open_store(url) as old:
         stop = threading.Event()
         written = [0]
@@ -119,7 +119,7 @@ def test_a_store_is_migrated_while_old_clients_write(url, newer):
         assert again.version("c2") == 1
 
 
-def test_programs_that_open_an_older_store_at_once_migrate_it_once(url, newer):
+def test_concurrent_programs_migrate_once(url, newer):
     with open_store(url) as store:
         say(store, "c1", "0")
     newer("CREATE TABLE {schema}.colours (name text);")
@@ -144,7 +144,7 @@ def test_a_migration_may_refuse_older_programs(url, newer, monkeypatch):
         open_store(url)
 
 
-def test_a_migration_waits_for_a_table_in_use_only_briefly_and_is_repeated(
+def test_a_migration_retries_its_lock(
     url, schema, newer, monkeypatch
 ):
     open_store(url).close()
@@ -157,7 +157,7 @@ def test_a_migration_waits_for_a_table_in_use_only_briefly_and_is_repeated(
             assert opening.is_alive()
 
 
-def test_a_failed_migration_leaves_the_store_as_it_was(url, schema, newer, postgres_server):
+def test_a_failed_migration_changes_nothing(url, schema, newer, postgres_server):
     open_store(url).close()
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text; SELECT 1 / 0;")
     with pytest.raises(StoreRefused, match="division by zero"):
@@ -170,7 +170,7 @@ def test_a_failed_migration_leaves_the_store_as_it_was(url, schema, newer, postg
     )
 
 
-def test_a_store_of_a_newer_version_is_refused_unless_readable(url, schema, postgres_server):
+def test_a_newer_store_is_refused_unless_readable(url, schema, postgres_server):
     open_store(url).close()
     postgres_server.sql(f"UPDATE {schema}.store SET value = '{NEWEST + 3}' WHERE name = 'schema'")
     open_store(url).close()
@@ -182,7 +182,7 @@ def test_a_store_of_a_newer_version_is_refused_unless_readable(url, schema, post
 
 
 @pytest.mark.parametrize("without", ["made_by", "%"], ids=["the version", "all facts"])
-def test_a_store_of_a_development_version_is_refused_and_left_as_it_is(
+def test_a_development_store_is_refused_unchanged(
     url, schema, postgres_server, without
 ):
     with open_store(url) as store:
@@ -199,7 +199,7 @@ def test_a_store_of_a_development_version_is_refused_and_left_as_it_is(
     assert before == [postgres_server.sql(state % table) for table in ("store", "events", "epoch")]
 
 
-def test_a_schema_of_something_else_is_left_alone(url, schema, postgres_server):
+def test_a_foreign_schema_is_left_alone(url, schema, postgres_server):
     postgres_server.sql(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.accounts (id int)")
     with pytest.raises(StoreRefused, match="is not a foldlog store; choose another schema"):
         open_store(url)
@@ -234,7 +234,7 @@ def role(url, schema, postgres_server):
     postgres_server.sql("DROP OWNED BY worker; DROP ROLE worker")
 
 
-def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(url, schema, role):
+def test_a_worker_role_does_all_daily_work(url, schema, role):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         say(store, "c1", "0", idempotency_key="k")
         store.ingest("c2", [said(str(n)) for n in range(1_100)])
@@ -251,7 +251,7 @@ def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(url, sch
                 connection.rollback()
 
 
-def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
+def test_a_role_without_vacuum_erases(
     url, schema, role, postgres_server
 ):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
@@ -290,7 +290,7 @@ def run_command(capsys):
     ],
     ids=lambda command: " ".join(command[:3]),
 )
-def test_bytes_stay_pending_until_a_role_that_may_vacuum_does_so(
+def test_bytes_stay_pending_until_a_vacuum(
     url,
     role,
     run_command,
@@ -330,7 +330,7 @@ def test_bytes_stay_pending_until_a_role_that_may_vacuum_does_so(
         assert not run_command("list", db=of_role)[1]["conversations"][0]["bytes_pending"]
 
 
-def test_what_is_deleted_during_a_vacuum_stays_pending(url, monkeypatch):
+def test_an_erasure_during_a_vacuum_stays_pending(url, monkeypatch):
     with foldlog.open(url) as histories:
         for name in ("c1", "c2"):
             histories[name].append([said("0"), said("1")])
@@ -348,7 +348,7 @@ def test_what_is_deleted_during_a_vacuum_stays_pending(url, monkeypatch):
         assert not histories.maintenance.vacuum().bytes_pending
 
 
-def test_a_conversation_that_begins_encrypted_leaves_no_bytes(url):
+def test_an_encrypted_conversation_leaves_no_bytes(url):
     with open_store(url, keys=KeyRing("ab" * 32)) as store:
         say(store, "c1", "0")
         assert not store.database.bytes_pending
@@ -374,7 +374,7 @@ def restored(url, schema, role, postgres_server, other_server):
     )
 
 
-def test_the_role_of_agents_goes_on_after_a_restore(url, role, restored):
+def test_a_worker_role_continues_after_a_restore(url, role, restored):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         place = list(store.follow())[-1].position
     with open_store(restored) as store:
@@ -382,7 +382,7 @@ def test_the_role_of_agents_goes_on_after_a_restore(url, role, restored):
         assert list(store.follow(place)) == [recorded]
 
 
-def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(schema, role, restored):
+def test_a_role_that_may_not_begin_epochs(schema, role, restored):
     as_owner = restored.replace(f"{role}@", "the_owner@")
     with psycopg.connect(as_owner.partition("?")[0], autocommit=True) as connection:
         connection.execute(f"REVOKE EXECUTE ON FUNCTION {schema}.begin_epoch FROM PUBLIC")
@@ -398,7 +398,7 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(schema, 
         say(store, "c1", "1", expected_version=1)
 
 
-def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(url, role, newer):
+def test_a_role_that_may_not_migrate(url, role, newer):
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
     with pytest.raises(
         StoreRefused,
@@ -407,7 +407,7 @@ def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(url, role, newe
         open_store(url.replace("postgres@", f"{role}@"))
 
 
-def test_a_role_that_may_not_make_a_store_is_told_so(url, postgres_server):
+def test_a_role_that_may_not_make_stores(url, postgres_server):
     postgres_server.sql("CREATE ROLE nobody_much LOGIN")
     try:
         with pytest.raises(
@@ -446,7 +446,7 @@ def test_a_role_that_may_not_make_a_store_is_told_so(url, postgres_server):
         (("postgres:", "nobody_here:"), 'role "nobody_here" does not exist'),
     ],
 )
-def test_a_wrong_url_is_refused_in_one_line_without_its_password(url, change, message):
+def test_wrong_urls_are_refused_without_passwords(url, change, message):
     scheme, _, rest = url.replace("postgres@", "postgres:secret@").partition("//")
     wrong = f"{scheme}//{rest.replace(*change, 1)}"
     with pytest.raises((InvalidOption, StoreUnavailable), match=message) as refused:
@@ -464,7 +464,7 @@ def test_connections_are_bounded_and_waited_for(url, postgres_server):
         assert 1 <= int(open_now) <= 3
 
 
-def test_who_waits_too_long_for_a_connection_is_told_what_to_change(url):
+def test_a_long_wait_for_a_connection(url):
     with open_store(url.replace("patience_s=10", "patience_s=1") + "&connections_max=1") as store:
         say(store, "c1", "x")
         with (
@@ -475,7 +475,7 @@ def test_who_waits_too_long_for_a_connection_is_told_what_to_change(url):
         assert store.version("c1") == 1
 
 
-def test_without_prepared_statements_everything_works_too(url):
+def test_a_store_without_prepared_statements(url):
     """For poolers that give every transaction another server connection."""
     with open_store(url + "&pooler=transaction") as store:
         say(store, "c1", "0", "1", idempotency_key="k")
@@ -492,7 +492,7 @@ def prepared_statements(store):
     return store._recorder.transact(lambda transaction: _ask(transaction, query)[0])
 
 
-def test_an_id_and_a_key_may_be_longer_than_an_entry_of_an_index(url):
+def test_ids_and_keys_longer_than_index_entries(url):
     """8,191 bytes and more, equal but for their ends, in the order of their bytes."""
     names = [f"{'x' * 9_000}{n}" for n in range(5)]
     with open_store(url) as store:

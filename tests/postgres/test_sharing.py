@@ -92,7 +92,7 @@ class Failing:
         raise LookupError("too late")
 
 
-def test_what_one_wrote_before_it_failed_is_not_kept(store):
+def test_a_failed_work_is_rolled_back_alone(store):
     append = partial(store.append, "c1", expected_version=ANY_VERSION)
     failing = partial(store.database.recorder.transact, Failing(), any_thread=True)
     errors = [outcome.error for outcome in together(store, [partial(append, said("1")), failing])]
@@ -103,7 +103,7 @@ def test_what_one_wrote_before_it_failed_is_not_kept(store):
     )
 
 
-def test_what_another_process_appended_meanwhile_is_seen(store, url):
+def test_appends_of_another_process_are_seen(store, url):
     """The first of those that wait takes the conversation for what this process left."""
     with open_store(url) as other:
         works = [partial(store.append, "c1", said(str(n)), expected_version=n) for n in (2, 3)]

@@ -76,12 +76,12 @@ def beside(statement, place):
     return statement[place:]
 
 
-def test_each_statement_asks_for_one_conversation_or_is_named_here():
+def test_each_statement_is_bound_or_listed():
     names = {name for name, statement in STATEMENTS.items() if any(unbound(statement))}
     assert names == {*UNBOUND}
 
 
-def test_each_table_is_named_in_the_schema_of_its_store():
+def test_each_table_is_named_with_its_schema():
     names = "|".join(table for table, _ in TABLES)
     without = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE) (?:{names})\b")
     assert [name for name, statement in STATEMENTS.items() if without.search(statement)] == []
@@ -128,7 +128,7 @@ def own_select(statement, place):
     return outside
 
 
-def test_what_a_server_is_asked_is_asked_of_the_one_that_has_the_tables():
+def test_server_functions_run_beside_the_tables():
     """Else Citus asks the server that a client is connected to: followers miss all that comes after
     a move of the tables, and two writers hold the lock of one conversation. ``deleted_rows.Tables``
     sends the statements of a node to that server itself.
@@ -157,11 +157,11 @@ def test_what_a_server_is_asked_is_asked_of_the_one_that_has_the_tables():
         ("INSERT INTO {schema}.facts VALUES (pg_current_xact_id())", ["pg_current_xact_id"]),
     ],
 )
-def test_the_reading_of_statements_sees_what_is_asked_elsewhere(statement, found):
+def test_calls_elsewhere_are_found(statement, found):
     assert list(asked_elsewhere(statement)) == found
 
 
-def test_a_new_connection_and_a_writer_compare_the_server_that_has_the_tables():
+def test_connections_and_writers_compare_their_server():
     """A pooler, and Citus, may lead the same connection to another server."""
     assert "e.cluster != {schema}.here()" in STATEMENTS["greet"]
     for name in ("number", "number_if_unchanged"):
@@ -228,12 +228,12 @@ def test_citus_can_plan_each_statement():
 
 
 @pytest.mark.parametrize("reason", REFUSED_BY_CITUS)
-def test_the_reading_of_statements_sees_what_citus_cannot_plan(reason):
+def test_statements_without_a_plan_are_found(reason):
     found = [[*refused_by_citus(statement)] for statement in REFUSED_BY_CITUS[reason]]
     assert found == [[reason]] * len(found)
 
 
-def test_many_events_are_inserted_by_the_worker_that_has_the_tables():
+def test_events_are_inserted_beside_the_tables():
     """Citus copies the rows of an INSERT that reads no table of the store, and commits them in two
     phases.
     """
@@ -241,7 +241,7 @@ def test_many_events_are_inserted_by_the_worker_that_has_the_tables():
         assert "FROM {schema}." in statements("postgresql", ON_CITUS)[name]
 
 
-def test_no_statement_joins_a_catalog_with_a_table_of_the_store():
+def test_no_statement_joins_a_catalog():
     table = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE) (?:ONLY )?\{schema\}\.\w+(?!\w*\()")
     joining = [
         name
@@ -251,7 +251,7 @@ def test_no_statement_joins_a_catalog_with_a_table_of_the_store():
     assert joining == []
 
 
-def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(url, monkeypatch):
+def test_a_store_is_made_in_single_commands(url, monkeypatch):
     sent = []
     execute = psycopg.Connection.execute
 
@@ -272,7 +272,7 @@ def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(url, monk
 
 
 @pytest.mark.parametrize("keys", [None, KeyRing("ab" * 32)], ids=["plain", "encrypted"])
-def test_what_an_agent_does_asks_for_one_conversation(url, monkeypatch, keys):
+def test_daily_work_asks_for_one_conversation(url, monkeypatch, keys):
     """Append, View, past View, records, documents, fork: it finds a conversation by its id, and
     asks by its key.
     """
@@ -330,7 +330,7 @@ def test_what_an_agent_does_asks_for_one_conversation(url, monkeypatch, keys):
         ),
     ],
 )
-def test_what_grows_with_all_conversations_is_not_walked_for_one(
+def test_large_tables_are_read_by_index(
     url,
     schema,
     postgres_server,
@@ -370,7 +370,7 @@ OF_ONE_OF_SEVERAL = {
 }
 
 
-def test_rows_of_the_whole_store_are_asked_of_each_of_several_stores():
+def test_whole_stores_are_asked_one_by_one():
     folder = Path(foldlog.__file__).parent
     files = [*folder.glob("eventstore/**/*.py"), *folder.glob("_*/**/*.py")]
     asked = {
@@ -398,7 +398,7 @@ def place_of_key(name):
     return None
 
 
-def test_the_key_in_a_statement_names_one_of_several_stores():
+def test_keys_in_statements_choose_the_store():
     """What is asked by the key of a conversation is asked of its store, which the key's parameter
     says.
     """

@@ -22,7 +22,7 @@ def store(url):
         yield store
 
 
-def test_while_nobody_writes_nothing_is_held_back(store):
+def test_an_idle_store_holds_nothing_back(store):
     status = follower_status(store)
     assert (status.held_back, status.horizon_age, status.held_by, status.followers) == (
         0,
@@ -34,7 +34,7 @@ def test_while_nobody_writes_nothing_is_held_back(store):
     assert (status.synchronous_commit, status.standbys) == ("on", "")
 
 
-def test_a_transaction_of_another_database_holds_followers_back_and_is_named(
+def test_a_transaction_of_another_database(
     store, postgres_server
 ):
     postgres_server.sql("CREATE DATABASE elsewhere")
@@ -55,7 +55,7 @@ def test_a_transaction_of_another_database_holds_followers_back_and_is_named(
         postgres_server.sql("DROP DATABASE elsewhere")
 
 
-def test_a_prepared_transaction_holds_followers_back_and_is_named(store, postgres_server):
+def test_a_prepared_transaction(store, postgres_server):
     postgres_server.sql("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten'")
     try:
         say(store, "c1", "2", expected_version=2)
@@ -70,7 +70,7 @@ def test_a_prepared_transaction_holds_followers_back_and_is_named(store, postgre
         postgres_server.sql("ROLLBACK PREPARED 'forgotten'")
 
 
-def test_followers_are_told_by_how_much_they_are_behind(store):
+def test_followers_and_their_lag(store):
     recorder = store._recorder
     first = next(iter(store.follow()))
     recorder.transact(
@@ -120,7 +120,7 @@ def test_the_command_shows_it(url, store, foldlog):
     assert int(document["last_position"]) > 2**20
 
 
-def test_a_store_in_a_file_has_no_status():
+def test_a_file_has_no_status():
     with (
         open_store("memory:") as store,
         pytest.raises(InvalidOption, match="follower status exists only for PostgreSQL stores"),

@@ -64,7 +64,7 @@ def after(store):
     return str(store.database.last_position)
 
 
-def test_a_conversation_is_in_one_store_and_its_key_says_which(many, postgres_server):
+def test_keys_say_which_store_has_a_conversation(many, postgres_server):
     names = [f"spread {n}" for n in range(32)]
     with open_store(many) as store:
         for name in names:
@@ -89,7 +89,7 @@ def test_a_conversation_is_in_one_store_and_its_key_says_which(many, postgres_se
         assert [row.id for row in page] == ["spread 20", "spread 21", "spread 22"]
 
 
-def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many):
+def test_followers_of_all_stores_miss_nothing(many):
     with open_store(many) as store:
         start = after(store)
 
@@ -129,7 +129,7 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many):
                 list(store.follow(place))
 
 
-def test_followers_of_one_process_do_not_take_the_place_of_each_other(many):
+def test_followers_of_one_process_are_independent(many):
     with open_store(many) as store:
         for name in ("near", elsewhere(store, "near")):
             say(store, name, "x")
@@ -144,7 +144,7 @@ def test_followers_of_one_process_do_not_take_the_place_of_each_other(many):
         assert [entry.conversation for entry in store.follow(behind)] == ["near"]
 
 
-def test_a_conversation_is_looked_for_by_how_its_id_begins(many):
+def test_ids_are_found_by_their_beginning(many):
     with open_store(many) as store:
         say(store, "begun \U0010ffff/+x", "x")
         answers = {
@@ -166,7 +166,7 @@ def test_a_conversation_is_looked_for_by_how_its_id_begins(many):
         assert not store.database.recorder.query(lambda reader: reader.has_beginning(long + "2"))
 
 
-def test_a_fork_lives_with_its_parent_whatever_its_id_names(many):
+def test_a_fork_lives_with_its_parent(many):
     with open_store(many) as ours, open_store(many) as other:
         say(ours, "parent", "0", "1")
         name = elsewhere(ours, "parent")
@@ -191,7 +191,7 @@ def test_a_fork_lives_with_its_parent_whatever_its_id_names(many):
         )
 
 
-def test_a_fork_and_a_conversation_cannot_both_begin_with_one_id(
+def test_a_fork_and_a_conversation_race(
     many,
 ):
     won = []
@@ -220,7 +220,7 @@ def test_a_fork_and_a_conversation_cannot_both_begin_with_one_id(
             assert [row.id for row in other.iter_conversations()].count(name) == 1
 
 
-def test_what_belongs_to_a_conversation_is_in_its_store(many, postgres_server):
+def test_companions_and_leases_are_in_one_store(many, postgres_server):
     before = (
         counted(postgres_server, "conversations"),
         counted(postgres_server, "records", "conversation = 0"),
@@ -242,7 +242,7 @@ def test_what_belongs_to_a_conversation_is_in_its_store(many, postgres_server):
     assert [now - then for now, then in zip(leases, before[1], strict=True)].index(1) == home
 
 
-def test_lists_by_attribute_and_activity_are_of_all_stores(many):
+def test_lists_cover_all_stores(many):
     with foldlog.open(many) as histories:
         for n in range(12):
             histories.create(f"listed {n}", {"user": "ann" if n % 2 else "bob"}).append(said("x"))
@@ -256,7 +256,7 @@ def test_lists_by_attribute_and_activity_are_of_all_stores(many):
         assert names == [f"listed {n}" for n in range(11, 0, -2)]
 
 
-def test_an_append_is_one_round_trip_and_a_process_opens_with_four(many, postgres_server, proxy):
+def test_round_trips_of_an_open_and_an_append(many, postgres_server, proxy):
     with open_store(many.replace(f":{postgres_server.port}/", f":{proxy.port}/")) as store:
         assert proxy.turns <= 4
         say(store, "counted", "0")
@@ -277,7 +277,7 @@ def test_an_append_is_one_round_trip_and_a_process_opens_with_four(many, postgre
         assert cost(lambda: list(store.follow(place))) <= 3
 
 
-def test_erasures_are_confirmed_by_followers_of_all_stores(many):
+def test_followers_confirm_erasures(many):
     with open_store(many) as store:
         for name in ("erased 1", "erased 2"):
             say(store, name, "x")
@@ -293,7 +293,7 @@ def test_erasures_are_confirmed_by_followers_of_all_stores(many):
         assert erase(store, "erased 2", reason="asked to").unconfirmed == ()
 
 
-def test_the_number_of_stores_is_fixed_and_asked_for(many):
+def test_the_number_of_stores_is_fixed(many):
     with pytest.raises(
         StoreRefused,
         match=r"many_00 and others; set the number of stores in the URL \(\?stores=\)",
@@ -321,7 +321,7 @@ def few(postgres_server):
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_store_that_is_missing_is_not_made_again(few, postgres_server, number):
+def test_a_missing_store_is_not_made_again(few, postgres_server, number):
     few(f"ALTER SCHEMA few_{number:02d} RENAME TO few_lost")
     try:
         for mode in ("rwc", "rw", "ro"):
@@ -346,7 +346,7 @@ def test_stores_that_changed_places_are_refused(few, postgres_server):
             few(f"ALTER SCHEMA {after} RENAME TO {before}")
 
 
-def test_stores_that_were_not_all_made_are_made_again(postgres_server):
+def test_a_killed_creation_is_completed(postgres_server):
     url = postgres_server.url(schema="killed", stores="2")
     open_store(url).close()
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
@@ -356,7 +356,7 @@ def test_stores_that_were_not_all_made_are_made_again(postgres_server):
         assert store.version("c1") == 1
 
 
-def test_one_store_opens_alone_and_its_conversations_keep_their_keys(many):
+def test_one_store_opens_alone(many):
     with open_store(many) as store:
         home = store.database.recorder.home
         name = next(name for n in range(99) if home(name := f"alone {n}") == 2)
@@ -368,7 +368,7 @@ def test_one_store_opens_alone_and_its_conversations_keep_their_keys(many):
         assert store.version(name) == 2
 
 
-def test_a_store_moves_to_another_server_by_copy(many, postgres_server, other_server):
+def test_a_store_moves_by_copy(many, postgres_server, other_server):
     """Its writers stop meanwhile: it is copied alone, and named in the URL then."""
     with open_store(many) as store:
         home = store.database.recorder.home
@@ -406,7 +406,7 @@ def test_a_store_moves_to_another_server_by_copy(many, postgres_server, other_se
 
 
 @pytest.mark.long  # a server with a standby, which is promoted, and another one
-def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server, folder):
+def test_a_move_and_a_failover_lose_nothing(other_server, folder):
     """16 writers and a follower of all stores. A store that moves is met again by its follower, in
     order.
     """
@@ -500,13 +500,13 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
     standby.remove()
 
 
-def test_figures_of_several_stores_are_sorted_chosen_and_summed_together(postgres_server, tmp_path):
+def test_figures_of_several_stores(postgres_server, tmp_path):
     with open_store(postgres_server.url(schema="figured", stores="4")) as store:
         check(filled(store), tmp_path)
         assert len({store.database.recorder.home(row.id) for row in store.iter_conversations()}) > 1
 
 
-def test_a_reply_that_two_stores_have_counts_once(postgres_server, tmp_path):
+def test_a_reply_in_two_stores_counts_once(postgres_server, tmp_path):
     url = postgres_server.url(schema="replies", stores=str(COUNT), patience_s="10")
     with open_store(url) as store:
         other = elsewhere(store, "first")
