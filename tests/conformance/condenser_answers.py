@@ -26,12 +26,7 @@ from foldlog.condensers.strategies.showing import (
     RecentEventsCondenser,
     is_masked,
 )
-from foldlog.eventstore.events import (
-    Action,
-    CondensationAction,
-    CondensationSummary,
-    summary_of,
-)
+from foldlog.eventstore.events import Action, CondensationAction, CondensationSummary, summary_of
 from foldlog.projections import View, words_of
 from tests.condensers.scripted import Scripted, called, failed
 

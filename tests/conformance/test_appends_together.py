@@ -140,7 +140,5 @@ def test_appends_in_opposite_orders_do_not_deadlock(store):
     assert [store.version(name) for name in ("a", "b")] == [3, 3]
 
 
-def test_which_recorders_append_together(
-    store, request
-):
+def test_which_recorders_append_together(store, request):
     assert can_append_all(store.database) is ("postgresql" not in request.node.name)

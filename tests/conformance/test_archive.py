@@ -364,9 +364,7 @@ def test_who_meets_an_archiving_wins_or_waits(store, to, other, nth):
 
 
 @pytest.mark.parametrize("other", [_erase, _redact, vacuum])
-def test_a_late_object_is_deleted(
-    store, to, other, monkeypatch
-):
+def test_a_late_object_is_deleted(store, to, other, monkeypatch):
     def write_late(address, data):
         other(store)
         archived.write_object(address, data)
@@ -392,9 +390,7 @@ def reminders(store):
 
 
 @pytest.mark.parametrize("is_written", [False, True], ids=["before", "after"])
-def test_the_slower_of_two_archivers_is_told(
-    store, to, is_written, monkeypatch
-):
+def test_the_slower_of_two_archivers_is_told(store, to, is_written, monkeypatch):
     before = content(store)
 
     def write(address, data):
@@ -520,9 +516,7 @@ def _of_another(path):
         (_of_another, "was changed or exchanged: its hash differs"),
     ],
 )
-def test_missing_or_altered_objects_are_named(
-    store, to, expected, tmp_path, change, problem
-):
+def test_missing_or_altered_objects_are_named(store, to, expected, tmp_path, change, problem):
     [name] = objects(to)
     path = tmp_path / "objects" / name
     whole = path.read_bytes()

@@ -259,9 +259,7 @@ def test_lists_are_rebuilt_from_events(tmp_path, settings, change):
 
 @pytest.mark.parametrize("change", ["meta = x'00'", "meta = meta_with(meta, 'shown_before', 1000)"])
 @pytest.mark.parametrize("attributes", [None, U1], ids=["plain", "with attributes"])
-def test_damaged_histories_are_listed_without_their_key(
-    tmp_path, attributes, change
-):
+def test_damaged_histories_are_listed_without_their_key(tmp_path, attributes, change):
     path = tmp_path / "store.db"
     url = f"sqlite:///{path}"
     with open_store(url, keys=KEYS) as store:

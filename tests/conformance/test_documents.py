@@ -111,9 +111,7 @@ HALVES = "\ud83d" + "\ude00"
     ids=["two halves of a pair", "a lone half and a long number"],
 )
 @pytest.mark.parametrize("name", ["state", ATTRIBUTES])
-def test_surrogates_and_long_numbers_come_back(
-    store, documents, name, value, read
-):
+def test_surrogates_and_long_numbers_come_back(store, documents, name, value, read):
     documents.append("c1", (), {name: value})
     assert documents.append("c1", (), {name: value}) == ()
     assert Documents(store).get("c1", name) == read
@@ -160,9 +158,7 @@ def test_changes_of_an_older_value_are_refused(store, documents):
     assert documents.all("c1") == {"a": 1, "b": 2}
 
 
-def test_a_change_does_not_build_on_redacted_values(
-    store, documents, monkeypatch
-):
+def test_a_change_does_not_build_on_redacted_values(store, documents, monkeypatch):
     put(documents, log=list(range(40)))
     before_next_call(monkeypatch, Store, "append", lambda: redacted(store, "c1", 0))
     put(documents, log=list(range(41)))
@@ -173,13 +169,7 @@ def test_a_change_does_not_build_on_redacted_values(
     "before, between, given, stored", rows("documents.json", "values of two writers")
 )
 def test_values_are_compared_with_another_writer(
-    store,
-    documents,
-    monkeypatch,
-    before,
-    between,
-    given,
-    stored,
+    store, documents, monkeypatch, before, between, given, stored
 ):
     if before:
         documents.append("c1", (), before)
@@ -216,11 +206,7 @@ def changes(values):
 
 
 @pytest.mark.parametrize("case", rows("documents.json", "retries of redacted changes"))
-def test_a_retry_with_redacted_documents_is_recognized(
-    recorder,
-    settings,
-    case,
-):
+def test_a_retry_with_redacted_documents_is_recognized(recorder, settings, case):
     store = Store(recorder, settings._replace(compression="zlib"))
 
     def append(turn, key):

@@ -370,9 +370,7 @@ def test_two_threads_begin_a_call_once(history):
 
 @pytest.mark.parametrize("still", ["before the payment", "after the payment"])
 @pytest.mark.parametrize("mode", ["never", "same key"])
-def test_a_worker_wakes_after_the_takeover(
-    still, mode, open_recorder
-):
+def test_a_worker_wakes_after_the_takeover(still, mode, open_recorder):
     recorder, bank, others = open_recorder(), Bank(), Bank()
     others.paid = bank.paid
     first, second = (Histories(Store(recorder))["pay"] for _ in range(2))
@@ -421,9 +419,7 @@ def test_copies_and_rekey_keep_effects(history, recorder, open_recorder):
     assert run(copied, copied.open_calls()[0], Bank().pay).is_error
 
 
-def test_forks_share_effect_keys(
-    history,
-):
+def test_forks_share_effect_keys(history):
     bank = Bank()
     call = called(history)
     forks = [history.fork(), history.fork()]

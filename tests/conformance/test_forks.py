@@ -127,9 +127,7 @@ def origins(store, conversation):
         return [*map(tuple, read.origins())]
 
 
-def test_forks_know_whose_events_they_have(
-    family, open_recorder, monkeypatch
-):
+def test_forks_know_whose_events_they_have(family, open_recorder, monkeypatch):
     monkeypatch.setattr(ledger, "_PAGE", 1)
     both = [("c", 6), ("f", 7)]
     assert [origins(family, name) for name in "cfg"] == [[], both[:1], both]

@@ -70,9 +70,7 @@ def test_a_refused_writer_has_met_no_conversation(histories):
         refused.append(said("met, where equal values were appended"))
 
 
-def test_equal_documents_of_an_erased_generation(
-    histories,
-):
+def test_equal_documents_of_an_erased_generation(histories):
     old = histories["c1"]
     old.append((), documents={"state": 1})
     begin_again(histories).append((), documents={"state": 1})
@@ -110,9 +108,7 @@ def test_verify_tells_generations_and_their_heads_apart(histories):
     assert_sound(histories.store)
 
 
-def test_a_copy_follows_once_erased_there(
-    histories,
-):
+def test_a_copy_follows_once_erased_there(histories):
     histories["c1"].append(said("first"))
     with open_store("memory:") as other:
         list(copy_store(histories.store, other))

@@ -311,9 +311,7 @@ def test_a_damaged_lease_is_none(worker, other, recorder):
             other.append(said("next"))
 
 
-def test_a_restored_file_refuses_later_leases(
-    tmp_path,
-):
+def test_a_restored_file_refuses_later_leases(tmp_path):
     with foldlog.open(tmp_path / "a.db") as histories:
         history = histories["c"]
         with history.lease(ttl_s=0.3, worker="one"):

@@ -267,9 +267,7 @@ class Dog(domain.Aggregate):
         self.tricks.append(trick)
 
 
-def test_another_aggregate_is_refused_with_a_hint(
-    env,
-):
+def test_another_aggregate_is_refused_with_a_hint(env):
     class Kennel(Application[UUID]):
         """An application of somebody else, in the same process."""
 

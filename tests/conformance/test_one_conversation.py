@@ -113,9 +113,7 @@ def test_both_faces_have_the_same_methods():
     assert methods(AsyncHistory) == methods(History)
 
 
-def test_no_method_works_on_a_successor(
-    histories,
-):
+def test_no_method_works_on_a_successor(histories):
     olds = old_ones(histories[0])
     new = begun_again(histories[1])
     before = list(new.events())
@@ -129,9 +127,7 @@ def test_no_method_works_on_a_successor(
         olds["read"].current_lease()
 
 
-def test_a_view_does_not_read_a_successor(
-    histories,
-):
+def test_a_view_does_not_read_a_successor(histories):
     first, second = histories
     first["c1"].append(
         [said("first"), *map(said, "x" * LONG), CondensationAction(forgotten_event_ids=[3])]
@@ -144,9 +140,7 @@ def test_a_view_does_not_read_a_successor(
         list(view.condensations)
 
 
-def test_an_unbound_object_takes_the_first_conversation(
-    histories,
-):
+def test_an_unbound_object_takes_the_first_conversation(histories):
     empty = histories[0]["c1"]
     assert (empty.version(), len(empty.view()), empty.pop()) == (0, 0, ())
     histories[1]["c1"].append(said("first"))
@@ -162,9 +156,7 @@ def test_an_unbound_object_takes_the_first_conversation(
             old.version()
 
 
-def test_the_first_call_binds_an_object(
-    histories,
-):
+def test_the_first_call_binds_an_object(histories):
     histories[0]["c1"].append(
         [said("first"), Action(tool="t", call_id="a")], documents={"state": 1}
     )
@@ -204,9 +196,7 @@ def test_ids_are_texts_in_every_operation(recorder, wrong):
     assert store.version("c1") == 1
 
 
-def test_a_cached_view_binds_its_object(
-    histories,
-):
+def test_a_cached_view_binds_its_object(histories):
     """Its object asked the database nothing, and appends to no other conversation that took the
     id.
     """

@@ -9,11 +9,7 @@ import pytest
 
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.log.database import start_after
-from foldlog.eventstore.recorders.types import (
-    Conversation,
-    as_rows,
-    row_of,
-)
+from foldlog.eventstore.recorders.types import Conversation, as_rows, row_of
 
 SALT = bytes(16)
 

@@ -178,9 +178,7 @@ def test_the_record_of_an_event(store):
     check_made(store, fork, spans | own)
 
 
-def test_appended_blocks_name_their_events(
-    store,
-):
+def test_appended_blocks_name_their_events(store):
     source = begun(store, "c1", made=9)
     start, head = MADE + 9, b"h" * 32
     spans = {number: (2 * number, 2) for number in range(start)}

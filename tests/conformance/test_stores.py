@@ -338,9 +338,7 @@ def test_a_history_with_a_gap_is_damaged(tmp_path, lost, count):
 
 
 @pytest.mark.parametrize("url, problem", rows("refusals.json", "URLs of stores"))
-def test_ambiguous_urls_are_refused(
-    tmp_path, monkeypatch, url, problem
-):
+def test_ambiguous_urls_are_refused(tmp_path, monkeypatch, url, problem):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidOption, match=problem):
         open_store(url)

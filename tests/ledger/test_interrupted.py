@@ -146,13 +146,7 @@ MEETING = {
 
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("meeting", MEETING)
-def test_the_next_operation_finishes_a_killed_one(
-    meeting,
-    open_at,
-    is_sampled,
-    whole,
-    monkeypatch,
-):
+def test_the_next_operation_finishes_a_killed_one(meeting, open_at, is_sampled, whole, monkeypatch):
     monkeypatch.setattr(importing, "CHUNK", 3)
     cases = [*product(KILLED, (1, 2, 4))]
     if not whole:  # in a file each operation meets each killed one, at one of its kills at least
@@ -193,9 +187,7 @@ def test_the_next_operation_finishes_a_killed_one(
 
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_a_redaction_during_an_erasure_reaches_forks(
-    is_killed, open_at, whole, is_sampled
-):
+def test_a_redaction_during_an_erasure_reaches_forks(is_killed, open_at, whole, is_sampled):
     """The erasure is killed at that moment and run again, or goes on after another process redacts."""
     for transactions in count(1, 3 if is_sampled else 1):
         recorder = open_at(transactions)
@@ -234,9 +226,7 @@ def test_a_redaction_during_an_erasure_reaches_forks(
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_an_erasure_does_not_trust_discarded_copies(
-    open_at, is_sampled
-):
+def test_an_erasure_does_not_trust_discarded_copies(open_at, is_sampled):
     """The erasure goes on between two transactions that discard the copied events of the fork."""
     for transactions in count(1, 2 if is_sampled else 1):
         recorder = open_at(transactions)
@@ -263,9 +253,7 @@ def test_an_erasure_does_not_trust_discarded_copies(
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_an_erasure_is_completed_under_a_reused_id(
-    open_at,
-):
+def test_an_erasure_is_completed_under_a_reused_id(open_at):
     """The command that ``verify`` advises must not erase the new conversation."""
     recorder = open_at(0)
     fill(Store(recorder()))
@@ -283,9 +271,7 @@ def test_an_erasure_is_completed_under_a_reused_id(
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_a_fork_without_own_events_gets_a_key(
-    open_at,
-):
+def test_a_fork_without_own_events_gets_a_key(open_at):
     """The fork has plain rows of a killed detachment, and plain keys of events that its parent
     redacted.
     """
@@ -312,9 +298,7 @@ def test_a_fork_without_own_events_gets_a_key(
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_an_append_encrypts_during_a_compression(
-    open_at,
-):
+def test_an_append_encrypts_during_a_compression(open_at):
     """The rows that are already compressed are not encrypted, so the change begins again."""
     recorder = open_at(0)
     plain = Store(recorder())
@@ -382,9 +366,7 @@ def test_an_erasure_leaves_a_successor_alone(name, option):
     assert stores
 
 
-def test_a_successor_is_indexed_too(
-    monkeypatch,
-):
+def test_a_successor_is_indexed_too(monkeypatch):
     monkeypatch.setattr(origins, "_CHUNK", 2)
 
     def history(first):

@@ -58,11 +58,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_operations_survive_broken_connections(
-    through,
-    postgres_server,
-    postgres_url,
-    operation,
-    whole,
+    through, postgres_server, postgres_url, operation, whole
 ):
     """At every third message, and at each with ``scripts/test --all``."""
     url, operate = postgres_url(), OPERATIONS[operation]

@@ -280,9 +280,7 @@ def test_a_guard_is_asked_again(ours, theirs):
     assert (versions[-1], texts(ours, "c1")) == (2, ["0", "1", "2"])
 
 
-def test_ids_of_many_writers_are_dense(
-    url,
-):
+def test_ids_of_many_writers_are_dense(url):
     written = []
 
     def write(name):
@@ -339,10 +337,7 @@ def test_a_used_key_with_a_guard(ours):
 @pytest.mark.parametrize("cut", CUTS)
 def test_an_equal_event_of_another_writer(url, via, proxy, cut):
     """Of the same content at the same time, so with the same head: which of them is there?"""
-    with (
-        open_store(via, clock=lambda: NOON) as ours,
-        open_store(url, clock=lambda: NOON) as theirs,
-    ):
+    with open_store(via, clock=lambda: NOON) as ours, open_store(url, clock=lambda: NOON) as theirs:
         say(ours, "c1", "0", expected_version=0)
         before_recovery(ours, lambda: say(theirs, "c1", "same"))
         proxy.order(cut)

@@ -14,11 +14,7 @@ from unittest import mock
 import pytest
 
 from foldlog import Histories
-from foldlog.eventstore import (
-    StoreUnavailable,
-    VersionConflict,
-    open_store,
-)
+from foldlog.eventstore import StoreUnavailable, VersionConflict, open_store
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from tests.reading import reading
 from tests.said import said, say, texts
@@ -94,9 +90,7 @@ def test_a_lost_commit_yields_to_another_writer(store, proxy, url):
     assert texts(store, "c1") == ["0", "theirs"]
 
 
-def test_a_vanished_client_lets_its_conversation_go(
-    store, proxy
-):
+def test_a_vanished_client_lets_its_conversation_go(store, proxy):
     """The commit arrived, its answer did not, and the server does not know that the client has
     gone.
     """
@@ -132,9 +126,7 @@ def test_writes_are_found_after_a_lost_answer(store, proxy):
     assert proxy.cuts == 5
 
 
-def test_ended_connections_are_not_tried(
-    postgres_url, postgres_server
-):
+def test_ended_connections_are_not_tried(postgres_url, postgres_server):
     with open_store(postgres_url()) as store:
         say(store, "c1", "0")
         with contextlib.ExitStack() as opened:
@@ -157,9 +149,7 @@ def end_connections(server):
     )
 
 
-def test_writers_survive_ended_connections(
-    postgres_url, postgres_server
-):
+def test_writers_survive_ended_connections(postgres_url, postgres_server):
     with open_store(postgres_url()) as store:
         stop = threading.Event()
         acknowledged = {}

@@ -8,11 +8,7 @@ import contextlib
 import psycopg
 import pytest
 
-from foldlog.eventstore import (
-    ANY_VERSION,
-    KeyRing,
-    open_store,
-)
+from foldlog.eventstore import ANY_VERSION, KeyRing, open_store
 from foldlog.eventstore.log.importing import DETACH, REKEY, delete_rows
 from foldlog.eventstore.maintenance import rekey as rekeying
 from foldlog.eventstore.maintenance.erase import erase
@@ -47,10 +43,7 @@ def test_another_process_encrypts_first(url, via, proxy, cut, plain):
     """The first append of two processes with a key to a plain conversation; the outcome of one is
     not heard of.
     """
-    with (
-        open_store(via, keys=KeyRing(NEW)) as ours,
-        open_store(url, keys=KeyRing(NEW)) as theirs,
-    ):
+    with open_store(via, keys=KeyRing(NEW)) as ours, open_store(url, keys=KeyRing(NEW)) as theirs:
         before_recovery(ours, lambda: say(theirs, "c1", "theirs"))
         proxy.order(cut)
         [recorded] = say(ours, "c1", "ours")
@@ -64,9 +57,7 @@ def test_another_process_encrypts_first(url, via, proxy, cut, plain):
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_an_append_is_found_after_a_rotation(
-    url, via, proxy, cut, plain
-):
+def test_an_append_is_found_after_a_rotation(url, via, proxy, cut, plain):
     with (
         open_store(via, keys=KeyRing([OLD, NEW])) as ours,
         open_store(url, keys=KeyRing([NEW, OLD])) as theirs,

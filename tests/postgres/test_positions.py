@@ -12,12 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from foldlog.eventstore import (
-    CondensationRequest,
-    StoreRefused,
-    StoreUnavailable,
-    open_store,
-)
+from foldlog.eventstore import CondensationRequest, StoreRefused, StoreUnavailable, open_store
 from foldlog.eventstore.recorders.postgres import positions
 from foldlog.eventstore.recorders.postgres.positions import Positions
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, row_of
@@ -185,9 +180,7 @@ def test_an_open_transaction_holds_followers_back(url):
         assert store._recorder.status().held_back == 0
 
 
-def test_an_import_of_several_transactions(
-    url, monkeypatch
-):
+def test_an_import_of_several_transactions(url, monkeypatch):
     """With 2^20 made small: a history of 7 thousand events then has the positions of four
     transactions.
     """
@@ -221,9 +214,7 @@ def test_an_import_of_several_transactions(
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_restored_dump_continues_its_positions(
-    url, schema, postgres_server, other_server
-):
+def test_a_restored_dump_continues_its_positions(url, schema, postgres_server, other_server):
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         for _ in range(1_000):
             # the new server is far behind this one's count
@@ -258,9 +249,7 @@ def pair(folder):
             server.remove()
 
 
-def test_a_restored_backup_continues_its_positions(
-    pair,
-):
+def test_a_restored_backup_continues_its_positions(pair):
     """Its server gives the numbers of what was lost again."""
     primary, backup = pair
     with open_store(primary.url()) as store:
@@ -292,9 +281,7 @@ def test_an_old_backup_leaves_room(url, schema, postgres_server):
 
 
 @pytest.mark.parametrize("changed", ["timeline = 77", "cluster = 77"], ids=["promoted", "another"])
-def test_a_pooled_writer_notices_another_server(
-    url, schema, postgres_server, changed
-):
+def test_a_pooled_writer_notices_another_server(url, schema, postgres_server, changed):
     """Their connections are to the pooler, and stay when the server behind it is another one."""
     with open_store(url + "&pooler=transaction") as pooled:
         [before] = say(pooled, "c0", "0")
@@ -369,9 +356,7 @@ def test_a_number_is_never_given_twice(url, schema):
             )
 
 
-def test_too_many_events_in_one_append(
-    url, monkeypatch
-):
+def test_too_many_events_in_one_append(url, monkeypatch):
     monkeypatch.setattr(positions, "POSITIONS_MAX", 7_000)
     with open_store(url) as store:
         with pytest.raises(StoreRefused, match="append the events in several batches"):

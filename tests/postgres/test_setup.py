@@ -11,13 +11,7 @@ import pytest
 
 import foldlog
 from foldlog import EventStoreError, Message
-from foldlog.eventstore import (
-    InvalidOption,
-    KeyRing,
-    StoreRefused,
-    StoreUnavailable,
-    open_store,
-)
+from foldlog.eventstore import InvalidOption, KeyRing, StoreRefused, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders import statements as sql_files
 from foldlog.eventstore.recorders.postgres import setup
@@ -144,9 +138,7 @@ def test_a_migration_may_refuse_older_programs(url, newer, monkeypatch):
         open_store(url)
 
 
-def test_a_migration_retries_its_lock(
-    url, schema, newer, monkeypatch
-):
+def test_a_migration_retries_its_lock(url, schema, newer, monkeypatch):
     open_store(url).close()
     monkeypatch.setattr(setup, "_LOCK_WAIT", "100ms")
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
@@ -182,9 +174,7 @@ def test_a_newer_store_is_refused_unless_readable(url, schema, postgres_server):
 
 
 @pytest.mark.parametrize("without", ["made_by", "%"], ids=["the version", "all facts"])
-def test_a_development_store_is_refused_unchanged(
-    url, schema, postgres_server, without
-):
+def test_a_development_store_is_refused_unchanged(url, schema, postgres_server, without):
     with open_store(url) as store:
         say(store, "c1", "0")
     postgres_server.sql(f"DELETE FROM {schema}.store WHERE name LIKE '{without}'")
@@ -192,8 +182,7 @@ def test_a_development_store_is_refused_unchanged(
     before = [postgres_server.sql(state % table) for table in ("store", "events", "epoch")]
     for mode in ("rwc", "rw", "ro"):
         with pytest.raises(
-            StoreRefused,
-            match=r"in schema '.*' was written by a development version .*not damaged",
+            StoreRefused, match=r"in schema '.*' was written by a development version .*not damaged"
         ):
             open_store(f"{url}&mode={mode}")
     assert before == [postgres_server.sql(state % table) for table in ("store", "events", "epoch")]
@@ -251,9 +240,7 @@ def test_a_worker_role_does_all_daily_work(url, schema, role):
                 connection.rollback()
 
 
-def test_a_role_without_vacuum_erases(
-    url, schema, role, postgres_server
-):
+def test_a_role_without_vacuum_erases(url, schema, role, postgres_server):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         say(store, "c1", "secret")
         assert erase(store, "c1", reason="asked for").bytes_pending
@@ -290,13 +277,7 @@ def run_command(capsys):
     ],
     ids=lambda command: " ".join(command[:3]),
 )
-def test_bytes_stay_pending_until_a_vacuum(
-    url,
-    role,
-    run_command,
-    removal,
-    monkeypatch,
-):
+def test_bytes_stay_pending_until_a_vacuum(url, role, run_command, removal, monkeypatch):
     of_role = url.replace("postgres@", f"{role}@")
     with foldlog.open(url) as histories:
         histories["c1"].append([said("a zebra in the text"), said("and another one")])

@@ -188,7 +188,7 @@ REFUSED_BY_CITUS = {
     ],
     "a subquery in DO UPDATE": [
         """INSERT INTO {schema}.facts (name, value) VALUES ('a', 'b') ON CONFLICT (name) DO UPDATE
-        SET value = (SELECT value FROM {schema}.store WHERE name = 'schema')""",
+        SET value = (SELECT value FROM {schema}.store WHERE name = 'schema')"""
     ],
     "a function in DO UPDATE that is not immutable": [
         """INSERT INTO {schema}.facts SELECT name, value FROM {schema}.store
@@ -331,13 +331,7 @@ def test_daily_work_asks_for_one_conversation(url, monkeypatch, keys):
     ],
 )
 def test_large_tables_are_read_by_index(
-    url,
-    schema,
-    postgres_server,
-    name,
-    types,
-    arguments,
-    expected,
+    url, schema, postgres_server, name, types, arguments, expected
 ):
     """To leave lists, and to follow past what is erased: other plans read an entry of each
     conversation. To read a page of the blocks of a source: other plans read all earlier blocks.

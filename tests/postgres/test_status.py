@@ -34,9 +34,7 @@ def test_an_idle_store_holds_nothing_back(store):
     assert (status.synchronous_commit, status.standbys) == ("on", "")
 
 
-def test_a_transaction_of_another_database(
-    store, postgres_server
-):
+def test_a_transaction_of_another_database(store, postgres_server):
     postgres_server.sql("CREATE DATABASE elsewhere")
     try:
         with psycopg.connect(postgres_server.url("elsewhere", application_name="reports")) as other:

@@ -191,9 +191,7 @@ def test_a_fork_lives_with_its_parent(many):
         )
 
 
-def test_a_fork_and_a_conversation_race(
-    many,
-):
+def test_a_fork_and_a_conversation_race(many):
     won = []
 
     def begin(name, is_fork):
@@ -295,8 +293,7 @@ def test_followers_confirm_erasures(many):
 
 def test_the_number_of_stores_is_fixed(many):
     with pytest.raises(
-        StoreRefused,
-        match=r"many_00 and others; set the number of stores in the URL \(\?stores=\)",
+        StoreRefused, match=r"many_00 and others; set the number of stores in the URL \(\?stores=\)"
     ):
         open_store(many.replace(f"&stores={COUNT}", ""))
     with pytest.raises(StoreRefused, match=r"'many_00' has store 0 of 4, not 0 of 8"):
