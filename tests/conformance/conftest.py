@@ -5,6 +5,7 @@ its own for it.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,19 @@ def unrenewed_lease(
     with block as lease:
         block._renewing.join()
         yield lease
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[tuple[Any, ...]]:
+    """Return a list that gets the arguments of each later call of a function."""
+    calls: list[tuple[Any, ...]] = []
+    function = getattr(owner, name)
+
+    def note(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, note)
+    return calls
 
 
 @pytest.fixture(params=RECORDERS)

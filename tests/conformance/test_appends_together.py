@@ -113,7 +113,7 @@ def test_together_with_the_same_conversation(store):
     for change in changes:
         with suppress(VersionConflict):  # the first one is to be behind event 0
             store.append("a", said("1"), expected_version=1, together=[change])
-        assert [event.id for event in store.events("a")] == [*range(store.version("a"))]
+        assert ids(store.events("a")) == [*range(store.version("a"))]
     assert texts(store, "a") == ["0", "1", None]
 
 

@@ -22,7 +22,7 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.rekey import rekey
 from tests import stored_rows
-from tests.conformance.conftest import KEYS
+from tests.conformance.conftest import KEYS, noted
 from tests.golden.rows import rows
 from tests.said import said, say
 from tests.sound import assert_sound
@@ -48,8 +48,13 @@ def names(page):
     return [row.id for row in page.conversations]
 
 
+def listed_now(histories, attributes=None):
+    return names(histories.list(attributes, age_max_s=0))
+
+
 def test_histories_are_found_by_attributes(histories):
-    histories.create("a", {"user": "u1", "app": "chat", "tags": ["red", "big"], "size": 1})
+    of_a = {"user": "u1", "app": "chat", "tags": ["red", "big"], "size": 1}
+    histories.create("a", of_a)
     histories.create("b", {"user": "u1", "app": "mail", "tags": ["red"]})
     histories.create("c", {"user": "u2"})
     for attributes, expected in rows(
@@ -57,10 +62,7 @@ def test_histories_are_found_by_attributes(histories):
     ):
         assert "".join(names(histories.list(attributes, age_max_s=3600))) == expected, attributes
     (row,) = histories.list({"app": "chat"}).conversations
-    assert (row.attributes, row.version) == (
-        {"user": "u1", "app": "chat", "tags": ["red", "big"], "size": 1},
-        1,
-    )
+    assert (row.attributes, row.version) == (of_a, 1)
     assert len(histories["a"].view()) == 0
 
 
@@ -103,10 +105,8 @@ def test_lists_show_the_last_active_first(histories):
     new = histories.list(U1, age_max_s=0)
     assert names(new) == ["a", "c", "b"]
     assert new.as_of > recorded[0].recorded_at
-    assert (new.conversations[0].updated_at, new.conversations[0].version) == (
-        recorded[0].recorded_at,
-        2,
-    )
+    newest = new.conversations[0]
+    assert (newest.updated_at, newest.version) == (recorded[0].recorded_at, 2)
 
 
 def test_a_long_list_comes_page_by_page(histories):
@@ -139,17 +139,11 @@ def test_a_list_waits_for_no_other_writer(histories):
         histories.create(name, named[name])
     histories.list(age_max_s=0)
     histories.store.ingest("d", [said("imported")])
-    read, find_key = [], Database.find_key
-
-    def noting(*arguments):
-        read.append(arguments[2])
-        return find_key(*arguments)
-
     with others_writing(histories) as patch:
-        patch.setattr(Database, "find_key", noting)
+        read = noted(patch, Database, "find_key")
         for attributes in ({}, U1, {"app": "x"}, {"app": "y"}):
             matching = [name for name in "dcba" if attributes.items() <= named[name].items()]
-            assert names(histories.list(attributes, age_max_s=0)) == matching
+            assert listed_now(histories, attributes) == matching
         first = histories.list(limit=3, age_max_s=0)
         rest = histories.list(limit=3, after=first.after, age_max_s=0)
         assert names(first) + names(rest) == [*"dcba"]
@@ -165,7 +159,7 @@ def test_a_list_waits_for_no_other_writer(histories):
     histories["b"].append(said("newer"))
     for there in ("badc", "adc"):
         with others_writing(histories):
-            assert names(histories.list(age_max_s=0)) == [*there]
+            assert listed_now(histories) == [*there]
         histories.erase("b", reason="asked to")
 
 
@@ -175,7 +169,7 @@ def test_encrypted_attributes_need_their_key(recorder):
     )
     plain.create("open", U1)
     encrypted.create("secret", U1)
-    assert set(names(encrypted.list(U1, age_max_s=0))) == {"secret", "open"}
+    assert set(listed_now(encrypted, U1)) == {"secret", "open"}
     with pytest.raises(
         KeyUnavailable,
         match=r"may have these attributes too, but they are encrypted under .*; set FOLDLOG_KEY",
@@ -220,7 +214,7 @@ def test_attributes_are_found_after_rekey(recorder):
     with pytest.raises(KeyUnavailable):
         Histories(Store(recorder)).list(U1, age_max_s=0)
     assert [result.problem for result in rekey(again.store, decrypt=True)] == [None]
-    assert names(Histories(Store(recorder)).list(U1, age_max_s=0)) == ["a"]
+    assert listed_now(Histories(Store(recorder)), U1) == ["a"]
 
 
 @pytest.mark.parametrize(

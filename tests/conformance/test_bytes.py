@@ -7,7 +7,6 @@ from contextlib import closing
 from copy import deepcopy
 from hashlib import sha256
 
-import psycopg
 import pytest
 from pydantic import SecretStr
 
@@ -30,18 +29,17 @@ from foldlog.eventstore.codec_json import attachments_of
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
+from foldlog.eventstore.maintenance.info import store_info
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.postgres import Stores
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
-from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views
+from tests.conformance.conftest import KEYS
 from tests.privacy import erased, redacted
 from tests.said import ids, said, say
 from tests.sound import assert_sound
 from tests.stored_rows import execute
 
-KEYS = KeyRing(["5c" * 32])
 OTHER_KEYS = KeyRing([SecretStr("6d" * 32), SecretStr("5c" * 32)])
 IMAGE, OTHER_IMAGE = os.urandom(20_000), os.urandom(20_000)
 SMALL = b"\x00\xff"
@@ -113,18 +111,11 @@ READ = deepcopy(values(TURN))
 
 def count_stored(store):
     """How many values the database keeps beside events."""
-    recorder = store.database.recorder
-    count = "SELECT count(*) FROM {}attachments"
-    if isinstance(recorder, MemoryRecorder):
-        return recorder._open().execute(count.format("")).fetchone()[0]
-    if isinstance(recorder, SQLiteRecorder):
-        return execute(recorder.path, count.format(""))[0][0]
-    stores = [recorder]
-    if isinstance(recorder, Stores):
-        stores = [recorder.server_of(number)[1] for number in recorder.numbers]
-    with psycopg.connect(**stores[0]._parameters) as server:
-        counts = [server.execute(count.format(f"{store.schema}.")).fetchone() for store in stores]
-    return sum(counted for (counted,) in counts)
+    return store_info(store).attachments
+
+
+def put(store, **values):
+    Documents(store).append("c", (), values)
 
 
 def fresh(store):
@@ -349,9 +340,8 @@ def test_lost_or_changed_bytes_are_damage(on_file, statement):
         list(again.events("c"))
     assert values(again.events("c", 1)) == ["sound"]
     findings = [finding for each in verify(again) for finding in each.findings]
-    assert [(finding.first, finding.last) for finding in findings if finding.first is not None] == [
-        (0, 0)
-    ]
+    ranges = [(finding.first, finding.last) for finding in findings if finding.first is not None]
+    assert ranges == [(0, 0)]
     with pytest.raises(CorruptEvent):
         list(again.follow())
 
@@ -390,10 +380,6 @@ STATE = {
     "$bytes": [{"at": ["x"]}],
     "n": 1,
 }
-
-
-def put(store, **values):
-    Documents(store).append("c", (), values)
 
 
 def read(store, name="state", conversation="c", version=None):
@@ -438,14 +424,12 @@ def test_equal_documents_add_nothing(store):
 
 
 def test_a_retry_is_recognized_by_its_bytes(store):
-    first = Documents(store).append(
-        "c", said(picture(SMALL)), {"state": STATE}, idempotency_key="k"
-    )
-    again = Documents(fresh(store))
-    assert again.append("c", said(picture(SMALL)), {"state": STATE}, idempotency_key="k") == first
-    for event, state in (
-        (said(picture(IMAGE)), STATE),
-        (said(picture(SMALL)), {**STATE, "image": SMALL}),
-    ):
+    def append(image, state):
+        documents = Documents(fresh(store))
+        return documents.append("c", said(picture(image)), {"state": state}, idempotency_key="k")
+
+    first = append(SMALL, STATE)
+    assert append(SMALL, STATE) == first
+    for image, state in ((IMAGE, STATE), (SMALL, {**STATE, "image": SMALL})):
         with pytest.raises(IdempotencyConflict):
-            again.append("c", event, {"state": state}, idempotency_key="k")
+            append(image, state)

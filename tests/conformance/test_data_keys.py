@@ -33,9 +33,8 @@ def store_on(recorder, *secrets):
     return Store(recorder, WriteSettings("zlib", KeyRing(secrets) if secrets else None))
 
 
-def key_of(recorder, conversation):
-    stored = recorder.query(lambda reader: reader.conversation(conversation))
-    return stored.key
+def stored_in(recorder, conversation="c1"):
+    return recorder.query(lambda reader: reader.conversation(conversation))
 
 
 @pytest.mark.parametrize("begin", ["append", "ingest", "long ingest", "fork", "copy"])
@@ -75,7 +74,7 @@ def test_rows_are_not_stored_with_an_old_key(recorder):
     met = call_before(recorder, 0, lambda: list(rekey(encrypting)))
     with pytest.raises(KeyUnavailable):
         list(rekey(store_on(met)))
-    rows = recorder.query(lambda reader: as_rows(reader.rows(key_of(recorder, "c1"), 0, 9, 9)))
+    rows = recorder.query(lambda reader: as_rows(reader.rows(stored_in(recorder).key, 0, 9, 9)))
     assert all(row.encoding & ENCRYPTED for row in rows)
     assert_sound(encrypting)
 
@@ -84,7 +83,7 @@ def test_rekey_leaves_an_erased_conversation(recorder):
     say(Store(recorder), "c1", *["x" * 500] * 3)
     met = call_before(recorder, 0, lambda: erased(store_on(recorder), "c1"))
     list(rekey(store_on(met, NEW)))
-    stored = recorder.query(lambda reader: reader.conversation("c1"))
+    stored = stored_in(recorder)
     assert (stored.salt, stored.key_id, stored.sealed_key) == (b"", None, None)
 
 
@@ -109,13 +108,12 @@ def test_an_erased_conversation_gets_no_idempotency_keys(recorder):
     """A copy that goes on while its target is erased must leave nothing behind."""
     store = Store(recorder)
     say(store, "c1", "private")
-    key = key_of(recorder, "c1")
-    original = recorder.query(lambda reader: reader.conversation("c1"))
+    original = stored_in(recorder)
     writer = copy.CopyWriter(store.database, original, (), None)
     erased(store, "c1")
     with pytest.raises(ConversationErased):
         writer.finish([("private", RecalledKey(0, 1))], 0, (), ())
-    assert recorder.query(lambda reader: list(reader.recalled(key, "", 9))) == []
+    assert recorder.query(lambda reader: list(reader.recalled(original.key, "", 9))) == []
 
 
 def test_a_damaged_key_name_counts_as_encryption(tmp_path):

@@ -26,6 +26,7 @@ from foldlog.eventstore.store import bind
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.between import before_next_call
+from tests.conformance.conftest import noted
 from tests.golden.rows import rows
 from tests.privacy import erased, redacted
 from tests.said import said
@@ -136,13 +137,10 @@ def test_a_change_builds_on_its_own_append(store, documents):
     third = DocumentChanges(changed={"a": {"deleted": True}}, others={"b": 0, "c": 1})
     store.append("c1", [first, second, third], expected_version=0)
     assert documents.all("c1") == {"b": 2, "c": 3}
+    change = DocumentChanges(changed={"b": {"value": 5}}, others={"c": 1})
     outdated = DocumentChanges(changed={"a": {"value": 4}}, others={"b": 0, "c": 1})
     with pytest.raises(DocumentsChanged):
-        store.append(
-            "c1",
-            [DocumentChanges(changed={"b": {"value": 5}}, others={"c": 1}), outdated],
-            expected_version=3,
-        )
+        store.append("c1", [change, outdated], expected_version=3)
 
 
 def test_changes_of_an_older_value_are_refused(store, documents):
@@ -188,17 +186,19 @@ def test_values_are_compared_with_another_writer(
 
 
 def test_a_retried_append_adds_nothing(store, documents):
-    first = documents.append("c1", said("a"), {"n": 1}, idempotency_key="turn")
+    def append(text, n, key):
+        return Documents(store).append("c1", said(text), {"n": n}, idempotency_key=key)
+
+    first = append("a", 1, "turn")
     documents.append("c1", said("b"), {"n": 2})
-    assert Documents(store).append("c1", said("a"), {"n": 1}, idempotency_key="turn") == first
+    assert append("a", 1, "turn") == first
     assert documents.get("c1", "n") == 2
-    same = documents.append("c1", said("c"), {"n": 2}, idempotency_key="same value")
+    same = append("c", 2, "same value")
     put(documents, n=4)
-    assert documents.append("c1", said("c"), {"n": 2}, idempotency_key="same value") == same
-    with pytest.raises(IdempotencyConflict):
-        documents.append("c1", said("a"), {"n": 3}, idempotency_key="turn")
-    with pytest.raises(IdempotencyConflict):
-        documents.append("c1", said("other"), {"n": 1}, idempotency_key="turn")
+    assert append("c", 2, "same value") == same
+    for text, n in (("a", 3), ("other", 1)):
+        with pytest.raises(IdempotencyConflict):
+            append(text, n, "turn")
 
 
 def changes(values):
@@ -225,24 +225,14 @@ def test_a_retry_with_redacted_documents_is_recognized(recorder, settings, case)
     assert (store.version("c1"), store.version("fork")) == (version, 2 * len(case["turns"]))
 
 
-def test_the_next_change_reads_no_value(store, documents):
+def test_the_next_change_reads_no_value(store, documents, monkeypatch):
     documents.append("c1", said("a"), {"state": {"turn": 0, "log": ["x" * 400]}, "title": "t"})
-    reads = []
-    query = store.database.recorder.query
-
-    def noting(work):
-        reads.append("query")
-        return query(work)
-
-    store.database.recorder.query = noting
-    try:
-        for turn in range(1, CHAIN_MAX + 9):
-            value = {"turn": turn % 2, "log": ["x" * 400]}
-            documents.append("c1", said("a"), {"state": value}, expected_version=2 * turn)
-        recorded = put(documents, state=DELETED)
-        assert not reads
-    finally:
-        store.database.recorder.query = query
+    reads = noted(monkeypatch, store.database.recorder, "query")
+    for turn in range(1, CHAIN_MAX + 9):
+        value = {"turn": turn % 2, "log": ["x" * 400]}
+        documents.append("c1", said("a"), {"state": value}, expected_version=2 * turn)
+    recorded = put(documents, state=DELETED)
+    assert not reads
     assert isinstance(recorded[-1].event, DocumentChanges)
     assert documents.all("c1") == {"title": "t"}
     expected = [{"turn": turn % 2, "log": ["x" * 400]} for turn in range(CHAIN_MAX + 9)]

@@ -6,7 +6,6 @@ import pytest
 
 from foldlog.eventstore import Erased, InvalidEvent, Message
 from foldlog.eventstore.log.ledger import enter_erasure
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Erasure
 from tests.privacy import erased
 from tests.said import said, say
@@ -22,7 +21,7 @@ def entries(store, after=0):
 def test_an_erasure_has_its_place(store):
     say(store, "a", "1", "2")
     (before,) = say(store, "b", "b")
-    tombstone = erase(store, "a", reason="asked to")
+    tombstone = erased(store, "a")
     (after,) = say(store, "b", "b")
     assert entries(store) == [("b", 0, Message), ("a", 2, Erased), ("b", 1, Message)]
     (first,) = store.follow(limit=1)

@@ -18,7 +18,7 @@ from foldlog.eventstore import (
     Store,
     StoreRefused,
 )
-from foldlog.eventstore.maintenance.erase import erase
+from tests.privacy import erased
 from tests.reading import reading
 from tests.said import ids, said, say, texts
 
@@ -117,7 +117,7 @@ def test_other_writes_inside_a_write_are_refused(store):
     def writes(_):
         calls = [
             lambda: store.ingest("inner", [HI]),
-            lambda: erase(store, "c", reason="no"),
+            lambda: erased(store, "c"),
             lambda: store.project("c", lambda snapshot: None),
             store.close,
         ]

@@ -4,7 +4,6 @@ appends nothing.
 
 import os
 import threading
-import time
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from operator import methodcaller
@@ -31,6 +30,7 @@ from foldlog.eventstore.recorders.types import Record
 from tests.conformance.conftest import ENCRYPTS, unrenewed_lease
 from tests.said import said, texts
 from tests.sound import assert_sound
+from tests.waiting import until
 
 CALL = Action(tool="deploy", call_id="k", response_id="r")
 
@@ -59,11 +59,10 @@ def to_resume(history):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_nameless_worker_of_this_process(workers):
-    first, second = workers(), workers()
+def test_a_nameless_worker_of_this_process(worker, other):
     wording = r"UTC \(the lease belongs to another History object of this process\); wait"
-    with first.lease(), pytest.raises(LeaseTaken, match=wording):
-        second.lease(wait_s=0).__enter__()
+    with worker.lease(), pytest.raises(LeaseTaken, match=wording):
+        other.lease(wait_s=0).__enter__()
 
 
 @pytest.mark.parametrize("events", [0, 1])
@@ -92,14 +91,10 @@ def test_one_worker_drives_and_the_next_waits(workers, events):
     assert first.current_lease() is None
 
 
-def test_a_lease_is_renewed(workers):
-    with workers().lease(ttl_s=0.3) as lease:
+def test_a_lease_is_renewed(worker):
+    with worker.lease(ttl_s=0.3) as lease:
         first = lease.until
-        for _ in range(6_000):
-            if lease.until > first:
-                return
-            time.sleep(0.01)
-    raise AssertionError("it was never renewed")
+        until(lambda: lease.until > first)
 
 
 APPENDS = [
@@ -118,8 +113,8 @@ APPENDS = [
 
 
 @pytest.mark.parametrize("free", [False, True], ids=["taken over", "free again"])
-def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
-    still, other = workers(), workers()
+def test_a_worker_that_was_overtaken_appends_nothing(workers, other, free, caplog):
+    still = workers()
     still.append([*[said("hi")] * 3, CALL, CondensationRequest()], documents={"state": 1})
     with unrenewed_lease(still, "still") as lease, ExitStack() as blocks:
         blocks.enter_context(other.lease(worker="other"))
@@ -156,8 +151,8 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
     still.append(said("outside of the block, as any program may"))
 
 
-def test_an_ended_lease_without_a_takeover_is_valid(workers):
-    still = workers()
+def test_an_ended_lease_without_a_takeover_is_valid(worker):
+    still = worker
     with unrenewed_lease(still, "still") as lease:
         while lease.held:
             pass
@@ -165,17 +160,17 @@ def test_an_ended_lease_without_a_takeover_is_valid(workers):
         assert still._lease_block.renew()
 
 
-def test_an_append_after_its_block_is_refused(workers):
+def test_an_append_after_its_block_is_refused(worker):
     """A task that was cancelled leaves its block while a thread still has its append."""
-    history = workers()
+    history = worker
     with history.lease(worker="one"):
         late = PendingAppend(history, said("late")).prepare()
     with pytest.raises(LeaseTaken, match="'one' has ended; nothing"):
         history._store.database.recorder.transact(late)
 
 
-def test_arguments_of_a_lease(workers):
-    history = workers()
+def test_arguments_of_a_lease(worker):
+    history = worker
     with (
         history.lease(),
         pytest.raises(InvalidArgument, match=r"make another History: histories\['c'\]"),
@@ -216,8 +211,8 @@ def test_calls_of_a_living_worker_stay_open(worker, other):
     assert to_resume(worker) == []
 
 
-def test_a_dead_worker_without_calls_is_resumed(workers):
-    still, other = workers(), workers()
+def test_a_dead_worker_without_calls_is_resumed(workers, other):
+    still = workers()
     still.append(said("hi"))
     with unrenewed_lease(still, "still") as lease:
         while lease.held or other.current_lease() is not None:
@@ -228,8 +223,8 @@ def test_a_dead_worker_without_calls_is_resumed(workers):
     assert to_resume(still) == []
 
 
-def test_a_redacted_call_is_interrupted(workers):
-    history = workers()
+def test_a_redacted_call_is_interrupted(worker):
+    history = worker
     history.append([said("hi"), CALL])
     assert len(history.open_calls()) == 1
     assert to_resume(history) == ["c"]

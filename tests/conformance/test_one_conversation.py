@@ -17,6 +17,7 @@ LONG = 300
 
 LATE = {"role": "assistant", "content": "late"}
 
+CALL = Action(tool="t", call_id="a")
 OPEN_CALL = Action(id=1, tool="t", call_id="a")
 POSITIONAL = {
     "append": [said("late")],
@@ -87,7 +88,7 @@ def old_ones(histories):
     """Return objects of conversation c1 by the way in which each met it."""
     wrote, read, looked = (histories["c1"] for _ in range(3))
     created = histories.create("c1", {"user": "old"})
-    wrote.append([said("first"), Action(tool="t", call_id="a")], documents={"state": 1})
+    wrote.append([said("first"), CALL], documents={"state": 1})
     assert (read.version(), len(looked.view())) == (4, 2)
     documents, tail = histories["c1"], histories["c1"]
     assert (documents.document("state"), len(tail.tail(1))) == (1, 1)
@@ -104,7 +105,7 @@ def old_ones(histories):
 def begun_again(histories):
     histories.erase("c1", reason="asked for")
     new = histories.create("c1", {"user": "new"}, replace_erased=True)
-    new.append([said("second"), Action(tool="t", call_id="a")], documents={"state": 2})
+    new.append([said("second"), CALL], documents={"state": 2})
     new.view()
     return new
 
@@ -157,9 +158,7 @@ def test_an_unbound_object_takes_the_first_conversation(histories):
 
 
 def test_the_first_call_binds_an_object(histories):
-    histories[0]["c1"].append(
-        [said("first"), Action(tool="t", call_id="a")], documents={"state": 1}
-    )
+    histories[0]["c1"].append([said("first"), CALL], documents={"state": 1})
     last = ("append_records", "request_condensation", "pop", "retract")
     olds = {"fork at": histories[0]["c1"]}
     olds["fork at"].fork(1, id="an early fork")

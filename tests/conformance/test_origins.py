@@ -9,28 +9,30 @@ from foldlog.eventstore import (
     CondensationRequest,
     Documents,
     InvalidArgument,
-    Message,
     Origin,
     Store,
     VersionConflict,
 )
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.recorders.types import Erasure
-from tests.conformance.conftest import ENCRYPTS
+from tests.conformance.conftest import ENCRYPTS, noted
 from tests.golden.rows import rows
 from tests.privacy import erased
+from tests.said import said
 from tests.sound import assert_sound
 
 
 def event(source_id, text="x", format="f", rest=None):
-    return Message(
-        source="user", content=text, origin=Origin(format=format, id=source_id, rest=rest)
-    )
+    return said(text, origin=Origin(format=format, id=source_id, rest=rest))
 
 
 def add(store, *events, conversation="c1", expected=ANY_VERSION):
     recorded = store.append(conversation, events, expected_version=expected, dedupe="origin")
     return [entry.id for entry in recorded]
+
+
+def known(store, *source_ids, conversation="c1"):
+    return origins.find_known(store.database, conversation, "f", source_ids)
 
 
 def places(store, source_id, format="f"):
@@ -40,7 +42,7 @@ def places(store, source_id, format="f"):
 def test_an_overlapping_batch_adds_new_events(store):
     assert add(store, event("a"), event("b")) == [0, 1]
     assert add(store, event("b"), event("c"), event("c"), event("d")) == [2, 3]
-    assert add(store, event(None), event(None), Message(source="user", content="ours")) == [4, 5, 6]
+    assert add(store, event(None), event(None), said("ours")) == [4, 5, 6]
     assert add(store, event("a"), conversation="c2") == [0], "another history is another matter"
     assert add(store, event("a"), event("e", rest=1)) == [7], (
         "of another record than the one before"
@@ -62,14 +64,9 @@ def test_older_histories_are_indexed_on_demand(store, monkeypatch):
     store.ingest("c0", [event(f"e{n}") for n in range(8)])
     assert add(store, event("e7"), event("e8"), conversation="c0") == [8]
     store.ingest("c1", [event(f"e{n}") for n in range(8)] + [event("e1", "again")])
-    assert origins.find_known(store.database, "c1", "f", ["e0", "e7", "new", None]) == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    assert known(store, "e0", "e7", "new", None) == [True, True, False, False]
     assert add(store, event("e3"), event("new")) == [9]
-    assert origins.find_known(store.database, "none", "f", ["e0"]) == [False]
+    assert known(store, "e0", conversation="none") == [False]
     store.append("c1", event("unseen"), expected_version=ANY_VERSION)
     assert add(store, event("unseen")) == [11], "an append that does not ask is not in the index"
     assert_sound(store)
@@ -101,7 +98,7 @@ def test_nothing_stays_of_an_append_that_fails(store):
     add(store, event("a"))
     with pytest.raises(VersionConflict):
         add(store, event("b"), expected=0)
-    assert origins.find_known(store.database, "c1", "f", ["a", "b"]) == [True, False]
+    assert known(store, "a", "b") == [True, False]
     assert places(store, "b") == ()
     store.register(Refuses())
     with pytest.raises(RuntimeError, match="refused"):
@@ -134,18 +131,10 @@ def test_an_append_asks_only_for_its_ids(store, monkeypatch):
     that it has.
     """
     add(store, *(event(n) for n in range(500)))
-    lookups = []
-    monkeypatch.setattr(
-        origins.ReadTransaction, "events", lambda *args, **kwargs: pytest.fail("events were read")
-    )
-    several = origins.ReadTransaction.recalled_among
-    monkeypatch.setattr(
-        origins.ReadTransaction,
-        "recalled_among",
-        lambda self, names: lookups.append(len(names)) or several(self, names),
-    )
+    reads = noted(monkeypatch, origins.ReadTransaction, "events")
+    lookups = noted(monkeypatch, origins.ReadTransaction, "recalled_among")
     add(store, event("new"), event(3))
-    assert lookups == [3]
+    assert (reads, [len(names) for _, names in lookups]) == ([], [3])
 
 
 def test_shared_events_after_the_parents_erasure(store):

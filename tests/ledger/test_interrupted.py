@@ -16,9 +16,8 @@ from foldlog.eventstore import (
     ANY_VERSION,
     ConversationErased,
     ConversationNotFound,
-    DocumentChanges,
+    Documents,
     KeyRing,
-    Message,
     Origin,
     Store,
     open_store,
@@ -30,8 +29,6 @@ from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
 from foldlog.eventstore.maintenance import erase as detachment, rekey_steps as rekeying
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
@@ -40,7 +37,8 @@ from foldlog.eventstore.store import bind
 from foldlog.projections import Views
 from tests.between import Killed, call_before, kill_after
 from tests.conformance.conftest import RECORDERS
-from tests.said import said, say, texts
+from tests.privacy import erased, redacted
+from tests.said import ids, said, say, texts
 from tests.sound import assert_sound, problems
 
 KEYS = KeyRing(["11" * 32])
@@ -65,11 +63,7 @@ def fill(store):
     for name in ("c", "alone"):
         events = [said("first"), said(f"{SECRET} {name}"), *map(said, "abc")]
         store.append(name, events, expected_version=0, idempotency_key="first")
-        store.append(
-            name,
-            DocumentChanges(changed={ATTRIBUTES: {"value": {"app": "tests"}}}),
-            expected_version=5,
-        )
+        Documents(store).append(name, (), {ATTRIBUTES: {"app": "tests"}})
         condensation = CondensationAction(forgotten_event_ids=[0, 2], summary="s", summary_offset=0)
         store.append(name, [condensation, said("d")], expected_version=6)
     store.fork("c", 7, "f")
@@ -116,9 +110,9 @@ def is_sampled(request, whole):
 
 
 KILLED = {
-    "erase": lambda store: erase(store, "alone", reason="asked to"),
+    "erase": lambda store: erased(store, "alone"),
     "import": lambda store: store.ingest("imported", [said(f"{SECRET} {n}") for n in range(9)]),
-    "erase, forks detached": lambda store: erase(store, "c", reason="asked to", detach_forks=True),
+    "erase, forks detached": lambda store: erased(store, "c", detach_forks=True),
     "rekey": lambda store: list(rekey(store)),
     "decrypt": lambda store: list(rekey(store, "c", decrypt=True)),
 }
@@ -128,19 +122,19 @@ def copy_a_redaction(store):
     """Copy a redaction that was made in the source of the copy."""
     source = Store(MemoryRecorder(), store.database.settings)
     list(copy_store(store, source, "c"))
-    redact(source, "c", 1, reason="asked to", by="tests")
+    redacted(source, "c", 1)
     assert [row.problem for row in copy_store(source, store, "c")] == [None]
 
 
 MEETING = {
-    "redact": lambda store: redact(store, "c", 1, reason="asked to", by="tests"),
-    "redact in a fork": lambda store: redact(store, "f", 7, reason="asked to", by="tests"),
+    "redact": lambda store: redacted(store, "c", 1),
+    "redact in a fork": lambda store: redacted(store, "f", 7),
     "redact by a copy": copy_a_redaction,
-    "erase": lambda store: erase(store, "f", reason="asked to"),
-    "erase, forks detached": lambda store: erase(store, "c", reason="asked to", detach_forks=True),
+    "erase": lambda store: erased(store, "f"),
+    "erase, forks detached": KILLED["erase, forks detached"],
     "fork": lambda store: store.fork("f", 8, "g"),
-    "rekey": lambda store: list(rekey(store)),
-    "vacuum": lambda store: vacuum(store),
+    "rekey": KILLED["rekey"],
+    "vacuum": vacuum,
 }
 
 
@@ -198,7 +192,7 @@ def test_a_redaction_during_an_erasure_reaches_forks(is_killed, open_at, whole, 
 
         def redact_it(store=store, outcomes=outcomes):
             try:
-                outcomes.append(redact(store, "c", 1, reason="asked to", by="tests"))
+                outcomes.append(redacted(store, "c", 1))
             except ConversationErased as error:
                 outcomes.append(error)
 
@@ -207,7 +201,7 @@ def test_a_redaction_during_an_erasure_reaches_forks(is_killed, open_at, whole, 
             if is_killed
             else call_before(recorder(), transactions, redact_it)
         )
-        erase_it = partial(erase, conversation="c", reason="asked to", detach_forks=True)
+        erase_it = partial(erased, conversation="c", detach_forks=True)
         try:
             erase_it(Store(between))
         except Killed:
@@ -216,12 +210,12 @@ def test_a_redaction_during_an_erasure_reaches_forks(is_killed, open_at, whole, 
         if not outcomes:
             assert transactions > 6
             return
-        redacted = [name for name in "fg" if SECRET not in str(list(store.events(name)))]
+        blanked = [name for name in "fg" if SECRET not in str(list(store.events(name)))]
         if isinstance(outcomes[0], ConversationErased):
-            assert redacted == []
+            assert blanked == []
             assert "copies kept by forks: 'f' events 0 to 6, 'g' events 0 to 3" in str(outcomes[0])
         else:
-            assert (redacted, outcomes[0].forks) == (["f", "g"], ("f", "g"))
+            assert (blanked, outcomes[0].forks) == (["f", "g"], ("f", "g"))
         assert_sound(store)
 
 
@@ -233,22 +227,16 @@ def test_an_erasure_does_not_trust_discarded_copies(open_at, is_sampled):
         store = Store(recorder())
         fill(store)
         with suppress(Killed):
-            erase(Store(kill_after(recorder(), 4)), "c", reason="asked to", detach_forks=True)
-        erase_again = partial(erase, store, "c", reason="asked to", detach_forks=True)
+            erased(Store(kill_after(recorder(), 4)), "c", detach_forks=True)
+        erase_again = partial(erased, store, "c", detach_forks=True)
         try:
-            redact(
-                Store(call_before(recorder(), transactions, erase_again)),
-                "c",
-                1,
-                reason="asked to",
-                by="tests",
-            )
+            redacted(Store(call_before(recorder(), transactions, erase_again)), "c", 1)
         except ConversationErased:
             assert SECRET in str(list(store.events("f")))
         else:
             assert transactions > 3
             return
-        assert [event.id for event in store.events("f")] == [*range(9)]
+        assert ids(store.events("f")) == [*range(9)]
         assert_sound(store)
 
 
@@ -259,7 +247,7 @@ def test_an_erasure_is_completed_under_a_reused_id(open_at):
     fill(Store(recorder()))
     killed = kill_after(recorder(), 1)
     with suppress(Killed):
-        erase(Store(killed), "alone", reason="asked to")
+        erased(Store(killed), "alone")
     store = Store(recorder())
     say_again(store, "alone", "new and wanted")
     (finding,) = problems(store)
@@ -276,21 +264,19 @@ def test_a_fork_without_own_events_gets_a_key(open_at):
     redacted.
     """
     recorder = open_at(0)
-    events = [
-        Message(source="user", content=str(n), origin=Origin(format="test", id=n)) for n in range(9)
-    ]
+    events = [said(str(n), origin=Origin(format="test", id=n)) for n in range(9)]
     plain, encrypted = Store(recorder()), WriteSettings(keys=KEYS)
     plain.append("c", events, expected_version=0, dedupe="origin")
-    redact(plain, "c", 2, reason="asked to", by="tests")
+    redacted(plain, "c", 2)
     for fork in "fg":
         plain.fork("c", 8, fork)
     killed = kill_after(recorder(), 1)
     with suppress(Killed):
-        erase(Store(killed), "c", reason="asked to", detach_forks=True)
+        erased(Store(killed), "c", detach_forks=True)
     store = Store(recorder(), encrypted)
-    say(store, "g", "own", expected_version=8)
+    say(store, "g", "own")
     assert store.append("g", events[:8], expected_version=9, dedupe="origin") == ()
-    erase(store, "c", reason="asked to", detach_forks=True)
+    erased(store, "c", detach_forks=True)
     assert [len(list(store.events(fork))) for fork in "fg"] == [8, 9]
     assert_sound(store)
     list(rekey(store))
@@ -307,7 +293,7 @@ def test_an_append_encrypts_during_a_compression(open_at):
     with suppress(Killed):
         list(rekey(Store(killed, WriteSettings(compression="zlib"))))
     store = Store(recorder(), WriteSettings(keys=KEYS))
-    say(store, "c", "own", expected_version=9)
+    say(store, "c", "own")
     events = list(store.events("c"))
     list(rekey(store))
     assert list(store.events("c")) == events
@@ -325,24 +311,24 @@ def erased_stores(interrupt, **options):
     for calls in range(8):
         store = Store(MemoryRecorder())
         for name in ("c", "other"):
-            event = Message(source="user", content=name, origin=Origin(format="test", id=1))
+            event = said(name, origin=Origin(format="test", id=1))
             store.append(name, event, expected_version=0, dedupe="origin")
         store.fork("c", 1, "f")
         interrupted = call_before(
             store.database.recorder, calls, partial(interrupt, store), "query", "transact"
         )
-        erase(Store(interrupted), "c", reason="asked to", **options)
+        erased(Store(interrupted), "c", **options)
         yield store
 
 
 def test_a_fork_is_erased_while_detached():
-    erase_fork = partial(erase, conversation="f", reason="asked to")
+    erase_fork = partial(erased, conversation="f")
     for store in erased_stores(erase_fork, detach_forks=True):
         assert store.conversation("c").erased_at is not None
 
 
 def test_a_fork_detached_meanwhile_is_not_erased():
-    detach = partial(erase, conversation="c", reason="asked to", detach_forks=True)
+    detach = partial(erased, conversation="c", detach_forks=True)
     for store in erased_stores(detach, with_forks=True):
         fork = store.conversation("f")
         assert (fork.erased_at is None) == (fork.parent is None)
@@ -355,7 +341,7 @@ def test_an_erasure_leaves_a_successor_alone(name, option):
     stores = []
 
     def use_again(store):
-        erase(store, name, reason="asked to", with_forks=True)
+        erased(store, name, with_forks=True)
         store.fork("other", 1, name, replace_erased=True)
         stores.append(store)
 
@@ -370,13 +356,10 @@ def test_a_successor_is_indexed_too(monkeypatch):
     monkeypatch.setattr(origins, "_CHUNK", 2)
 
     def history(first):
-        return [
-            Message(source="user", content="", origin=Origin(format="test", id=first + n))
-            for n in range(5)
-        ]
+        return [said("", origin=Origin(format="test", id=first + n)) for n in range(5)]
 
     def use_again():
-        erase(store, "c", reason="asked to")
+        erased(store, "c")
         _, bound = bind(store, "c", replaces_erased=True)
         bound.append("c", history(5), expected_version=0)
 
@@ -386,12 +369,8 @@ def test_a_successor_is_indexed_too(monkeypatch):
         interrupted = call_before(
             store.database.recorder, calls - 1, use_again, "query", "transact"
         )
-        assert (
-            Store(interrupted).append(
-                "c", history(5), expected_version=ANY_VERSION, dedupe="origin"
-            )
-            == ()
-        ), calls
+        again = partial(Store(interrupted).append, expected_version=ANY_VERSION, dedupe="origin")
+        assert again("c", history(5)) == (), calls
 
 
 def say_again(store, conversation, text):
@@ -417,14 +396,14 @@ def test_a_restore_names_later_erasures(also, tmp_path, *, in_copy):
     with open_store(tmp_path / "source.db") as source, open_store(path) as copy:
         fill(source)
         say(source, "twice", "first")
-        erase(source, "twice", reason="asked to")
+        erased(source, "twice")
         say_again(source, "twice", "second")
         say(source, "f", *["more"] * 20)
         back_up(source, str(backup))
         if in_copy:
             list(copy_store(source, copy, "c", "alone", "twice"))
         changed = copy if in_copy else source
-        erase(changed, "alone", reason="asked to")
+        erased(changed, "alone")
         if also is not None:
             also(changed)
         if not in_copy:

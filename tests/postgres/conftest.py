@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.foldlog.conftest import foldlog as foldlog
+
 from .cutting import CuttingProxy
 from .servers import Server, new_primary
 

@@ -6,15 +6,16 @@ import itertools
 
 import pytest
 
-from foldlog.eventstore import CondensationAction, Message, open_store
+from foldlog.eventstore import CondensationAction, open_store
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views, audit
+from tests.said import ids, said
 
 from .cutting import CuttingProxy
 
-HI = Message(source="user", content="hi")
+HI = said("hi")
 
 
 class CutAtTheNth(CuttingProxy):
@@ -49,7 +50,7 @@ OPERATIONS = {
     "copy": copied,
     "rekey": lambda store: [each.problem for each in rekey(store)],
     "rebuild": lambda store: Views(store).rebuild("a"),
-    "events": lambda store: [event.id for event in store.events("a")],
+    "events": lambda store: ids(store.events("a")),
     "View": lambda store: [event.id for event in Views(store).current("a").events],
     "audit": lambda store: audit(store, "a").findings,
     "follow": lambda store: [recorded.event.id for recorded in store.follow()],

@@ -8,8 +8,8 @@ import pytest
 from foldlog.eventstore import open_store
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.maintenance.backup import vacuum
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
+from tests.conformance.conftest import noted
+from tests.privacy import erased, redacted
 from tests.said import say
 from tests.waiting import until
 
@@ -26,17 +26,9 @@ def store(url):
 
 @pytest.fixture
 def vacuums(monkeypatch):
-    """The VACUUM statements that were sent."""
-    sent = []
-    execute = psycopg.Connection.execute
-
-    def noting(self, query, *rest, **options):
-        if query.startswith("VACUUM" if isinstance(query, str) else b"VACUUM"):
-            sent.append(query)
-        return execute(self, query, *rest, **options)
-
-    monkeypatch.setattr(psycopg.Connection, "execute", noting)
-    return sent
+    """Returns the VACUUM statements that were sent."""
+    calls = noted(monkeypatch, psycopg.Connection, "execute")
+    return lambda: [query for _, query, *_ in calls if query[:6] == b"VACUUM"]
 
 
 def connect(url, **options):
@@ -54,19 +46,19 @@ def reading(url, **options):
 @pytest.mark.parametrize(
     "remove",
     [
-        lambda store: erase(store, "c1", reason="asked for"),
-        lambda store: redact(store, "c1", 1, reason="asked for", by="ann"),
+        lambda store: erased(store, "c1"),
+        lambda store: redacted(store, "c1", 1),
     ],
     ids=["erase", "redact"],
 )
 def test_a_removal_does_not_wait_for_readers(url, store, vacuums, remove):
     with reading(url, application_name="reports") as reader:
         assert remove(store).bytes_pending
-        assert len(vacuums) == 1
+        assert len(vacuums()) == 1
         named = rf"session {reader.info.backend_pid} of 'reports', idle in transaction for \d+ s"
         with pytest.raises(StoreUnavailable, match=named):
             store._recorder.compact(0)
-    assert not erase(store, "c2", reason="asked for").bytes_pending
+    assert not erased(store, "c2").bytes_pending
     assert not vacuum(store).bytes_pending
 
 
@@ -74,11 +66,11 @@ def test_no_word_of_the_server_is_read(store, monkeypatch):
     for text in ("message_primary", "message_detail", "message_hint", "severity"):
         words = property(lambda diagnostic: "etwas anderes")
         monkeypatch.setattr(psycopg.errors.Diagnostic, text, words)
-    assert not erase(store, "c1", reason="asked for").bytes_pending
+    assert not erased(store, "c1").bytes_pending
 
 
 def test_a_later_reader_holds_nothing(url, store):
-    erase(store, "c1", reason="asked for", complete=False)
+    erased(store, "c1", complete=False)
     with reading(url):
         assert not vacuum(store).bytes_pending
 
@@ -86,7 +78,7 @@ def test_a_later_reader_holds_nothing(url, store):
 def test_a_prepared_transaction_is_named(store, postgres_server):
     postgres_server.sql("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten'")
     try:
-        assert erase(store, "c1", reason="asked for").bytes_pending
+        assert erased(store, "c1").bytes_pending
         with pytest.raises(StoreUnavailable, match="prepared transaction 'forgotten'"):
             store._recorder.compact(0)
     finally:
@@ -99,10 +91,10 @@ def test_sessions_of_another_database(url, store, postgres_server):
     other_url = url.replace("/postgres?", "/elsewhere?")
     try:
         with reading(other_url):
-            assert not erase(store, "c1", reason="asked for").bytes_pending
+            assert not erased(store, "c1").bytes_pending
         with connect(other_url, application_name="loading") as writer:
             writer.execute("SELECT pg_current_xact_id()")
-            assert erase(store, "c2", reason="asked for").bytes_pending
+            assert erased(store, "c2").bytes_pending
             with pytest.raises(StoreUnavailable, match="of 'loading'"):
                 store._recorder.compact(0)
     finally:
@@ -111,7 +103,7 @@ def test_sessions_of_another_database(url, store, postgres_server):
 
 def test_rows_on_a_page_in_use(url, schema, store):
     """VACUUM skips such a page, and says so only in words and in a number."""
-    erase(store, "c1", reason="asked for", complete=False)
+    erased(store, "c1", complete=False)
     with connect(url) as reader:
         reader.execute(f"DECLARE slow CURSOR FOR SELECT * FROM {schema}.events")
         reader.execute("FETCH 1 FROM slow")
@@ -126,10 +118,10 @@ def test_tables_are_frozen_without_counters(url, store, vacuums):
     with connect(url, autocommit=True) as owner:
         owner.execute("ALTER DATABASE postgres SET track_counts = off")
         try:
-            assert not erase(store, "c1", reason="asked for").bytes_pending
+            assert not erased(store, "c1").bytes_pending
         finally:
             owner.execute("ALTER DATABASE postgres RESET track_counts")
-    assert [sent.startswith(b"VACUUM (FREEZE)") for sent in vacuums] == [False, True]
+    assert [sent.startswith(b"VACUUM (FREEZE)") for sent in vacuums()] == [False, True]
 
 
 @pytest.mark.long
@@ -149,7 +141,7 @@ def test_the_slot_of_a_lost_standby_is_named(folder):
             standby.kill()
             reader.close()
             until(lambda: not primary.sql("SELECT pid FROM pg_stat_replication"))
-            assert erase(store, "c1", reason="asked for").bytes_pending
+            assert erased(store, "c1").bytes_pending
             with pytest.raises(StoreUnavailable, match="replication slot 'east' may still read"):
                 store._recorder.compact(0)
             primary.sql("SELECT pg_drop_replication_slot('east')")

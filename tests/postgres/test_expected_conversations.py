@@ -3,8 +3,6 @@ may be wrong in every way that others can make it wrong: it costs a round trip t
 anything else.
 """
 
-import contextlib
-import os
 import threading
 from datetime import UTC, datetime
 from functools import partial
@@ -18,19 +16,19 @@ from foldlog.eventstore import (
     Erased,
     IdempotencyConflict,
     KeyUnavailable,
-    Message,
     VersionConflict,
     open_store,
 )
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.copy import _redact_too, copy_store
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.postgres.wire import Wire
-from foldlog.eventstore.recorders.types import Erasure, row_of
+from foldlog.eventstore.recorders.types import Erasure
 from foldlog.projections import Views
 from tests.at_once import at_once
+from tests.conformance.conftest import noted
+from tests.conformance.test_recorders import row
+from tests.privacy import erased, redacted
 from tests.said import said, say, texts
 from tests.sound import assert_sound
 from tests.waiting import until
@@ -46,7 +44,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def ours(url):
     """A store that appended to c1 last, and another that may come between."""
     with open_store(url) as store:
-        say(store, "c1", "0", expected_version=0)
+        say(store, "c1", "0")
         yield store
 
 
@@ -56,52 +54,39 @@ def theirs(url, ours):
         yield store
 
 
-@contextlib.contextmanager
-def round_trips(monkeypatch):
-    trips = []
-    ask = Wire.ask
-
-    def counted(wire):
-        trips.append(None)
-        return ask(wire)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Wire, "ask", counted)
-        yield trips
-
-
 # -- what it costs
 # --------------------------------------------------------------------------------------------------
 
 
-def cost(monkeypatch, append):
-    with round_trips(monkeypatch) as trips:
-        append()
-    return len(trips)
+@pytest.fixture
+def cost(monkeypatch):
+    """Returns how many round trips an append makes."""
+    trips = noted(monkeypatch, Wire, "ask")
+
+    def count(store, *content, **options):
+        trips.clear()
+        say(store, "c1", *content, **options)
+        return len(trips)
+
+    return count
 
 
 @pytest.mark.parametrize("keys", [None, KEY], ids=["plain", "encrypted"])
-def test_an_append_is_one_round_trip(url, keys, monkeypatch):
+def test_an_append_is_one_round_trip(url, keys, cost):
     with open_store(url, keys=keys) as ours:
-        say(ours, "c1", "0", expected_version=0)
-        appends = [
-            lambda: say(ours, "c1", "1", expected_version=1),
-            lambda: say(ours, "c1", "2"),
-            lambda: say(ours, "c1", "3", "4", expected_version=3, idempotency_key="turn-3"),
-            lambda: say(ours, "c1", "5", expected_version=5),
-        ]
-        assert [cost(monkeypatch, append) for append in appends] == [1, 1, 1, 1]
+        say(ours, "c1", "0")
+        assert cost(ours, "1", expected_version=1) == 1
+        assert cost(ours, "2") == 1
+        assert cost(ours, "3", "4", expected_version=3, idempotency_key="turn-3") == 1
+        assert cost(ours, "5", expected_version=5) == 1
         assert texts(ours, "c1") == ["0", "1", "2", "3", "4", "5"]
         assert_sound(ours)
 
 
-def test_two_writers_in_turns_guess_once(ours, theirs, monkeypatch):
-    def append(store):
-        return lambda: say(store, "c1", "x")
-
-    costs = [cost(monkeypatch, append(store)) for _ in range(3) for store in (theirs, ours)]
+def test_two_writers_in_turns_guess_once(ours, theirs, cost):
+    costs = [cost(store, "x") for _ in range(3) for store in (theirs, ours)]
     assert costs == [2, 3, 3, 2, 2, 2]
-    assert [cost(monkeypatch, append(ours)) for _ in range(3)] == [2, 1, 1]
+    assert [cost(ours, "x") for _ in range(3)] == [2, 1, 1]
     assert_sound(ours)
 
 
@@ -110,34 +95,21 @@ def test_two_writers_in_turns_guess_once(ours, theirs, monkeypatch):
 
 
 def test_events_of_others_count(ours, theirs):
-    names = (
-        "any version",
-        "the one we expected",
-        "the one they made",
-        "a cause of which we have not heard",
-    )
-    for name in names:
-        say(ours, name, "0", expected_version=0)
-        say(theirs, name, "1", expected_version=1)
-    [recorded] = say(ours, names[0], "2")
+    for name in "abcd":
+        say(ours, name, "0")
+        say(theirs, name, "1")
+    [recorded] = say(ours, "a", "2")
     assert recorded == list(ours.follow())[-1]
     with pytest.raises(VersionConflict, match="2"):
-        say(ours, names[1], "mine", expected_version=1)
-    say(ours, names[2], "2", expected_version=2)
-    ours.append(
-        names[3], Message(source="agent", content="2", cause=1), expected_version=ANY_VERSION
-    )
-    assert [texts(ours, name) for name in names] == [
-        ["0", "1", "2"],
-        ["0", "1"],
-        ["0", "1", "2"],
-        ["0", "1", "2"],
-    ]
+        say(ours, "b", "mine", expected_version=1)
+    say(ours, "c", "2", expected_version=2)
+    ours.append("d", said("2", cause=1), expected_version=ANY_VERSION)
+    assert [texts(ours, name) for name in "abcd"] == [[*"012"], [*"01"], [*"012"], [*"012"]]
     assert_sound(ours)
 
 
 def test_a_conversation_that_others_erased(ours, theirs):
-    erase(theirs, "c1", reason="asked to")
+    erased(theirs, "c1")
     with pytest.raises(ConversationErased):
         say(ours, "c1", "1")
     assert [type(r.event) for r in ours.follow()] == [Erased]
@@ -145,13 +117,12 @@ def test_a_conversation_that_others_erased(ours, theirs):
 
 def test_a_conversation_that_is_being_erased(ours, theirs):
     """It has its receipt already, and its events still."""
-    recorder = theirs._recorder
 
     def begin_to_erase(transaction):
         conversation = transaction.conversation("c1")
         transaction.erase(conversation.key, Erasure(5, "asked to", 1, b"head"))
 
-    recorder.transact(begin_to_erase)
+    theirs._recorder.transact(begin_to_erase)
     with pytest.raises(ConversationErased):
         say(ours, "c1", "1")
 
@@ -165,8 +136,8 @@ def test_an_import_that_others_continued(ours, theirs):
 
 def test_a_conversation_encrypted_by_others_with_our_key(url):
     with open_store(url, keys=KEY) as ours, open_store(url) as plain:
-        say(plain, "c1", "plain", expected_version=0)
-        say(plain, "c1", "plain", expected_version=1)
+        say(plain, "c1", "plain")
+        say(plain, "c1", "plain")
         say(ours, "c1", "sealed", expected_version=2)  # seals it
         say(ours, "c1", "sealed", expected_version=3)
         say(ours, "c1", "sealed", expected_version=4)
@@ -176,7 +147,7 @@ def test_a_conversation_encrypted_by_others_with_our_key(url):
 
 def test_a_conversation_encrypted_by_others_without_a_key(url):
     with open_store(url) as ours, open_store(url, keys=KEY) as theirs:
-        say(ours, "c1", "0", expected_version=0)
+        say(ours, "c1", "0")
         list(rekey(theirs))
         with pytest.raises(KeyUnavailable):
             say(ours, "c1", "1")
@@ -187,8 +158,8 @@ def test_a_conversation_encrypted_by_others_without_a_key(url):
 def test_a_rekeyed_conversation(url):
     newer, both = KeyRing([NEW, OLD]), KeyRing([OLD, NEW])
     with open_store(url, keys=both) as ours, open_store(url, keys=newer) as theirs:
-        say(ours, "c1", "0", expected_version=0)
-        say(ours, "c1", "1", expected_version=1)
+        say(ours, "c1", "0")
+        say(ours, "c1", "1")
         list(rekey(theirs))
         say(ours, "c1", "2", expected_version=2)
     with open_store(url, keys=newer) as theirs:
@@ -198,7 +169,7 @@ def test_a_rekeyed_conversation(url):
 
 def test_a_fork_whose_parent_others_encrypted(url):
     with open_store(url) as plain:
-        say(plain, "c1", "0", "1", expected_version=0)
+        say(plain, "c1", "0", "1")
         plain.fork("c1", 2, "fork")
     with open_store(url, keys=KEY) as ours, open_store(url, keys=KEY) as theirs:
         say(ours, "fork", "2", expected_version=2)
@@ -210,11 +181,11 @@ def test_a_fork_whose_parent_others_encrypted(url):
 def test_a_fork_that_others_detached(ours, theirs):
     ours.fork("c1", 1, "fork")
     say(ours, "fork", "1", expected_version=1)
-    erase(theirs, "c1", reason="asked to", detach_forks=True)
+    erased(theirs, "c1", detach_forks=True)
     say(ours, "fork", "2", expected_version=2, guard=lambda reading: list(reading.events()))
     ours.fork("fork", 1, "another")
     assert (texts(ours, "fork"), texts(ours, "another")) == (["0", "1", "2"], ["0"])
-    redact(ours, "fork", 0, reason="asked to", by="tests")
+    redacted(ours, "fork", 0)
     assert_sound(ours)
 
 
@@ -222,26 +193,13 @@ def test_a_redaction_without_a_receipt(ours, theirs):
     """A copy brings a redaction before the receipt of it."""
     with open_store("memory:") as source:
         list(copy_store(ours, source))
-        redact(source, "c1", 0, reason="asked to", by="tests")
+        redacted(source, "c1", 0)
         row = source.query("c1", lambda reading: reading.rows(0, 1, 1)[0])
         there = theirs.database.recorder.query(lambda reader: theirs.database.find(reader, "c1"))
-        theirs.database.recorder.transact(
-            partial(
-                _redact_too,
-                database=theirs.database,
-                existing=there,
-                redacted_rows=[row],
-                records=None,
-            )
-        )
+        copy = partial(_redact_too, existing=there, redacted_rows=[row], records=None)
+        theirs.database.recorder.transact(partial(copy, database=theirs.database))
     redactions = []
-    say(
-        ours,
-        "c1",
-        "1",
-        expected_version=1,
-        guard=lambda reading: redactions.append(reading.redactions),
-    )
+    say(ours, "c1", "1", guard=lambda reading: redactions.append(reading.redactions))
     assert redactions[-1] == 1
 
 
@@ -257,7 +215,7 @@ def test_an_event_that_a_failover_lost(ours, postgres_server, schema):
 def test_revisions_follow_the_stored_events(ours, theirs):
     views = Views(ours)
     ours.register(views)
-    say(theirs, "c1", "1", "2", expected_version=1)
+    say(theirs, "c1", "1", "2")
     forgotten = CondensationAction(forgotten_event_ids=[0, 1], summary="both", summary_offset=0)
     ours.append("c1", forgotten, expected_version=ANY_VERSION)
     ours.append("c1", CondensationAction(forgotten_event_ids=[2]), expected_version=4)
@@ -268,7 +226,7 @@ def test_revisions_follow_the_stored_events(ours, theirs):
 
 
 def test_a_guard_is_asked_again(ours, theirs):
-    say(theirs, "c1", "1", expected_version=1)
+    say(theirs, "c1", "1")
     versions = []
 
     def only_at_two(snapshot):
@@ -305,7 +263,7 @@ def test_ids_of_many_writers_are_dense(url):
 def test_a_used_key_returns_its_events(ours, theirs):
     first = say(ours, "c1", "1", expected_version=1, idempotency_key="turn-1")
     assert say(ours, "c1", "1", expected_version=1, idempotency_key="turn-1") == first
-    say(ours, "c1", "2", expected_version=2)
+    say(ours, "c1", "2")
     assert say(ours, "c1", "1", idempotency_key="turn-1") == first
     second = say(theirs, "c1", "3", expected_version=3, idempotency_key="turn-3")
     assert say(ours, "c1", "3", expected_version=3, idempotency_key="turn-3") == second
@@ -338,7 +296,7 @@ def test_a_used_key_with_a_guard(ours):
 def test_an_equal_event_of_another_writer(url, via, proxy, cut):
     """Of the same content at the same time, so with the same head: which of them is there?"""
     with open_store(via, clock=lambda: NOON) as ours, open_store(url, clock=lambda: NOON) as theirs:
-        say(ours, "c1", "0", expected_version=0)
+        say(ours, "c1", "0")
         before_recovery(ours, lambda: say(theirs, "c1", "same"))
         proxy.order(cut)
         [recorded] = say(ours, "c1", "same")
@@ -350,8 +308,8 @@ def test_an_equal_event_of_another_writer(url, via, proxy, cut):
 
 def test_a_wrong_guess_with_a_lost_answer(via, proxy, theirs):
     with open_store(via) as ours:
-        say(ours, "c1", "1", expected_version=1)
-        say(theirs, "c1", "2", expected_version=2)
+        say(ours, "c1", "1")
+        say(theirs, "c1", "2")
         proxy.order("answer")
         [recorded] = say(ours, "c1", "3")
         assert (proxy.cuts, recorded.id) == (1, 3)
@@ -389,7 +347,7 @@ def test_a_waiting_writer_has_no_number(ours, theirs, postgres_server):
 
 
 def test_positions_of_a_transaction_over_two_conversations(ours, theirs):
-    say(theirs, "c2", "0", expected_version=0)
+    say(theirs, "c2", "0")
     recorder = ours._recorder
     attempts = []
 
@@ -407,15 +365,5 @@ def test_positions_of_a_transaction_over_two_conversations(ours, theirs):
     attempts[-1].join()
     assert len(attempts) == 2
     with recorder.read() as reader:
-        assert [p.row[0] for p in reader.placed_rows(0, 9) if p.conversation == "c2"] == [
-            0,
-            1,
-            2,
-            3,
-        ]
-
-
-def row(event_id):
-    return row_of(
-        event_id, "message", 1, True, False, 5, 0, b'{"content":"x"}', os.urandom(32), 0, 0
-    )
+        placed = [p.row[0] for p in reader.placed_rows(0, 9) if p.conversation == "c2"]
+    assert placed == [0, 1, 2, 3]

@@ -25,7 +25,7 @@ from .cutting import CUTS, before_recovery
 @pytest.fixture
 def store(via):
     with open_store(via) as store:
-        say(store, "warm", "up", expected_version=0)
+        say(store, "warm", "up")
         yield store
 
 
@@ -81,7 +81,7 @@ def test_a_lost_commit_yields_to_another_writer(store, proxy, url):
     """The first one's commit never arrives; before it tries again, another takes its place: that is
     a conflict.
     """
-    say(store, "c1", "0", expected_version=0)
+    say(store, "c1", "0")
     with open_store(url) as other:
         before_recovery(store, lambda: say(other, "c1", "theirs"))
         proxy.order("request")
@@ -138,7 +138,7 @@ def test_ended_connections_are_not_tried(postgres_url, postgres_server):
             end_connections(postgres_server)
             assert texts(store, "c1") == ["0"]
             end_connections(postgres_server)
-            say(store, "c1", "1", expected_version=1)
+            say(store, "c1", "1")
         assert store.version("c1") == 2
 
 
@@ -218,7 +218,7 @@ def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url, postgres_se
     with a warning.
     """
     with open_store(postgres_url().replace("patience_s=10", "patience_s=2")) as store:
-        say(store, "c1", "0", expected_version=0)
+        say(store, "c1", "0")
         with waiting_for_nobody(postgres_server):
             # the second time it is there already, and no more confirmed than before
             for _ in range(2):
@@ -232,7 +232,7 @@ def test_a_guard_that_outlasts_the_server(postgres_url, postgres_server):
     """To run it again would not help: it would be as slow again."""
     url = postgres_url()
     with open_store(url) as other:
-        say(other, "c1", "0", "1", expected_version=0)
+        say(other, "c1", "0", "1")
     with open_store(url + "&options=-c%20idle_in_transaction_session_timeout%3D200ms") as store:
         versions = []
 
@@ -258,7 +258,7 @@ def test_a_long_wait_names_who_holds_the_lock(postgres_url):
         open_store(url + patient) as holding,
         open_store(url.replace("patience_s=10", "patience_s=2")) as waiting,
     ):
-        say(holding, "c1", "0", expected_version=0)
+        say(holding, "c1", "0")
         recorder = holding._recorder
         refused = []
 
@@ -281,17 +281,17 @@ def test_a_long_wait_names_who_holds_the_lock(postgres_url):
 
 def test_a_child_process_has_its_own_connections(postgres_url, postgres_server):
     with open_store(postgres_url() + "&application_name=forked") as store:
-        say(store, "c1", "0", expected_version=0)
+        say(store, "c1", "0")
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                say(store, "c1", "child", expected_version=1)
+                say(store, "c1", "child")
                 status = 0 if connections(postgres_server, "forked") == 2 else 2
             finally:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
-        say(store, "c1", "parent", expected_version=2)
+        say(store, "c1", "parent")
         assert texts(store, "c1") == ["0", "child", "parent"]
 
 

@@ -6,10 +6,11 @@ from collections import Counter
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, Message, open_store
+from foldlog.eventstore import ANY_VERSION, open_store
 from tests.eventstore.interruptions import interrupted_at
+from tests.said import said
 
-HI = Message(source="user", content="hi")
+HI = said("hi")
 NO_PLACE = 1_000_000
 AROUND_THE_COMMIT = 150
 MORE = 40

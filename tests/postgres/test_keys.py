@@ -11,9 +11,9 @@ import pytest
 from foldlog.eventstore import ANY_VERSION, KeyRing, open_store
 from foldlog.eventstore.log.importing import DETACH, REKEY, delete_rows
 from foldlog.eventstore.maintenance import rekey as rekeying
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.types import Conversation, row_of
+from tests.privacy import erased
 from tests.said import say, texts
 from tests.sound import assert_sound
 from tests.waiting import in_thread, until
@@ -72,7 +72,7 @@ def test_an_append_is_found_after_a_rotation(url, via, proxy, cut, plain):
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_reported_rotation_is_done(url, via, proxy, cut):
     with open_store(url, keys=KeyRing(OLD)) as store:
-        say(store, "c1", "precious", expected_version=0)
+        say(store, "c1", "precious")
     with open_store(via, keys=KeyRing([NEW, OLD])) as store:
         proxy.order(cut, mark=b"set_key")
         assert [(rekeyed.conversation, rekeyed.key) for rekeyed in rekey(store)] == [("c1", True)]
@@ -199,14 +199,14 @@ def test_a_conversation_published_during_a_query(url, postgres_server):
 
 def test_an_erased_conversation_gets_no_key(url, schema, postgres_server):
     with open_store(url, keys=KeyRing(OLD)) as store:
-        say(store, "c1", "private", expected_version=0)
+        say(store, "c1", "private")
     with (
         open_store(url, keys=KeyRing(OLD)) as erasing,
         open_store(url, keys=KeyRing([NEW, OLD])) as rotating,
     ):
         with psycopg.connect(url.partition("?")[0]) as holding, contextlib.ExitStack() as end:
             holding.execute(f"SELECT * FROM {schema}.conversations FOR UPDATE")
-            end.enter_context(in_thread(lambda: erase(erasing, "c1", reason="asked to")))
+            end.enter_context(in_thread(lambda: erased(erasing, "c1")))
             until(lambda: blocked(postgres_server) == 1)
             end.enter_context(in_thread(lambda: list(rekey(rotating))))
             until(lambda: blocked(postgres_server) == 2)
@@ -229,7 +229,7 @@ def key_of(store):
 def plain(url):
     """A store without keys that has begun c1."""
     with open_store(url) as store:
-        say(store, "c1", "plain", expected_version=0)
+        say(store, "c1", "plain")
         yield store
 
 
@@ -241,7 +241,7 @@ def test_two_writers_and_two_rotations_lose_nothing(url):
     conversations = [f"c{n}" for n in range(25)]
     with open_store(url) as store:
         for name in conversations:
-            say(store, name, "plain", expected_version=0)
+            say(store, name, "plain")
     ring = KeyRing(NEW)
     acknowledged = []
 

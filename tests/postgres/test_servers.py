@@ -12,7 +12,7 @@ import pytest
 import foldlog
 from foldlog.eventstore import StoreRefused, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
-from tests.said import say, texts
+from tests.said import said, say, texts
 
 from .every_operation import TEXT, run
 from .pooler import Pooler
@@ -129,7 +129,7 @@ def test_a_setting_that_loses_events(database, postgres_server):
 
 def test_a_role_that_may_only_read(url, schema, postgres_server):
     with foldlog.open(url) as histories:
-        histories["c1"].append(foldlog.Message(source="user", content=TEXT))
+        histories["c1"].append(said(TEXT))
     postgres_server.sql(
         f"CREATE ROLE looker LOGIN; GRANT USAGE ON SCHEMA {schema} TO looker;"
         f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO looker;"
@@ -142,7 +142,7 @@ def test_a_role_that_may_only_read(url, schema, postgres_server):
             assert len(list(histories.store.follow())) == 1
             assert not [each for each in histories.maintenance.verify() if each.findings]
             with pytest.raises(StoreRefused, match="open for reading only"):
-                histories["c1"].append(foldlog.Message(source="user", content="no"))
+                histories["c1"].append(said("no"))
     finally:
         postgres_server.sql("DROP OWNED BY looker; DROP ROLE looker")
 

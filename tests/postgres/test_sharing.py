@@ -2,19 +2,21 @@
 
 import threading
 from functools import partial
+from types import NoneType
 
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, VersionConflict, open_store
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.types import Outcome, RecalledKey
-from tests.said import said, say
+from tests.conformance.conftest import noted
+from tests.said import ids, said, say
 
 
 @pytest.fixture
 def store(url):
     with open_store(url) as store:
-        say(store, "c1", "first", expected_version=0)
+        say(store, "c1", "first")
         yield store
 
 
@@ -54,13 +56,7 @@ def together(store, works, meanwhile=lambda: None):
 
 
 def test_appends_that_wait_are_committed_together(store, monkeypatch):
-    transactions = []
-    run = PostgresRecorder._transact
-    monkeypatch.setattr(
-        PostgresRecorder,
-        "_transact",
-        lambda self, *rest: (transactions.append(1), run(self, *rest))[1],
-    )
+    transactions = noted(monkeypatch, PostgresRecorder, "_transact")
     append = partial(store.append, "c1", expected_version=ANY_VERSION)
     outcomes = together(store, [partial(append, said(str(n))) for n in range(20)])
     recorded = [outcome.unwrap() for outcome in outcomes]
@@ -72,12 +68,7 @@ def test_appends_that_wait_are_committed_together(store, monkeypatch):
 def test_one_that_is_refused_fails_alone(store):
     works = [partial(store.append, "c1", said(str(n)), expected_version=n) for n in (1, 7, 2, 2)]
     errors = [outcome.error for outcome in together(store, works)]
-    assert [type(error) for error in errors] == [
-        type(None),
-        VersionConflict,
-        type(None),
-        VersionConflict,
-    ]
+    assert [*map(type, errors)] == [NoneType, VersionConflict] * 2
     assert store.version("c1") == 3
 
 
@@ -96,8 +87,8 @@ def test_a_failed_work_is_rolled_back_alone(store):
     append = partial(store.append, "c1", expected_version=ANY_VERSION)
     failing = partial(store.database.recorder.transact, Failing(), any_thread=True)
     errors = [outcome.error for outcome in together(store, [partial(append, said("1")), failing])]
-    assert [type(error) for error in errors] == [type(None), LookupError]
-    assert [event.id for event in store.events("c1")] == [0, 1]
+    assert [*map(type, errors)] == [NoneType, LookupError]
+    assert ids(store.events("c1")) == [0, 1]
     assert (
         store.query("c1", lambda reading: list(reading._reader.recalled(reading.key, "", 9))) == []
     )

@@ -9,7 +9,6 @@ import pytest
 
 from foldlog.eventstore import InvalidOption, confirm, open_store
 from foldlog.eventstore.maintenance.status import follower_status
-from tests.foldlog.conftest import foldlog as foldlog
 from tests.said import say
 from tests.waiting import until
 from tests.web_client import asking_store
@@ -56,7 +55,7 @@ def test_a_transaction_of_another_database(store, postgres_server):
 def test_a_prepared_transaction(store, postgres_server):
     postgres_server.sql("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten'")
     try:
-        say(store, "c1", "2", expected_version=2)
+        say(store, "c1", "2")
         status = follower_status(store)
         assert (status.held_by.pid, status.held_by.application, status.held_by.state) == (
             None,
@@ -79,7 +78,7 @@ def test_followers_and_their_lag(store):
             "tracking audit", str(follower_status(store).last_position)
         )
     )
-    say(store, "c1", *["2"] * 3, expected_version=2)
+    say(store, "c1", *["2"] * 3)
     behind = {lag.follower: (lag.position, lag.events) for lag in follower_status(store).followers}
     assert behind["reports \udcff"] == (first.position, 4)
     assert behind["audit"][1] == 3

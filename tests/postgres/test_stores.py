@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from itertools import islice
 
-import psycopg
 import pytest
 
 import foldlog
@@ -21,16 +20,17 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import Position
 from tests.at_once import at_once
 from tests.figures import FiguresOfStore
 from tests.foldlog.test_figure_tables import calls_of, check, filled, write_logs
-from tests.said import said, say
+from tests.privacy import erased
+from tests.said import ids, said, say
 
 from .servers import Server, new_primary
+from .test_positions import Follower
 
 COUNT = 4
 
@@ -91,8 +91,6 @@ def test_keys_say_which_store_has_a_conversation(many, postgres_server):
 
 def test_followers_of_all_stores_miss_nothing(many):
     with open_store(many) as store:
-        start = after(store)
-
         written = []
 
         def write(writer):
@@ -101,29 +99,13 @@ def test_followers_of_all_stores_miss_nothing(many):
                 (name, say(store, name, "x", expected_version=n)[0].id) for n in range(20)
             )
 
-        followed = []
-        ended = threading.Event()
-
-        def follow():
-            place = start
-            while True:
-                is_last = ended.is_set()
-                page = list(store.follow(place, limit=7))
-                followed.extend(page)
-                place = str(page[-1].position) if page else place
-                if is_last and not page:
-                    return
-
-        following = threading.Thread(target=follow)
-        following.start()
+        follower = Follower(store, after(store))
         at_once(write, range(8))
-        ended.set()
-        following.join()
-        assert sorted((entry.conversation, entry.id) for entry in followed) == sorted(written)
+        followed = [(entry.conversation, entry.id) for entry in follower.finish()]
+        assert sorted(followed) == sorted(written)
         for writer in range(8):
-            assert [
-                entry.id for entry in followed if entry.conversation == f"followed {writer}"
-            ] == list(range(20))
+            own = [event_id for name, event_id in followed if name == f"followed {writer}"]
+            assert own == [*range(20)]
         for place in (5, "5", "0.0.0", after(store).upper() + "x", "-1.0.0.0", f"{'f' * 16}.0.0.0"):
             with pytest.raises(InvalidArgument, match="position"):
                 list(store.follow(place))
@@ -147,23 +129,13 @@ def test_followers_of_one_process_are_independent(many):
 def test_ids_are_found_by_their_beginning(many):
     with open_store(many) as store:
         say(store, "begun \U0010ffff/+x", "x")
-        answers = {
-            start: store.database.recorder.query(
-                lambda reader, start=start: reader.has_beginning(start)
-            )
-            for start in (
-                "begun ",
-                "begun \U0010ffff/+x",
-                "begun \U0010ffff/+x ",
-                "begun x",
-                "beguo",
-            )
-        }
-        assert [*answers.values()] == [True, True, False, False, False]
         long = "begun " + "y" * 300
         say(store, long + "1", "x")
-        assert store.database.recorder.query(lambda reader: reader.has_beginning(long))
-        assert not store.database.recorder.query(lambda reader: reader.has_beginning(long + "2"))
+        with store.database.recorder.read() as reader:
+            for start in ("begun ", "begun \U0010ffff/+x", long):
+                assert reader.has_beginning(start)
+            for start in ("begun \U0010ffff/+x ", "begun x", "beguo", long + "2"):
+                assert not reader.has_beginning(start)
 
 
 def test_a_fork_lives_with_its_parent(many):
@@ -173,7 +145,7 @@ def test_a_fork_lives_with_its_parent(many):
         assert other.version(name) == 0
         ours.fork("parent", 1, name)
         for version, store in enumerate((ours, other), 1):
-            assert [event.id for event in store.events(name)] == [*range(version)]
+            assert ids(store.events(name)) == [*range(version)]
             say(store, name, "own")
         assert other.version(name) == 3
         assert [row.id for row in other.conversations(after="parent", limit=1)] == [name]
@@ -219,10 +191,11 @@ def test_a_fork_and_a_conversation_race(many):
 
 
 def test_companions_and_leases_are_in_one_store(many, postgres_server):
-    before = (
-        counted(postgres_server, "conversations"),
-        counted(postgres_server, "records", "conversation = 0"),
-    )
+    def count():
+        conversations = counted(postgres_server, "conversations")
+        return conversations, counted(postgres_server, "records", "conversation = 0")
+
+    before = count()
     with foldlog.open(many) as histories:
         history = histories["with companions"]
         history.append(said("0"))
@@ -230,14 +203,11 @@ def test_companions_and_leases_are_in_one_store(many, postgres_server):
             say(histories.store, f"with companions/+{name}", "x")
         with history.lease():
             history.append(said("1"))
-            leases = counted(postgres_server, "records", "conversation = 0")
+            now = count()
         home = histories.store.database.recorder.home(history.id)
-    grown = [
-        now - then
-        for now, then in zip(counted(postgres_server, "conversations"), before[0], strict=True)
-    ]
-    assert grown == [3 if number == home else 0 for number in range(COUNT)]
-    assert [now - then for now, then in zip(leases, before[1], strict=True)].index(1) == home
+    for counts, earlier, added in zip(now, before, (3, 1), strict=True):
+        earlier[home] += added
+        assert counts == earlier
 
 
 def test_lists_cover_all_stores(many):
@@ -281,14 +251,14 @@ def test_followers_confirm_erasures(many):
             say(store, name, "x")
         confirm(store, "reader", store.database.last_position)
         try:
-            assert erase(store, "erased 1", reason="asked to").unconfirmed == ("reader",)
+            assert erased(store, "erased 1").unconfirmed == ("reader",)
             *_, last = store.follow()
             confirm(store, "reader", last.position)
             assert store.conversation("erased 1").unconfirmed == ()
-            assert erase(store, "erased 2", reason="asked to").unconfirmed == ("reader",)
+            assert erased(store, "erased 2").unconfirmed == ("reader",)
         finally:
             confirm(store, "reader", None)
-        assert erase(store, "erased 2", reason="asked to").unconfirmed == ()
+        assert erased(store, "erased 2").unconfirmed == ()
 
 
 def test_the_number_of_stores_is_fixed(many):
@@ -298,23 +268,22 @@ def test_the_number_of_stores_is_fixed(many):
         open_store(many.replace(f"&stores={COUNT}", ""))
     with pytest.raises(StoreRefused, match=r"'many_00' has store 0 of 4, not 0 of 8"):
         open_store(many.replace(f"stores={COUNT}", "stores=8"))
-    with pytest.raises(InvalidOption, match="stores"):
-        open_store(many.replace(f"stores={COUNT}", "stores=3"))
-    with pytest.raises(InvalidOption, match="remove one of these options"):
-        open_store(f"{many}&part=1/4")
-    with pytest.raises(InvalidOption, match="17@host:port"):
-        open_store(f"{many}&moved=4@elsewhere")
+    for wrong, problem in (
+        (many.replace(f"stores={COUNT}", "stores=3"), "stores"),
+        (f"{many}&part=1/4", "remove one of these options"),
+        (f"{many}&moved=4@elsewhere", "17@host:port"),
+    ):
+        with pytest.raises(InvalidOption, match=problem):
+            open_store(wrong)
 
 
 @pytest.fixture
 def few(postgres_server):
-    """Runs SQL beside two stores that have conversations, and is undone."""
-    url = postgres_server.url(schema="few", stores="2")
-    with open_store(url) as store:
+    """Runs SQL beside two stores that have conversations; each test undoes it."""
+    with open_store(postgres_server.url(schema="few", stores="2")) as store:
         for n in range(8):
             say(store, f"c{n}", "x")
-    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
-        yield lambda statement: connection.execute(statement) and None
+    return postgres_server.sql
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -332,22 +301,20 @@ def test_a_missing_store_is_not_made_again(few, postgres_server, number):
 
 
 def test_stores_that_changed_places_are_refused(few, postgres_server):
-    swap = [("few_00", "few_lost"), ("few_01", "few_00"), ("few_lost", "few_01")]
-    for before, after in swap:
-        few(f"ALTER SCHEMA {before} RENAME TO {after}")
+    swap = """ALTER SCHEMA few_00 RENAME TO few_lost; ALTER SCHEMA few_01 RENAME TO few_00;
+        ALTER SCHEMA few_lost RENAME TO few_01"""
+    few(swap)
     try:
         with pytest.raises(StoreRefused, match=r"has store . of 2, not . of 2"):
             open_store(postgres_server.url(schema="few", stores="2"))
     finally:
-        for before, after in swap[::-1]:
-            few(f"ALTER SCHEMA {after} RENAME TO {before}")
+        few(swap)
 
 
 def test_a_killed_creation_is_completed(postgres_server):
     url = postgres_server.url(schema="killed", stores="2")
     open_store(url).close()
-    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
-        connection.execute("DROP SCHEMA killed_00 CASCADE")  # the first one is made last
+    postgres_server.sql("DROP SCHEMA killed_00 CASCADE")  # the first one is made last
     with open_store(url) as store:
         say(store, "c1", "x")
         assert store.version("c1") == 1
@@ -356,12 +323,12 @@ def test_a_killed_creation_is_completed(postgres_server):
 def test_one_store_opens_alone(many):
     with open_store(many) as store:
         home = store.database.recorder.home
-        name = next(name for n in range(99) if home(name := f"alone {n}") == 2)
+        name = next(name for name in (f"alone {n}" for n in range(99)) if home(name) == 2)
     alone = many.replace(f"&stores={COUNT}", "").replace("schema=many", "schema=many_02")
     with open_store(alone) as part:
         say(part, name, "0")
     with open_store(many) as store:
-        say(store, name, "1", expected_version=1)
+        say(store, name, "1")
         assert store.version(name) == 2
 
 
@@ -381,14 +348,13 @@ def test_a_store_moves_by_copy(many, postgres_server, other_server):
         list(copy_store(source, target))
         assert min(entry.position for entry in target.follow()) > source.database.last_position
         assert list(compare_stores(source, target)) == []
-    with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
-        connection.execute(f"ALTER SCHEMA many_{number:02d} RENAME TO many_moved")
+    postgres_server.sql(f"ALTER SCHEMA many_{number:02d} RENAME TO many_moved")
     try:
         moved = f"{many}&moved={number}@127.0.0.1:{other_server.port}"
         with open_store(moved) as store:
             assert [store.version(name) for name in names] == [1] * 16
             for name in names:
-                say(store, name, "1", expected_version=1)
+                say(store, name, "1")
             assert len([entry for entry in store.follow() if entry.conversation in names]) == 32
             strangers = sorted((name for name in names if home(name) != number), key=home)
             store.fork(names[0], 1, strangers[0] + " fork")
@@ -398,8 +364,7 @@ def test_a_store_moves_by_copy(many, postgres_server, other_server):
         with open_store(moved) as store:
             assert store.version(forked) == 1
     finally:
-        with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
-            connection.execute(f"ALTER SCHEMA many_moved RENAME TO many_{number:02d}")
+        postgres_server.sql(f"ALTER SCHEMA many_moved RENAME TO many_{number:02d}")
 
 
 @pytest.mark.long  # a server with a standby, which is promoted, and another one
