@@ -162,6 +162,7 @@ with foldlog.open("sqlite:///{tmp_path}/a.db", condenser="digest") as histories:
         (["list", "-n", "5"], 334),
         (["list", "--short"], 334),
         (["log", "c1", "-n", "3"], 334),
+        (["log", "c1", "--stop", "9"], 334),
         (["view", "c1", "--at", "1"], 352),
     ],
 )
@@ -172,13 +173,13 @@ def test_a_short_command_in_a_new_process_imports_few_modules(tmp_path, argument
     """
     path = tmp_path / "a.db"
     with open_store(f"sqlite:///{path}") as store:
-        store.append("c1", said("hi"), expected_version=0)
+        store.append("c1", [said("hi"), said("long" * 99)], expected_version=0)
     run_foldlog("list", "--db", str(path))  # only the first list of a store counts
     db = [] if arguments == ["--version"] else ["--db", str(path)]
-    width = {"COLUMNS": "120"} if "--short" in arguments else {}
+    width = {"COLUMNS": "120"} if {"--short", "--stop"} & {*arguments} else {}
     code = f"""
 import contextlib, os, sys
-os.environ.pop("COLUMNS", None)  # to wrap a line needs rich
+os.environ.pop("COLUMNS", None)  # to wrap a line needs rich, and to cut a line does not
 os.environ.update({width})
 from foldlog._cli import main
 sys.argv = {["foldlog", *arguments, *db]!r}

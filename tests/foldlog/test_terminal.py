@@ -132,9 +132,12 @@ class Listed(Document, frozen=True, kw_only=True):
 @example("a" * 61)
 @example("世" * 31)
 @example("e\u0301" * 70)
+@example("a" * 44 + "\u0301")
+@example("a" * 44 + "世")
+@example("a" * 44 + "b" + "\ufe0f" * 2)
+@example("\x1b[2J" * 20)
 def test_line_looks_as_rich_prints_it(color, bold, text):
     """Also where the environment has NO_COLOR."""
-    text = terminal.printable(text, one_line=True)
     written, expected = io.StringIO(), io.StringIO()
     there = Console(
         width=60,
@@ -145,7 +148,11 @@ def test_line_looks_as_rich_prints_it(color, bold, text):
         file=expected,
     )
     there.print(
-        Text.assemble(("     7  ", "dim"), ("user    ", "bold green"), text),
+        Text.assemble(
+            ("     7  ", "dim"),
+            ("user    ", "bold green"),
+            terminal.printable(text, one_line=True),
+        ),
         no_wrap=True,
         overflow="ellipsis",
     )
