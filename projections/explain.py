@@ -4,9 +4,11 @@ conversation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from itertools import takewhile
-from typing import Literal
+from operator import attrgetter
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -17,6 +19,7 @@ from foldlog.eventstore import (
     DocumentChanges,
     Event,
     Retraction,
+    summary_id,
     summary_of,
 )
 from foldlog.eventstore.events import is_structural, names_source_ids
@@ -95,6 +98,7 @@ class Difference(Struct, frozen=True):
 
 
 Structural = Callable[[int], Iterable[Event]]
+_version_of = attrgetter("version")
 
 
 def explain_event(event: Event, view: View, structural: Structural) -> Why:
@@ -224,18 +228,31 @@ def _never_shown_because(event: Event, view: View) -> str:
     return "its writer marked it as not shown"
 
 
+class _Trace(NamedTuple):
+    """What had happened to an event by a version.
+
+    ``is_recorded`` is false before the event was appended, and while a retraction has taken it
+    back. ``by`` is the event that forgot it or took it back. ``followed`` is what a View shows of
+    it: the event itself, or the newest summary of it, or None. The summary has no text.
+    """
+
+    version: int
+    is_recorded: bool = False
+    by: Event | None = None
+    followed: Event | None = None
+
+
 def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
     # A summary was made together with its condensation.
     origin_id = summary_of(event.id) if event.id < 0 else event.id
-    later = list(structural(origin_id + 1))
-    remaining_ids = intervals_kept(later, view.version)
-    if not contains(remaining_ids, origin_id):
-        return _explain_taken_back(event, origin_id, view, later)
-    by, summary, stands_in = _follow(
-        event,
-        {shown.id for shown in view},
-        (change for change in later if contains(remaining_ids, change.id)),
-    )
+    trace = _trace(event, origin_id, structural(origin_id + 1))
+    by = trace.by
+    if isinstance(by, Retraction):
+        reason = (
+            f"retraction {by.id} took it back, at version {trace.version}: it restored the View of"
+            f" version {target(by)}"
+        )
+        return Why(event, view.version, "taken back", reason, by=by, forgotten_at=trace.version)
     if by is None:  # the View was folded from another log, or the revision is damaged
         reason = (
             "no event of the log forgets it, but the View does not show it: run 'foldlog store"
@@ -244,67 +261,44 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
         return Why(event, view.version, "forgotten", reason)
     kind = "condensation" if isinstance(by, CondensationAction) else "request"
     version = by.id + 1
-    reason = f"{kind} {by.id} forgot it at version {version}"
+    followed_id = None if trace.followed is None else trace.followed.id
+    summaries = (shown for shown in view if isinstance(shown, CondensationSummary))
     return Why(
         event,
         view.version,
         "forgotten",
-        reason,
+        f"{kind} {by.id} forgot it at version {version}",
         by=by,
         forgotten_at=version,
-        summary=summary,
-        stands_in=stands_in,
+        summary=_summary(by),
+        stands_in=next((shown for shown in summaries if shown.id == followed_id), None),
     )
 
 
-def _explain_taken_back(event: Event, origin_id: int, view: View, later: Iterable[Event]) -> Why:
-    # Several retractions may have removed the event and brought it back. The explanation names the
-    # last retraction that removed the event.
-    by: Retraction | None = None
-    # Pairs of a version and a flag, which is true if the conversation contains the event from this
-    # version on.
-    presence = [(0, False), (origin_id + 1, True)]
-    for change in later:
-        if isinstance(change, Retraction):
-            returned_to = target(change)
-            is_present = next(
-                present for version, present in reversed(presence) if version <= returned_to
-            )
-            was_present = presence[-1][1]
-            if was_present and not is_present:
-                by = change
-            presence.append((change.id + 1, is_present))
-    assert by is not None
-    reason = (
-        f"retraction {by.id} took it back, at version {by.id + 1}: it restored the View of"
-        f" version {target(by)}"
-    )
-    return Why(event, view.version, "taken back", reason, by=by, forgotten_at=by.id + 1)
+def _trace(event: Event, origin_id: int, changes: Iterable[Event]) -> _Trace:
+    """Follow ``event`` through the later structural events. Return its last trace.
 
-
-def _follow(
-    event: Event, shown: Container[int], structural: Iterable[Event]
-) -> tuple[Event | None, CondensationSummary | None, CondensationSummary | None]:
-    """Follow ``event`` through the later structural events that were not taken back.
-
-    Return the event that forgot ``event``, and the summary that replaced it. Also return the
-    summary that the View shows for ``event`` now. ``shown`` contains the ids that the View shows.
-    If the summary was itself summarized, the View shows the later summary instead.
+    The changes, with their texts, are not kept: a long log has many (``why`` in
+    ``benchmarks/commands.py``).
     """
-    by: Event | None = None
-    first: CondensationSummary | None = None
-    followed: Event | None = event
-    for change in structural:
-        if followed is None or not forgets_of(change)(followed):
-            continue
-        summary = _summary(change)
-        if by is None:
-            by = change
-            first = summary
-        if summary is not None and summary.id in shown:
-            return by, first, summary
-        followed = summary
-    return by, first, None
+    traces = [_Trace(0), _Trace(origin_id + 1, is_recorded=True, followed=event)]
+    for change in changes:
+        newest = traces[-1]
+        version = change.id + 1
+        if isinstance(change, Retraction):
+            restored = traces[bisect_right(traces, target(change), key=_version_of) - 1]
+            if restored.is_recorded:
+                traces.append(restored._replace(version=version))
+            elif newest.is_recorded:  # else an earlier retraction explains its absence
+                traces.append(_Trace(version, by=change))
+        elif newest.followed is not None and forgets_of(change)(newest.followed):
+            followed = None
+            if isinstance(change, CondensationAction) and change.summary is not None:
+                followed = CondensationSummary(
+                    id=summary_id(change.id), content="", summary_of=change.id
+                )
+            traces.append(_Trace(version, True, newest.by or change, followed))
+    return traces[-1]
 
 
 def _summary(by: Event) -> CondensationSummary | None:

@@ -1,12 +1,16 @@
 """The explanation of an event agrees with the Views of all versions."""
 
+import tracemalloc
+
 from hypothesis import given
 
 from foldlog.eventstore.events import (
     CondensationAction,
     CondensationSummary,
+    Message,
     Retraction,
     is_structural,
+    summary_id,
 )
 from foldlog.projections import View
 from foldlog.projections.explain import explain_difference, explain_event
@@ -79,3 +83,27 @@ def test_a_difference_agrees_with_the_views(events):
             assert entry.summary.id in {event.id for event in after}
             assert {event.id for event in entry.events} <= {event.id for event in difference.left}
             assert not {event.id for event in entry.events} & {event.id for event in after}
+
+
+def _condensations(start):
+    """Yield condensations 1 to 99. Each forgets the summary before it, and condensation 1 forgets
+    event 0.
+    """
+    for number in range(start, 100):
+        yield CondensationAction(
+            id=number,
+            forgotten_event_ids=[0 if number == 1 else summary_id(number - 1)],
+            summary=f"{number:05}" * 20_000,
+            summary_offset=0,
+        )
+
+
+def test_why_of_early_event_holds_no_later_texts():
+    event = Message(id=0, content="forgotten early", source="user")
+    view = View.from_events([event, *_condensations(1)])
+    tracemalloc.start()
+    why = explain_event(event, view, _condensations)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (why.by.id, why.summary.id, why.stands_in.id) == (1, summary_id(1), summary_id(99))
+    assert peak_bytes < 2_000_000, "the texts have 9,900,000 bytes"
