@@ -18,12 +18,12 @@ def _question(*rounds, unit="ms", target=2.0):
     return Question("a question", unit, target, lambda *_: iter(rounds))
 
 
-def test_sides_with_different_answers_are_not_measured():
+def test_sides_with_different_answers():
     with pytest.raises(AssertionError, match="different answers"):
         next(by_turns(SCALES["smoke"], lambda: 1, lambda: 2))
 
 
-def test_a_question_that_fails_loses_no_other_answer(tmp_path, monkeypatch, capsys):
+def test_failed_question_loses_no_other_answer(tmp_path, monkeypatch, capsys):
     def fails(scale, folder):
         raise TimeoutError("it was not drawn\nin time")
 
@@ -39,14 +39,14 @@ def test_a_question_that_fails_loses_no_other_answer(tmp_path, monkeypatch, caps
 
 
 @pytest.mark.parametrize("program", [benchmarks.__main__, benchmarks.peers.__main__])
-def test_nothing_is_published_from_a_machine_under_load(program, monkeypatch):
+def test_nothing_is_published_under_load(program, monkeypatch):
     monkeypatch.setattr(os, "getloadavg", lambda: (1.2, 0.1, 0.1))
     monkeypatch.setattr(program, "measure", lambda *_: pytest.fail("it was measured"))
     with pytest.raises(SystemExit, match=r"The load average is 1\.2.*Nothing was published"):
         program.main(["--publish"])
 
 
-def test_the_page_and_the_readme_show_the_published_figures():
+def test_page_and_readme_show_published_figures():
     run = speed_page.published()
     page = speed_page.PAGE.read_text(encoding="utf-8")
     readme = speed_page.README.read_text(encoding="utf-8")

@@ -7,14 +7,14 @@ from foldlog.condensers import ESTIMATE
 from foldlog.replays import replay
 
 
-def test_the_page_of_compactions_shows_the_published_figures():
+def test_page_shows_the_published_figures():
     group = json.loads(compaction.PUBLISHED.read_text(encoding="utf-8"))
     page = compaction.PAGE.read_text(encoding="utf-8")
     assert compaction.in_page(page, group) == page
     assert len(group["histories"]) == 40
 
 
-def test_a_copier_writes_a_summary_for_each_of_the_two_prompts():
+def test_copier_summarizes_for_both_prompts():
     events = compaction.generated(0, 110)
     for name, condenser in compaction.condensers().items():
         if "40 events" in name and "digest" not in name:

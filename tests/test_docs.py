@@ -50,7 +50,7 @@ def _blocks(page):
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_the_python_guide_prints_what_it_shows(tmp_path, monkeypatch):
+def test_python_guide_prints_what_it_shows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = doctest.ELLIPSIS | doctest.REPORT_ONLY_FIRST_FAILURE
     tried = doctest.testfile(
@@ -59,7 +59,7 @@ def test_the_python_guide_prints_what_it_shows(tmp_path, monkeypatch):
     assert (tried.failed, tried.attempted > 35) == (0, True)
 
 
-def test_the_guide_to_the_command_prints_what_it_shows(tmp_path, monkeypatch, capsys):
+def test_command_guide_prints_what_it_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -76,7 +76,7 @@ def test_the_guide_to_the_command_prints_what_it_shows(tmp_path, monkeypatch, ca
         )
 
 
-def test_the_commands_that_answer_questions_run(tmp_path, monkeypatch, capsys):
+def test_commands_of_the_questions_page_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOLDLOG_DB", "sample.db")
     with foldlog.open("sample.db") as histories:
@@ -91,7 +91,7 @@ def test_the_commands_that_answer_questions_run(tmp_path, monkeypatch, capsys):
         assert any(capsys.readouterr()), command
 
 
-def test_the_python_guide_has_a_line_for_each_method():
+def test_python_guide_lists_each_method():
     guide = (ROOT / "docs/PYTHON.md").read_text()
     rows = " ".join(re.findall(r"^\| (`\w+\.\w+`.*?) \|", guide, re.MULTILINE))
     for face in (History, Histories, Maintenance):
@@ -108,7 +108,7 @@ def test_the_python_guide_has_a_line_for_each_method():
     [page for page in (*STORIES, *WITH_A_HISTORY) if _blocks(page)],
     ids=lambda page: page.name,
 )
-def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
+def test_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # a page registers a format
     monkeypatch.setattr(registry, "REGISTERED", dict(registry.REGISTERED))
@@ -128,7 +128,7 @@ def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypa
         assert shown == capsys.readouterr().out
 
 
-def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
+def test_documented_format_works_as_a_package(tmp_path):
     page = ROOT / "docs/how-to/importer.md"
     (project,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     brought = tomllib.loads(project)["project"]["entry-points"]["foldlog.formats"]
@@ -163,7 +163,7 @@ def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
     assert "my-bot" in foldlog("import", "talk.jsonl", "--format", "nonsense").stderr
 
 
-def test_every_python_example_of_the_documents_is_run_by_some_test():
+def test_every_python_example_is_run():
     elsewhere = {"CONFIGURATION.md"}  # tests/condensers
     pages = {page for page in (ROOT / "docs").rglob("*.md") if _blocks(page)}
     assert (
@@ -185,7 +185,7 @@ def test_an_example_runs(code, tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_the_examples_have_types_that_a_strict_checker_accepts(tmp_path):
+def test_examples_pass_mypy(tmp_path):
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         name = page.stem.lower().replace("-", "_")
         blocks = _blocks(page)
@@ -210,7 +210,7 @@ def test_each_page_has_examples():
     assert {"README.md-1", "RESUMING.md-1"} <= {example.id for example in _examples()}
 
 
-def test_the_page_of_the_command_has_each_help_and_output_as_they_are_printed():
+def test_command_reference_has_helps_and_outputs():
     page = _site_module("command_reference").page()
     assert "A TOML file with [condenser]." in " ".join(page.split()), (
         "a word that looks like markup is lost"
@@ -223,13 +223,13 @@ def test_the_page_of_the_command_has_each_help_and_output_as_they_are_printed():
     assert "$ foldlog why work 1\n" in page
 
 
-def test_the_readme_begins_with_the_commands_of_a_fresh_machine():
+def test_readme_begins_with_first_commands():
     lines = _lines_to_try()
     assert [line.split()[0] for line in lines[:3]] == ["scripts/demo", "scripts/test", "."]
     assert [line for line in lines if not re.match(r"[^#]* # [^#]+$", line)] == []
 
 
-def test_a_command_of_the_readme_prints_what_the_readme_shows(tmp_path, monkeypatch, capsys):
+def test_readme_command_prints_what_it_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run_foldlog("demo") == 0
     capsys.readouterr()
@@ -244,7 +244,7 @@ def _lines_to_try():
     return block.splitlines()
 
 
-def test_the_home_of_the_site_is_the_beginning_of_the_readme():
+def test_site_home_is_the_readmes_beginning():
     home = _site_module("hooks")._home()
     assert home.startswith("# foldlog\n")
     assert "## Why not" not in home
@@ -260,7 +260,7 @@ def _site_module(name):
     return module
 
 
-def test_the_page_of_the_python_interface_has_every_public_name_with_its_contract():
+def test_api_reference_has_every_public_name():
     page = _site_module("api_reference").page()
     assert [
         name
@@ -272,7 +272,7 @@ def test_the_page_of_the_python_interface_has_every_public_name_with_its_contrac
     assert re.findall(r"^### (.*)\n\n```text\n.*\n```\n\n\n", page, re.MULTILINE) == []
 
 
-def test_the_documents_for_users_have_at_most_40_000_words():
+def test_user_documents_have_40_000_words_at_most():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     counts = {
         path: len(path.read_text().split()) for path in pages if "decisions" not in path.parts
@@ -280,7 +280,7 @@ def test_the_documents_for_users_have_at_most_40_000_words():
     assert sum(counts.values()) <= 40_000, counts
 
 
-def test_the_site_names_every_page():
+def test_site_names_every_page():
     named = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
     assert {page for page in pages if not page.startswith("internals/decisions/")} | {
@@ -291,7 +291,7 @@ def test_the_site_names_every_page():
     } == named
 
 
-def test_the_readme_and_the_page_of_condensers_say_what_compare_prints():
+def test_pages_quote_what_compare_prints():
     guide = (ROOT / "docs/COMMAND.md").read_text()
     (costs,) = re.findall(
         r"^cost of prompts and condenser together +\$(\S+) +\$(\S+) +\$(\S+)", guide, re.MULTILINE
@@ -312,7 +312,7 @@ def test_the_readme_and_the_page_of_condensers_say_what_compare_prints():
     assert f"the model gets {less:.1f} instead of {more:.1f} million tokens" in readme
 
 
-def test_the_picture_of_a_view_is_that_of_the_demo(tmp_path, monkeypatch):
+def test_picture_of_a_view_shows_the_demo(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run_foldlog("demo", "--db", "d.db") == 0
     with foldlog.open("d.db") as histories:
@@ -320,7 +320,7 @@ def test_the_picture_of_a_view_is_that_of_the_demo(tmp_path, monkeypatch):
     assert drawn == (pictures.PICTURES / "view.svg").read_text(), "python -m benchmarks.pictures"
 
 
-def test_a_section_that_is_quoted_behind_a_link_is_on_that_page():
+def test_quoted_sections_exist():
     """Such as ([POSTGRESQL.md](POSTGRESQL.md), "From SQLite and back")."""
     quoted = re.compile(r"\]\(([\w./-]+\.md)\)[^\"\n]{0,3}\s*\"([^\"]+)\"")
     missing = []
@@ -332,5 +332,5 @@ def test_a_section_that_is_quoted_behind_a_link_is_on_that_page():
     assert missing == []
 
 
-def test_the_words_for_completion_and_help_are_those_of_the_commands():
+def test_words_for_completion_are_up_to_date():
     assert words.FILE.read_text() == words.lines(), "run python -m tests.golden.words"

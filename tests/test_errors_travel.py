@@ -44,7 +44,7 @@ def new_error(kind: type[Exception]) -> Exception:
 
 
 @pytest.mark.parametrize("copy_error", COPIES, ids=["pickle", "copy", "deepcopy"])
-def test_an_exception_is_the_same_after_a_journey(copy_error: Callable[[Exception], Exception]):
+def test_exception_is_the_same_after_a_journey(copy_error: Callable[[Exception], Exception]):
     classes = set(exceptions())
     assert len(classes) > 30
     for kind in classes:

@@ -29,7 +29,7 @@ def _modules_after(code):
     return set(json.loads(process.stdout.splitlines()[-1]))
 
 
-def test_what_litellm_warns_of_about_itself_fails_no_test():
+def test_litellms_own_warnings_fail_no_test():
     """It silences these as it is imported; pytest brings them back for the tests that the same
     process runs later.
     """
@@ -42,7 +42,7 @@ def test_what_litellm_warns_of_about_itself_fails_no_test():
         warnings.warn("of something else", UserWarning, stacklevel=1)
 
 
-def test_no_module_of_ours_imports_litellm_until_a_model_is_called():
+def test_no_module_imports_litellm():
     """Adapters are left out: each imports the SDK that it is for."""
     code = """
 import importlib, pkgutil
@@ -61,7 +61,7 @@ def test_importing_foldlog_imports_nothing_heavy():
 @pytest.mark.parametrize(
     "arguments, commands", rows("settings.json", "commands and the commands that they import")
 )
-def test_a_command_imports_nothing_heavy_and_no_other_command(arguments, commands):
+def test_command_imports_no_other_command(arguments, commands):
     code = f"""
 import contextlib, io, sys
 from foldlog._cli import main
@@ -74,19 +74,19 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     assert {name for name, module in MODULES.items() if module in modules} == {*commands}
 
 
-def test_the_help_of_a_command_imports_no_condenser():
+def test_help_imports_no_condenser():
     commands = ("compare", "list", "view")
     modules = _modules_after(f"import {', '.join(MODULES[name] for name in commands)}")
     assert {name for name in modules if name.startswith("foldlog.condensers")} == set()
 
 
-def test_a_command_that_takes_a_format_loads_none():
+def test_command_that_takes_a_format_loads_none():
     modules = _modules_after(f"import {MODULES['import']}, {MODULES['export']}")
     assert "foldlog._formats.registry" in modules
     assert {"foldlog._formats.aider", "importlib.metadata"} & modules == set()
 
 
-def test_an_application_may_have_packages_by_the_names_of_the_floors(tmp_path):
+def test_applications_may_reuse_our_package_names(tmp_path):
     for name in ("condensers", "eventstore", "projections"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("OWN = True\n")
@@ -106,7 +106,7 @@ assert condensers.OWN and eventstore.OWN and projections.OWN
     )
 
 
-def test_a_view_is_opened_without_modules_that_only_few_need(tmp_path):
+def test_opening_a_view_imports_few_modules(tmp_path):
     code = f"""
 import foldlog
 with foldlog.open("sqlite:///{tmp_path}/a.db") as histories:
@@ -121,7 +121,7 @@ with foldlog.open("sqlite:///{tmp_path}/a.db") as histories:
 
 
 @pytest.mark.parametrize("package", ["eventstore", "projections", "condensers"])
-def test_the_folders_of_a_checkout_are_no_packages(package, monkeypatch):
+def test_folders_of_a_checkout_are_no_packages(package, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(foldlog.__file__).parents[1]))
     with pytest.raises(ImportError, match=f"no package '{package}'; import 'foldlog.{package}'"):
         importlib.import_module(f"{package}.errors")
@@ -144,7 +144,7 @@ assert compiled == [], compiled
     _modules_after(code)
 
 
-def test_a_step_of_a_strategy_that_is_chosen_by_its_name_needs_few_packages(tmp_path):
+def test_named_strategy_needs_few_packages(tmp_path):
     code = f"""
 import foldlog
 with foldlog.open("sqlite:///{tmp_path}/a.db", condenser="digest") as histories:
@@ -166,7 +166,7 @@ with foldlog.open("sqlite:///{tmp_path}/a.db", condenser="digest") as histories:
         (["view", "c1", "--at", "1"], 352),
     ],
 )
-def test_a_short_command_in_a_new_process_imports_few_modules(tmp_path, arguments, most):
+def test_short_command_imports_few_modules(tmp_path, arguments, most):
     """A warm process hides what each call of the command pays: its imports are most of its time.
 
     ``most`` is the number of modules that a command may import, together with those of Python.

@@ -63,13 +63,13 @@ def test_each_kind_of_change(tmp_path, line, changes):
     assert sorted(codes(tmp_path, "lines.py", f"def act(x):\n    {line}\n")) == changes
 
 
-def test_a_condition_of_a_query_is_left_out(tmp_path):
+def test_query_condition_is_left_out(tmp_path):
     assert codes(tmp_path, "queries.sql", QUERY) == ["\n"]
     (mutant,) = mutants_of(tmp_path / "queries.sql")
     assert mutant.text() == QUERY.replace("   AND id >= :first\n", "\n")
 
 
-def test_a_seed_draws_the_same_mutants_and_each_is_python():
+def test_seed_draws_the_same_valid_mutants():
     drawn = draw_mutants(7, 6, ["projections/"])
     assert drawn == draw_mutants(7, 6, ["projections/"]) != draw_mutants(8, 6, ["projections/"])
     for mutant in drawn:
@@ -117,7 +117,7 @@ def coverage(tmp_path):
     return path
 
 
-def test_a_mutant_that_no_test_notices_survives(project, coverage, monkeypatch):
+def test_unnoticed_mutant_survives(project, coverage, monkeypatch):
     either = mutant_of(project, "(number > 0 or seen is not None)")
     assert failing_test(mutant_of(project, "(number >= 0)"), project, coverage) is None
     assert failing_test(either, project) == "test_it.py::test_it"
@@ -125,13 +125,13 @@ def test_a_mutant_that_no_test_notices_survives(project, coverage, monkeypatch):
     assert failing_test(either, project) == "test_it.py::test_it", "of all tests"
 
 
-def test_the_tests_that_ran_a_changed_line_are_found(project, coverage):
+def test_tests_of_a_changed_line(project, coverage):
     either = mutant_of(project, "(number > 0 or seen is not None)")
     assert find_tests_of(either, coverage) == ["test_it.py::test_it"]
     assert find_tests_of(mutant_of(project, "return None"), coverage) == []
 
 
-def test_a_test_that_fails_without_a_mutant_judges_none(project):
+def test_broken_test_judges_no_mutant(project):
     with (project / "test_it.py").open("a") as test:
         test.write("\ndef test_broken():\n    assert positive(0, None)\n")
     with pytest.raises(FailsUnchangedError, match="::test_broken"):

@@ -19,7 +19,7 @@ EVENTS = 300
 
 
 @pytest.mark.long
-def test_the_quick_run_measures_both_sides_and_prints_a_table(tmp_path):
+def test_quick_run_prints_both_sides(tmp_path):
     options = ["--quick", f"--events={EVENTS}", "--rounds=1", f"--folder={tmp_path}"]
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.peers", *options],
@@ -41,7 +41,7 @@ def test_the_quick_run_measures_both_sides_and_prints_a_table(tmp_path):
     assert list(tmp_path.iterdir()) == [], "the stores are removed"
 
 
-def test_a_side_that_returns_other_items_has_failed(tmp_path):
+def test_side_with_other_items_has_failed(tmp_path):
     def lose_an_item(message):
         if "open, round" in message:
             with sqlite3.connect(tmp_path / "raw_sqlite" / "history.db") as db:
@@ -58,7 +58,7 @@ def test_a_side_that_returns_other_items_has_failed(tmp_path):
     assert report.rows(runs)[1] == ["sqlite3 by hand", *["failed"] * 6]
 
 
-def test_the_page_the_readme_and_the_picture_show_the_published_figures():
+def test_pages_and_picture_show_published_figures():
     runs = report.published()
     for path, with_figures in ((report.PAGE, report.in_page), (report.README, report.in_readme)):
         text = path.read_text(encoding="utf-8")

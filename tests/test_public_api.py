@@ -23,7 +23,7 @@ def _promised(module):
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_every_name_in_all_can_be_imported_and_there_is_no_other_public_name(package):
+def test_all_is_every_public_name(package):
     module = importlib.import_module(package)
     promised = set(_promised(module))
     assert len(promised) == len(_promised(module)), "a name stands twice in __all__"
@@ -39,13 +39,13 @@ def test_every_name_in_all_can_be_imported_and_there_is_no_other_public_name(pac
 
 
 @pytest.mark.parametrize("package", PACKAGES[:-1])
-def test_no_module_takes_the_place_of_a_public_name_when_it_is_imported(package):
+def test_no_module_hides_a_public_name(package):
     module = importlib.import_module(package)
     modules = {found.name for found in pkgutil.iter_modules(module.__path__)}
     assert modules.intersection(module.__all__) == set()
 
 
-def test_the_first_two_screens_of_help_name_everything():
+def test_help_begins_with_every_name():
     # the rest is each class with its methods
     page = pydoc.plain(pydoc.render_doc(foldlog)).splitlines()[:80]
     assert [
@@ -55,7 +55,7 @@ def test_the_first_two_screens_of_help_name_everything():
     ] == []
 
 
-def test_what_a_signature_of_the_face_or_its_raises_names_can_be_imported():
+def test_names_in_signatures_can_be_imported():
     faces = (
         foldlog.open,
         foldlog.from_openai,
@@ -127,7 +127,7 @@ def _raised(docstring):
     return [*quoted, *(name for line in listed for name in line.split(", "))]
 
 
-def test_every_error_of_a_lower_package_is_in_foldlog_errors():
+def test_foldlog_errors_has_every_error():
     for package in (foldlog.eventstore, foldlog.projections, foldlog.condensers):
         errors = {
             name
@@ -166,7 +166,7 @@ def test_every_error_is_an_event_store_error():
     assert {name for name in others if not name.startswith("_")} - internal == set()
 
 
-def test_every_field_is_described_in_the_docstring_of_its_class():
+def test_docstrings_describe_every_field():
     # a sentence says what the results of types hold
     values = [getattr(foldlog, name) for name in foldlog.__all__]
     values += [foldlog.eventstore.Ingested]

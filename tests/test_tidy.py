@@ -69,7 +69,7 @@ def test_whatever_is_imported_is_declared():
     assert undeclared == set()
 
 
-def test_a_name_with_an_underscore_is_used_in_its_own_file_only():
+def test_private_names_stay_in_their_file():
     """So no file of the store needs an ``__all__`` to say what it offers; packages have one."""
     offences = []
     for path in PYTHON:
@@ -89,7 +89,7 @@ def test_a_name_with_an_underscore_is_used_in_its_own_file_only():
     assert offences == []
 
 
-def test_an_extra_that_a_message_tells_people_to_install_is_there():
+def test_recommended_extras_exist():
     recommended = {
         (extra, _named(path))
         for path in PYTHON
@@ -117,7 +117,7 @@ def test_nothing_is_left_for_later_in_a_comment():
     assert [_named(path) for path in [*PYTHON, *MARKDOWN] if marker.search(_text_of(path))] == []
 
 
-def test_no_file_names_a_path_of_the_machine_it_was_written_on():
+def test_no_path_of_the_authors_machine():
     machine = re.compile(r"/(?:w[o]rk|t[m]p|r[o]ot|h[o]me)/[a-z.]")
     places = []
     for path in FILES:
@@ -127,7 +127,7 @@ def test_no_file_names_a_path_of_the_machine_it_was_written_on():
     assert places == []
 
 
-def test_every_sql_file_and_every_named_statement_is_used():
+def test_every_sql_statement_is_used():
     words = {
         word
         for path in PYTHON
@@ -145,7 +145,7 @@ def test_every_sql_file_and_every_named_statement_is_used():
     assert unused == []
 
 
-def test_every_decision_has_its_own_number_and_is_linked_from_somewhere():
+def test_decisions_are_numbered_and_linked():
     decisions = [path for path in MARKDOWN if path.parent.name == "decisions"]
     assert len(decisions) > 40
     numbers = Counter(path.name.split("-")[0] for path in decisions)
@@ -163,7 +163,7 @@ def test_every_decision_has_its_own_number_and_is_linked_from_somewhere():
     assert unlinked == []
 
 
-def test_every_relative_link_leads_to_a_file():
+def test_relative_links_lead_to_files():
     broken = []
     for path in MARKDOWN:
         targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", _text_of(path))
@@ -193,7 +193,7 @@ def _architecture_names():
     return named | set(re.findall(r"`(\w+)/`", page))
 
 
-def test_the_architecture_names_every_folder_and_no_path_that_is_gone():
+def test_architecture_names_every_folder():
     named = _architecture_names()
     assert {
         name
@@ -212,7 +212,7 @@ def test_the_architecture_names_every_folder_and_no_path_that_is_gone():
     assert unnamed | {str(folder) for folder in of_packages - covered - part_of_a_format} == set()
 
 
-def test_each_cell_of_the_ledger_names_something_that_is_there():
+def test_ledger_cells_name_existing_code():
     assert "](internals/LEDGER.md)" in _text_of(ARCHITECTURE)
     cells = set(re.findall(r"`(\w+)\.([\w.]+)`", _text_of(LEDGER)))
     there = {
@@ -238,7 +238,7 @@ def _defined(path):
     ]
 
 
-def test_each_package_says_what_is_in_its_files():
+def test_packages_describe_their_files():
     unnamed, absent = {}, {}
     for path in PYTHON:
         if path.name != "__init__.py" or path.relative_to(ROOT).parts[0] not in PACKAGES:
@@ -257,7 +257,7 @@ def test_each_package_says_what_is_in_its_files():
 @pytest.mark.parametrize(
     "script", ["scripts/setup", "scripts/test", "scripts/demo", "scripts/pin", ".ci/run"]
 )
-def test_a_script_is_executable_and_is_read_by_a_plain_shell(script):
+def test_scripts_are_executable_shell(script):
     path = ROOT / script
     assert path.stat().st_mode & 0o111
     if path.parent.name == "scripts":
@@ -269,7 +269,7 @@ def test_a_script_is_executable_and_is_read_by_a_plain_shell(script):
     "script",
     ["pin", "setup", "test", "test-adapters", "test-bounds", "test-browser", "test-wheel"],
 )
-def test_a_script_asked_for_help_says_what_it_does_and_does_nothing(tmp_path, script):
+def test_help_of_a_script_does_nothing(tmp_path, script):
     alone = tmp_path / "scripts" / script
     alone.parent.mkdir()
     shutil.copy(ROOT / "scripts" / script, alone)

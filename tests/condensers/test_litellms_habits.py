@@ -60,7 +60,7 @@ print(json.dumps({"asked": asked, "early": early, "environment": new}))
 """
 
 
-# shorter: test_imports.py, test_no_module_of_ours_imports_litellm_until_a_model_is_called
+# shorter: test_imports.py, test_no_module_imports_litellm
 @pytest.mark.long
 def test_litellm_is_imported_late_and_stays_offline(
     tmp_path,

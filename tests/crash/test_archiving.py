@@ -41,7 +41,7 @@ def s3(monkeypatch):
 @pytest.mark.long  # the short form: tests/conformance/test_archive.py, killed between transactions
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("objects", ["folder", "s3"])
-def test_killed_at_random_nothing_is_lost(database, objects, tmp_path, request):
+def test_random_kills_lose_nothing(database, objects, tmp_path, request):
     if database == "sqlite":
         url = f"sqlite:///{tmp_path}/store.db?mode=rwc"
     else:

@@ -37,13 +37,13 @@ def assert_sound(mode, scenarios, every, whole):
 
 
 @pytest.mark.parametrize("scenarios", [list(SCENARIOS)[nth::3] for nth in range(3)], ids="-".join)
-def test_killed_before_any_statement_nothing_is_lost_or_halved(scenarios, whole):
+def test_kill_before_any_statement_loses_nothing(scenarios, whole):
     assert_sound("statements", scenarios, 13, whole)
 
 
 @needs_faults
 @pytest.mark.parametrize("scenarios", [["append_batches", "ingest_tail"]], ids="-".join)
-def test_killed_before_any_write_nothing_is_lost_or_halved(scenarios, whole):
+def test_kill_before_any_write_loses_nothing(scenarios, whole):
     assert_sound("writes", scenarios, 13, whole)
 
 
@@ -51,17 +51,17 @@ def test_killed_before_any_write_nothing_is_lost_or_halved(scenarios, whole):
 @pytest.mark.parametrize(
     "scenarios", [["append", "append_and_write_back", "migrate_new"]], ids="-".join
 )
-def test_what_was_acknowledged_survives_a_power_cut_at_any_write(scenarios, whole):
+def test_power_cut_at_any_write_loses_nothing_acknowledged(scenarios, whole):
     assert_sound("power", scenarios, 17, whole)
 
 
 @pytest.mark.long
-def test_writers_killed_at_random_moments_lose_nothing():
+def test_writers_killed_at_random_lose_nothing():
     assert "0 findings" in crash("load", "--seconds", "6", "--kills", "15")
 
 
 @pytest.mark.long
-def test_many_writers_wait_for_nobody_and_win_once_each_while_a_history_is_imported():
+def test_many_writers_beside_an_import_and_an_erasure():
     assert "0 findings" in crash(
         "writers",
         "--seconds",

@@ -30,7 +30,7 @@ def small_disk(tmp_path):
         yield folder
 
 
-def test_a_store_on_a_full_disk_can_be_read_and_appended_to_later(small_disk):
+def test_full_disk_then_space_again(small_disk):
     path = small_disk / "store.db"
     (small_disk / "ballast").write_bytes(b"x" * 400_000)
     acknowledged = []
@@ -57,7 +57,7 @@ def test_a_store_on_a_full_disk_can_be_read_and_appended_to_later(small_disk):
     assert inspect(path, acknowledged) == []
 
 
-def test_a_store_is_opened_when_there_is_space_for_the_index_of_its_log(small_disk):
+def test_no_space_for_the_index_of_the_log(small_disk):
     path = small_disk / "store.db"
     open_at(path).close()
     fill(small_disk / "ballast")
@@ -79,13 +79,13 @@ def loop_of_the_page(sleep):
 
 @needs_faults
 @pytest.mark.parametrize("scenarios", [["append", "migrate_new"]], ids="-".join)
-def test_a_disk_that_is_full_from_any_write_on_loses_nothing(scenarios, whole):
+def test_disk_full_from_any_write_loses_nothing(scenarios, whole):
     assert_sound("full", scenarios, 13, whole)
 
 
 @needs_faults
 @pytest.mark.parametrize("scenarios", [["append_batches", "ingest_staged"]], ids="-".join)
-def test_any_sync_that_fails_loses_nothing(scenarios, whole):
+def test_any_failed_sync_loses_nothing(scenarios, whole):
     assert_sound("sync", scenarios, 1, whole)
 
 
@@ -116,7 +116,7 @@ def on_a_failing_disk(script, folder):
 
 
 @needs_faults
-def test_after_a_sync_that_failed_the_log_is_begun_again_before_anything_is_written(tmp_path):
+def test_log_is_begun_again_after_a_failed_sync(tmp_path):
     """The pages of a failed sync may never reach the disk, and no later sync reports it. After a power
     cut the log would end before them, without all events that were acknowledged later.
     """
@@ -136,7 +136,7 @@ def test_after_a_sync_that_failed_the_log_is_begun_again_before_anything_is_writ
 
 
 @needs_faults
-def test_where_a_reader_keeps_the_log_nothing_is_written_behind_a_sync_that_failed(tmp_path):
+def test_nothing_is_written_behind_a_failed_sync(tmp_path):
     printed = on_a_failing_disk(
         "append(0)\n"
         "fault('fail_sync_at').value = fault('syncs').value + 1\n"
@@ -158,7 +158,7 @@ def test_where_a_reader_keeps_the_log_nothing_is_written_behind_a_sync_that_fail
 
 
 @needs_faults
-def test_a_sync_that_failed_leaves_nothing_for_whoever_opens_the_store_after_a_kill(tmp_path):
+def test_failed_sync_then_kill_leaves_no_commit(tmp_path):
     """SQLite then reads the log again, and would find a commit that the error said was not written."""
     printed = on_a_failing_disk(
         "append(0)\n"
@@ -174,7 +174,7 @@ def test_a_sync_that_failed_leaves_nothing_for_whoever_opens_the_store_after_a_k
 
 
 @needs_faults
-def test_the_store_goes_on_after_each_write_and_each_sync_that_fails(tmp_path):
+def test_store_goes_on_after_each_failure(tmp_path):
     printed = on_a_failing_disk(
         "from pathlib import Path\nfrom tests.crash.goes_on import try_all_places\n"
         "print(try_all_places(Path(sys.argv[1])))\n",
@@ -184,7 +184,7 @@ def test_the_store_goes_on_after_each_write_and_each_sync_that_fails(tmp_path):
 
 
 @needs_faults
-def test_the_loop_of_the_page_of_errors_ends_with_the_append_done_once(tmp_path):
+def test_documented_retry_loop_appends_once(tmp_path):
     printed = on_a_failing_disk(
         "from types import SimpleNamespace\nimport foldlog\nfrom tests.crash.test_disk import"
         " loop_of_the_page\nhistories, waits = foldlog.open(f'{sys.argv[1]}/app.db'), []\ndef"
@@ -199,7 +199,7 @@ def test_the_loop_of_the_page_of_errors_ends_with_the_append_done_once(tmp_path)
 
 
 @needs_faults
-def test_a_slow_disk_makes_nobody_fail(tmp_path):
+def test_slow_disk_makes_nobody_fail(tmp_path):
     printed = on_a_failing_disk(
         "fault('sync_delay_us').value = 300_000\nattempt(0)\nprint('appended')\n", tmp_path
     )
@@ -237,7 +237,7 @@ def open_folder():
         Path(folder).chmod(0o755)  # to remove its files
 
 
-def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder):
+def test_read_only_store(open_folder):
     path = open_folder / "store.db"
     with open_at(path) as store:
         store.append("c1", Message(source="user", content="hi"), expected_version=0)
@@ -289,7 +289,7 @@ that of any other user runs as the owner of the folder.
     ],
     ids=["folder", "file", "folder of a file"],
 )
-def test_what_may_not_be_read_or_written_is_said(open_folder, store_mode, options, message):
+def test_missing_permission_names_the_remedy(open_folder, store_mode, options, message):
     if store_mode is not None:
         open_at(open_folder / "store.db").close()
         (open_folder / "store.db").chmod(store_mode)
@@ -298,7 +298,7 @@ def test_what_may_not_be_read_or_written_is_said(open_folder, store_mode, option
     assert re.match(f"StoreUnavailable .*{message}", printed), printed
 
 
-def test_a_read_only_file_system_is_said_and_is_read_from(tmp_path):
+def test_read_only_file_system(tmp_path):
     with mounted(tmp_path / "disk", "size=4m") as folder:
         with open_at(folder / "store.db") as store:
             store.append("c1", Message(source="user", content="hi"), expected_version=0)

@@ -65,7 +65,7 @@ def read_rest(child):
 # ---------------------------------------------------------------------------------------------- forks
 
 
-def test_a_forked_child_and_its_parent_lose_nothing_of_one_another(tmp_path):
+def test_forked_child_and_parent_lose_nothing(tmp_path):
     """The parent has the file open twice, and closes it while its child goes on. Then a third process
     opens and closes it.
     """
@@ -108,7 +108,7 @@ os.waitpid(child, 0)
     assert inspect(tmp_path / "store.db", acknowledged) == []
 
 
-def test_threads_that_write_and_read_do_not_hold_up_a_fork_nor_it_them(tmp_path):
+def test_fork_while_threads_write_and_read(tmp_path):
     script = """
 store = open_at(path)
 stop = threading.Event()
@@ -141,7 +141,7 @@ say(f"failed: {failed}")
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
-def test_a_child_forked_while_the_store_is_read_is_refused_the_file(tmp_path):
+def test_child_forked_during_a_read_is_refused(tmp_path):
     """SQLite in the child would rely on locks that the child does not have."""
     script = """
 import foldlog.eventstore.recorders.sqlite.process_forks as forks
@@ -185,7 +185,7 @@ recorder.transact(work)
 """
 
 
-def test_a_writer_that_is_killed_in_the_middle_of_its_turn_holds_up_nobody(tmp_path):
+def test_killed_writer_holds_up_nobody(tmp_path):
     with process(HOLDS_THE_QUEUE.format(before=""), tmp_path) as holder:
         assert read_line(holder) == "in the queue"
         with process(
@@ -201,7 +201,7 @@ def test_a_writer_that_is_killed_in_the_middle_of_its_turn_holds_up_nobody(tmp_p
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
-def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path):
+def test_child_does_not_keep_its_parents_turn(tmp_path):
     fork = (
         "child = os.fork()\nif child == 0:\n    say(os.getpid())\n    time.sleep(600)\n   "
         " os._exit(0)\n"
@@ -222,7 +222,7 @@ def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path):
 # --------------------------------------------------------------------------------------------- Ctrl-C
 
 
-def test_ctrl_c_inside_an_import_leaves_nothing_of_it_or_all(tmp_path):
+def test_ctrl_c_leaves_an_import_whole_or_absent(tmp_path):
     """Ctrl-C comes at many moments of the import, also around the publication."""
     script = """
 import foldlog.eventstore.log.importing
@@ -269,7 +269,7 @@ for line in sys.stdin:
         assert connection.execute("SELECT id FROM conversations WHERE NOT visible").fetchall() == []
 
 
-def test_ctrl_c_in_one_thread_does_not_stop_the_others(tmp_path):
+def test_ctrl_c_does_not_stop_other_threads(tmp_path):
     script = """
 store = open_at(path)
 stop = threading.Event()
@@ -315,7 +315,7 @@ os._exit(0)
 # ------------------------------------------------------------------------------------------ new files
 
 
-def test_many_processes_can_open_a_new_file_at_once(tmp_path):
+def test_processes_open_a_new_file_at_once(tmp_path):
     script = (
         "sys.stdin.readline()\nwith open_at(path) as store:\n    append(store, 'c1', f'by"
         " {os.getpid()}')\n"

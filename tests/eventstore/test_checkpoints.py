@@ -99,21 +99,21 @@ def held(monkeypatch):
 
 
 @needs_descriptors
-def test_a_long_log_is_written_back_beside_the_commits(store, tmp_path):
+def test_long_log_is_written_back_beside_commits(store, tmp_path):
     append_in_turn(store, 40)
     assert store.version("c1") == 41
     assert versions_without_log(tmp_path / "history.db", tmp_path) > 10
 
 
 @needs_descriptors
-def test_a_log_that_is_always_written_begins_again(store, tmp_path, committed_between):
+def test_log_under_constant_writes_begins_again(store, tmp_path, committed_between):
     committed_between(store)
     append_in_turn(store, 200)
     assert pages_of_log(tmp_path / "history.db") < 2 * AT
 
 
 @needs_descriptors
-def test_a_log_that_is_read_begins_again_when_nobody_reads_it(store, tmp_path, committed_between):
+def test_log_begins_again_after_its_last_reader(store, tmp_path, committed_between):
     committed_between(store)
     with reading(store, "c1") as snapshot:
         append_in_turn(store, 60)
@@ -125,7 +125,7 @@ def test_a_log_that_is_read_begins_again_when_nobody_reads_it(store, tmp_path, c
 
 
 @needs_descriptors
-def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(tmp_path, monkeypatch):
+def test_commit_writes_back_where_the_thread_fails(tmp_path, monkeypatch):
     def fail(self):
         raise sqlite3.OperationalError("disk I/O error")
 
@@ -140,7 +140,7 @@ def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(tmp_path, 
 
 
 @needs_descriptors
-def test_a_writer_waits_where_the_thread_does_not_keep_up(store, held, monkeypatch):
+def test_writer_waits_for_a_late_checkpoint(store, held, monkeypatch):
     monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", AT)
     at_work, go_on = held
 
@@ -161,7 +161,7 @@ def test_a_writer_waits_where_the_thread_does_not_keep_up(store, held, monkeypat
 
 
 @needs_descriptors
-def test_a_vacuum_waits_until_the_log_has_been_written_back(store, held):
+def test_vacuum_waits_for_the_checkpoint(store, held):
     at_work, go_on = held
     append(store, 2 * AT)
     assert at_work.wait(60)
@@ -176,7 +176,7 @@ def test_a_vacuum_waits_until_the_log_has_been_written_back(store, held):
 
 
 @needs_descriptors
-def test_a_store_that_is_closed_waits_for_its_checkpoint(store, monkeypatch):
+def test_close_waits_for_the_checkpoint(store, monkeypatch):
     at_work, ended = threading.Event(), threading.Event()
     write_back = maintenance.write_back
 
@@ -195,7 +195,7 @@ def test_a_store_that_is_closed_waits_for_its_checkpoint(store, monkeypatch):
 
 
 @needs_descriptors
-def test_a_fork_waits_for_a_checkpoint_and_both_processes_go_on(tmp_path):
+def test_process_fork_waits_for_the_checkpoint(tmp_path):
     program = """
 import os, sys, threading, time
 from foldlog.eventstore import ANY_VERSION, Message, open_store

@@ -37,13 +37,13 @@ def round_trip(event):
     )
 
 
-def test_values_that_json_cannot_hold_are_kept_exactly_beside_a_readable_form():
+def test_exact_form_beside_a_readable_form():
     stored = json.loads(encode(said("a\ud800b")).body)
     assert stored["content"] == "a\ufffdb"
     assert "$exact" in stored
 
 
-def test_two_halves_of_a_surrogate_pair_in_a_row_become_one_character():
+def test_surrogate_pair_becomes_one_character():
     """As JSON has one form of both. Streams that cut a text between two UTF-16 units give them."""
     halves = "\ud83d" + "\ude00"
     event = said(halves, meta={"list": [halves, "\ude00\ud83d", float("inf")]})
@@ -72,7 +72,7 @@ def exact(**fields):
         None,
     ],
 )
-def test_a_field_of_the_user_named_exact_is_a_field_like_any_other(value):
+def test_users_field_named_exact_is_plain(value):
     event = said("list the files", extra={"$exact": value, "$blob": "ab", "mood": 1})
     encoded = encode(event)
     read = decode("message", 1, encoded.body, 0)
@@ -83,7 +83,7 @@ def test_a_field_of_the_user_named_exact_is_a_field_like_any_other(value):
 
 
 @pytest.mark.parametrize("meta", [{}, {"n": float("inf")}])
-def test_a_field_named_exact_survives_beside_what_would_be_made_of_it(meta):
+def test_field_named_exact_beside_its_exact_form(meta):
     inner = exact(kind="message", content="a\ud800b", source="user")
     event = said("a\ufffdb", extra={"$exact": inner}, meta=meta)
     assert decode("message", 1, encode(event).body, 0) == msgspec.structs.replace(event, id=0)
@@ -98,7 +98,7 @@ def test_a_field_named_exact_survives_beside_what_would_be_made_of_it(meta):
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
-def test_an_exact_form_counts_only_beside_what_was_made_of_it(fields, first):
+def test_exact_form_must_match_the_readable_one(fields, first):
     hidden = exact(kind="message", content="a\ud800b", source="user")
     visible = (
         {"kind": "message", "source": "user", "content": "a\ufffdb", **fields}
@@ -116,20 +116,20 @@ def test_an_exact_form_counts_only_beside_what_was_made_of_it(fields, first):
 
 
 @pytest.mark.parametrize("name", ["content", "kind", "id", "source", "meta"])
-def test_an_extra_field_cannot_take_the_place_of_a_field_of_the_event(name):
+def test_extra_field_with_a_reserved_name(name):
     with pytest.raises(
         InvalidEvent, match=f"extra field '{name}' has the name of a field of the kind"
     ):
         encode(said("list the files", extra={name: "other"}))
 
 
-def test_an_unknown_event_cannot_pass_for_one_of_a_known_kind():
+def test_unknown_event_of_a_known_kind():
     body = b'{"kind":"message","content":"hi","source":"user"}'
     with pytest.raises(InvalidEvent, match="build a Message"):
         encode(UnknownEvent(stored_kind="message", stored_schema=1, body=body))
 
 
-def test_a_field_of_a_newer_version_is_kept_and_goes_back_to_its_place():
+def test_field_of_a_newer_version_round_trips():
     body = b'{"kind":"message","content":"hi","source":"user","mood":{"calm":1.5}}'
     event = decode("message", 1, body, 0)
     assert event.extra == {"mood": {"calm": 1.5}}
@@ -137,7 +137,7 @@ def test_a_field_of_a_newer_version_is_kept_and_goes_back_to_its_place():
 
 
 @pytest.mark.parametrize("kind, schema", [("hologram", 1), ("message", 9)])
-def test_a_kind_or_schema_of_a_newer_version_is_carried_whole(kind, schema):
+def test_kind_or_schema_of_a_newer_version(kind, schema):
     body = b'{"kind":"hologram","content":{"deep":[1]}}'
     event = decode(kind, schema, body, 4, shown=True, structural=True)
     assert event == UnknownEvent(
@@ -146,7 +146,7 @@ def test_a_kind_or_schema_of_a_newer_version_is_carried_whole(kind, schema):
     assert encode(event)[:5] == (kind, schema, True, True, body)
 
 
-def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch):
+def test_older_schema_is_upgraded_when_read(monkeypatch):
     def with_content(body):
         body["content"] = body.pop("text")
         return body
@@ -169,7 +169,7 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch):
         ("message", 1, "[" * 100_000, "not JSON"),
     ],
 )
-def test_what_is_no_event_is_named_and_never_guessed(kind, schema, body, problem):
+def test_body_that_is_no_event(kind, schema, body, problem):
     with pytest.raises(Undecodable, match=problem):
         decode(kind, schema, body.encode("latin-1"), 0)
 
@@ -182,19 +182,19 @@ def nested(levels):
 
 
 @pytest.mark.parametrize("levels", [600, 5_000, 100_000])
-def test_nesting_that_could_not_be_read_again_is_refused(levels):
+def test_nesting_that_could_not_be_read_again(levels):
     with pytest.raises(InvalidEvent, match="nested"):
         encode(Annotation(name="deep", data=nested(levels)))
 
 
-def test_a_value_of_another_type_beside_deep_nesting_is_refused():
+def test_unsupported_value_beside_deep_nesting():
     # about the recursion limit, which the encoder meets before or after the object
     for levels in range(700, 1_100):
         with pytest.raises(InvalidEvent, match=r"nested|object"):
             encode(Annotation(name="deep", data=[nested(levels), object()]))
 
 
-def test_deep_nesting_within_the_limit_comes_back():
+def test_deep_nesting_within_the_limit():
     event = Annotation(name="deep", data=nested(400))
     assert round_trip(event) == event
 
@@ -222,7 +222,7 @@ def test_golden_bytes_are_read_for_ever(path):
         assert encode(event, ours=True).body == golden["body"].encode()
 
 
-def test_there_are_golden_bytes_of_every_schema_of_every_kind():
+def test_golden_bytes_of_every_kind_and_schema():
     stored = {
         (golden["kind"], golden["schema"])
         for golden in map(json.loads, map(Path.read_text, GOLDEN.glob("v*/*.json")))
@@ -233,12 +233,12 @@ def test_there_are_golden_bytes_of_every_schema_of_every_kind():
 
 
 @pytest.mark.parametrize("kind, schema", [("later \udcff", 1), ("later", -1), ("later", 2**31)])
-def test_an_unknown_event_whose_columns_no_database_takes_is_refused(kind, schema):
+def test_unknown_event_with_unstorable_columns(kind, schema):
     with pytest.raises(InvalidEvent):
         encode(UnknownEvent(stored_kind=kind, stored_schema=schema, body=b"{}"))
 
 
-def test_who_changes_the_rest_of_an_origin_later_does_not_change_what_was_stored():
+def test_stored_origin_is_no_alias():
     origin = Origin(format="f", rest={"set": {"a": [1]}})
     event = said("x", origin=origin)
     stored = encode(event).event
@@ -255,7 +255,7 @@ def test_who_changes_the_rest_of_an_origin_later_does_not_change_what_was_stored
         (said("x", meta={"c": "d"}), ["meta", "extra"]),
     ],
 )
-def test_who_changes_the_maps_of_an_event_later_does_not_change_what_was_stored(event, maps):
+def test_stored_maps_are_no_aliases(event, maps):
     stored = encode(event).event
     assert stored == event
     for name in maps:

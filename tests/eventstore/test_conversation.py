@@ -16,25 +16,25 @@ from tests.golden.rows import rows
 from tests.said import said, say
 
 
-def test_only_the_summaries_that_a_command_names_matter():
+def test_summaries_named_by_a_command():
     forgets = CondensationAction(forgotten_event_ids=[3, summary_id(7), summary_id(2)])
     assert summaries_named([said("a"), forgets]) == {summary_id(7), summary_id(2)}
 
 
 @pytest.mark.parametrize("fields, problem", rows("refusals.json", "malformed condensations"))
-def test_a_malformed_condensation_cannot_be_built(fields, problem):
+def test_malformed_condensation(fields, problem):
     with pytest.raises(InvalidEvent, match=problem):
         CondensationAction(**fields)
 
 
-def test_a_declined_condensation_forgets_nothing_and_says_why():
+def test_declined_condensation_forgets_nothing():
     reason = {"outcome": "declined", "reason": "nothing can be forgotten"}
     declined = CondensationAction(forgotten_event_ids=[], metadata=reason)
     assert (declined.forgotten, declined.forgotten_event_ids) == (((), ()), [])
     assert decide(State("c1", 1), Append([declined], 1))
 
 
-def test_what_is_forgotten_comes_as_intervals_and_summaries():
+def test_forgotten_intervals_and_summaries():
     action = CondensationAction(
         forgotten_event_ids=[9, 2, 3, 3, -7, 4, -1, -2], summary="s", summary_offset=0
     )
@@ -74,12 +74,12 @@ def test_the_forms_stay_two():
     assert list_form.forgotten == range_form.forgotten
 
 
-def test_a_huge_range_is_not_written_out():
+def test_huge_range_is_not_written_out():
     action = CondensationAction(forgotten_events_start_id=5, forgotten_events_end_id=HUGE)
     assert action.forgotten_event_ids == range(5, HUGE + 1)
 
 
-def test_ids_as_a_tuple_are_equal_to_the_list():
+def test_ids_equal_list_and_tuple():
     ids = EventIds([3, 1])
     assert ids == [3, 1]
     assert ids != [1, 3]

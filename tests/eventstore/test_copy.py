@@ -62,7 +62,7 @@ def problems(source, target, *names):
     }
 
 
-def test_a_conversation_that_went_on_by_itself_is_left_as_it_is_and_named(source, target):
+def test_diverged_conversation_is_left_and_named(source, target):
     say(source, "a", "secret", "two", "three")
     say(source, "b", "another")
     list(copy_store(source, target))
@@ -91,7 +91,7 @@ def test_revisions_are_copied_with_their_events(source):
             assert (audited.revisions, audited.missing, audited.findings) == (revisions, 0, ())
 
 
-def test_a_redacted_event_that_the_target_shares_is_named(source, target):
+def test_redacted_event_shared_in_the_target(source, target):
     say(source, "a", *"abc")
     source.fork("a", 3, "fork")
     problems(source, target)
@@ -110,7 +110,7 @@ def test_a_redacted_event_that_the_target_shares_is_named(source, target):
     assert differing(source, target, "late") == [("late", True)]
 
 
-def test_idempotency_keys_are_copied_while_the_key_of_the_source_changes():
+def test_idempotency_keys_during_a_rekey():
     with open_store("memory:", keys=KEYS) as source:
         say(source, "a", "one", idempotency_key="first")
         stored = source.database.recorder.query(lambda reader: source.database.find(reader, "a"))
@@ -118,7 +118,7 @@ def test_idempotency_keys_are_copied_while_the_key_of_the_source_changes():
         assert [recalled.events for _, recalled in keys_of(source.database, stored)] == [1]
 
 
-def test_a_forged_idempotency_key_is_not_copied(tmp_path):
+def test_forged_idempotency_key(tmp_path):
     path = tmp_path / "history.db"
     with open_store(path, keys=KEYS) as source, open_store("memory:", keys=KEYS) as target:
         say(source, "a", "one", idempotency_key="first")
@@ -136,7 +136,7 @@ def test_a_forged_idempotency_key_is_not_copied(tmp_path):
         "UPDATE events SET body = x'ff', meta = meta_with(meta, 'encoding', 3)",
     ],
 )
-def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(tmp_path, damage, target):
+def test_copy_up_to_the_first_damaged_event(tmp_path, damage, target):
     path = tmp_path / "history.db"
     with open_store(path) as store, open_store("memory:", keys=KEYS) as whole:
         for name in ("a", "b"):
@@ -178,7 +178,7 @@ def test_damage_beside_the_events_costs_no_event(source, target, monkeypatch, lo
     assert [*target.events("a")] == [*source.events("a")]
 
 
-def test_an_event_with_another_head_is_not_copied(tmp_path, source, target):
+def test_event_with_another_head_is_not_copied(tmp_path, source, target):
     path = tmp_path / "history.db"
     with open_store(path) as store:
         for each in (store, source):
@@ -192,7 +192,7 @@ def test_an_event_with_another_head_is_not_copied(tmp_path, source, target):
         assert texts(store, "a") == ["zero", "one"]
 
 
-def test_a_copy_that_is_stopped_goes_on_with_no_conversation(source, target, monkeypatch):
+def test_stopped_copy_begins_no_other_conversation(source, target, monkeypatch):
     monkeypatch.setattr(importing, "CHUNK", 1)
     say(source, "long", *["x"] * 300)
     say(source, "short", "x")
@@ -203,7 +203,7 @@ def test_a_copy_that_is_stopped_goes_on_with_no_conversation(source, target, mon
     assert target.database.recorder.query(lambda reader: reader.unfinished()) == []
 
 
-def test_a_copy_that_is_killed_has_the_keys_of_its_events(source, target, monkeypatch):
+def test_killed_copy_has_the_keys_of_its_events(source, target, monkeypatch):
     """An append that is sent again to the copy must not add its events twice."""
     monkeypatch.setattr(importing, "CHUNK", 2)
     say(source, "a", "begin")
@@ -217,7 +217,7 @@ def test_a_copy_that_is_killed_has_the_keys_of_its_events(source, target, monkey
     assert target.version("a") == 3
 
 
-def test_a_page_that_cannot_be_read_costs_one_conversation(tmp_path, target):
+def test_unreadable_page_costs_one_conversation(tmp_path, target):
     path = tmp_path / "history.db"
     with open_store(path) as store:
         for name in ("a", "b", "c"):
@@ -231,7 +231,7 @@ def test_a_page_that_cannot_be_read_costs_one_conversation(tmp_path, target):
         assert_sound(target)
 
 
-def test_a_tombstone_that_is_like_an_earlier_one_of_its_id_is_copied(source, target):
+def test_second_tombstone_of_an_id(source, target):
     """A fork may use the id of its erased parent again, and be erased too: it ended with the same
     event.
     """
@@ -248,7 +248,7 @@ def test_a_tombstone_that_is_like_an_earlier_one_of_its_id_is_copied(source, tar
     assert differing(source, target) == []
 
 
-def test_another_conversation_with_the_same_end_is_named(source, target):
+def test_other_conversation_with_the_same_end(source, target):
     """Both stores forked a conversation at the same event, under one id."""
     say(source, "a", "one")
     list(copy_store(source, target))
@@ -282,7 +282,7 @@ def siblings(source):
 
 @pytest.mark.parametrize("first", ["a", "left", "left-deep"])
 @pytest.mark.parametrize("keys", [None, KEYS])
-def test_no_other_fork_or_ancestor_brings_an_event_back_that_the_target_redacted(
+def test_forks_and_ancestors_bring_no_redacted_event_back(
     on_each, keys, first
 ):
     names = ("a", "left", "left-deep", "right", "right-deep")
@@ -307,7 +307,7 @@ def test_no_other_fork_or_ancestor_brings_an_event_back_that_the_target_redacted
         assert_sound(target)
 
 
-def test_a_detached_fork_brings_no_event_back_that_the_target_redacted(source, target):
+def test_detached_fork_brings_no_redacted_event_back(source, target):
     siblings(source)
     problems(source, target, "a")
     redacted(target, "a", 1)
@@ -319,7 +319,7 @@ def test_a_detached_fork_brings_no_event_back_that_the_target_redacted(source, t
     assert problems(source, target, "left", "left-deep") == {"left": None, "left-deep": None}
 
 
-def test_an_event_that_a_fork_redacted_in_the_target_refuses_no_other_event(source, target):
+def test_redaction_in_a_fork_refuses_nothing_else(source, target):
     siblings(source)
     problems(source, target, "left", "left-deep")
     redacted(target, "left", 3)  # an event of left alone
@@ -330,7 +330,7 @@ def test_an_event_that_a_fork_redacted_in_the_target_refuses_no_other_event(sour
     assert_sound(target)
 
 
-def test_detached_forks_are_independent_but_their_own_forks_bring_no_event_back(source, target):
+def test_forks_of_a_detached_fork_share_its_redaction(source, target):
     siblings(source)
     problems(source, target, "left")
     redacted(target, "left", 1)
@@ -344,7 +344,7 @@ def test_detached_forks_are_independent_but_their_own_forks_bring_no_event_back(
     assert_sound(target)
 
 
-def test_a_conversation_erased_during_a_copy_has_its_tombstone_there(source, target, monkeypatch):
+def test_conversation_erased_during_a_copy(source, target, monkeypatch):
     say(source, "a", "one", "two")
     say(source, "b", "another")
     stored_rows = copy.stored_rows

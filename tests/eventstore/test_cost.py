@@ -137,7 +137,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_costs_the_same_however_long_the_history(stores, step):
+def test_step_cost_does_not_grow(stores, step):
     costs = []
     for store in stores:
         STEPS[step](store)  # statements are prepared, pages are read
@@ -150,7 +150,7 @@ def test_a_step_costs_the_same_however_long_the_history(stores, step):
     )
 
 
-def test_why_of_an_early_event_reads_the_condensations_after_it_once(stores):
+def test_why_reads_later_condensations_once(stores):
     """Each condensation of the chain forgets the summary of the one before, down to the newest."""
     _, store = stores
     views = Views(store)

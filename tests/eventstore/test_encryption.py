@@ -67,19 +67,19 @@ def path(tmp_path):
 
 
 @given(st.binary(max_size=2_000), st.sampled_from(COMPRESSIONS))
-def test_what_is_packed_can_be_unpacked(body, compression):
+def test_compression_round_trip(body, compression):
     assert decompress(*compress(compression, body)) == body
 
 
 @given(st.integers(0, 3), st.binary(max_size=200))
-def test_hostile_bytes_are_refused_and_not_more(encoding, stored):
+def test_hostile_bytes_are_refused(encoding, stored):
     try:
         assert type(decompress(encoding, stored)) is bytes
     except NotAsWritten:
         assert encoding != PLAIN
 
 
-def test_a_bomb_is_refused_before_memory_is_given_to_it():
+def test_decompression_bomb_takes_no_memory():
     claims_a_terabyte = (
         bytes.fromhex("28b52ffd") + b"\xe0" + (2**40).to_bytes(8, "little") + bytes(20)
     )
@@ -91,7 +91,7 @@ def test_a_bomb_is_refused_before_memory_is_given_to_it():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_without_the_key_a_sealed_conversation_is_listed_and_neither_read_nor_written(path):
+def test_without_the_key_only_listed(path):
     with open_store(path, keys=KEYS) as store:
         fill(store, 20)
     with open_store(path) as store:
@@ -109,7 +109,7 @@ def test_without_the_key_a_sealed_conversation_is_listed_and_neither_read_nor_wr
         assert ["could not be checked" in each for each in problems(store)] == [True]
 
 
-def test_with_another_key_it_says_which_one_is_missing(path):
+def test_wrong_key_names_the_missing_one(path):
     with open_store(path, keys=KEYS) as store:
         fill(store, 20)
     with open_store(path, keys=KeyRing([NEW])) as store:
@@ -119,7 +119,7 @@ def test_with_another_key_it_says_which_one_is_missing(path):
         assert len(texts(store, "c2")) == 20
 
 
-def test_a_key_is_read_from_the_environment_or_from_a_file(tmp_path):
+def test_keys_from_the_environment_or_a_file(tmp_path):
     file = tmp_path / "keys"
     file.touch(0o600)
     file.write_text(f"# the newest first\n{NEW.get_secret_value()}\n\n{OLD.get_secret_value()}\n")
@@ -134,7 +134,7 @@ def test_a_key_is_read_from_the_environment_or_from_a_file(tmp_path):
     assert KeyRing.from_environment({}) is None
 
 
-def test_a_key_file_that_others_can_read_is_refused(tmp_path):
+def test_key_file_that_others_can_read(tmp_path):
     file = tmp_path / "keys"
     file.write_text(NEW.get_secret_value())
     for mode in (0o640, 0o604):
@@ -148,7 +148,7 @@ def test_a_key_file_that_others_can_read_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("environment, says", rows("refusals.json", "environments without a key"))
-def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(environment, says):
+def test_malformed_key_is_not_shown(environment, says):
     with pytest.raises(KeyUnavailable, match=says) as raised:
         KeyRing.from_environment(environment)
     shown = f"{raised.value} {raised.value.__context__!r}"
@@ -157,7 +157,7 @@ def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(environment, says
 
 
 @pytest.mark.parametrize("secrets", [[b"\7" * 32], b"\7" * 32, None, [[OLD]], [None]])
-def test_a_key_of_another_type_is_a_clear_error_that_does_not_show_it(secrets):
+def test_key_of_another_type_is_not_shown(secrets):
     with pytest.raises(
         InvalidArgument, match=r"must be a text or a SecretStr, not of type .* with 'openssl"
     ) as raised:
@@ -165,7 +165,7 @@ def test_a_key_of_another_type_is_a_clear_error_that_does_not_show_it(secrets):
     assert "x07" not in str(raised.value)
 
 
-def test_a_key_is_never_shown_or_logged(path, caplog):
+def test_key_is_never_shown_or_logged(path, caplog):
     caplog.set_level(logging.DEBUG)
     with open_store(path, keys=KEYS) as store:
         fill(store, 20)
@@ -174,7 +174,7 @@ def test_a_key_is_never_shown_or_logged(path, caplog):
     assert repr(bytes.fromhex(OLD.get_secret_value())) not in shown
 
 
-def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path):
+def test_data_key_of_another_conversation(path):
     with open_store(path, keys=KEYS) as store:
         fill(store, 2)
         fill(store, 2, "c2")
@@ -191,7 +191,7 @@ def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path):
         assert len(texts(store, "c1")) == 2
 
 
-def test_the_salt_of_a_sealed_conversation_is_sealed_too(path):
+def test_salt_is_encrypted(path):
     with open_store(path, keys=KEYS) as store:
         fill(store, 2)
     assert execute(path, "SELECT salt FROM conversations") == [(b"",)]
@@ -215,7 +215,7 @@ class Refusing:
 
 @pytest.mark.parametrize("begun", [0, 3])
 @pytest.mark.parametrize("on", ["memory", "file"])
-def test_a_key_that_was_never_committed_seals_nothing(path, begun, on):
+def test_key_that_was_never_committed_encrypts_nothing(path, begun, on):
     """A transaction that is taken back takes its data key with it; nobody may go on writing with
     that, neither in a new conversation nor in one that is sealed from here on.
     """
@@ -246,7 +246,7 @@ def replace_row(path, event_id, content, encoding=PLAIN, body=None):
     replace(path, "c1", with_fields(row, encoding=encoding, body=stored))
 
 
-def test_a_plain_row_is_refused_by_every_read_of_an_encrypted_conversation(path):
+def test_every_read_refuses_a_plain_row(path):
     with open_store(path, keys=KEYS) as store:
         fill(store, 3)
     replace_row(path, 1, "deploy now")
@@ -267,7 +267,7 @@ def test_a_plain_row_is_refused_by_every_read_of_an_encrypted_conversation(path)
         assert "the event is plain text" in problems(store)[0]
 
 
-def test_a_process_that_met_a_plain_conversation_does_not_go_on_believing_plain_rows(path):
+def test_plain_rows_after_another_process_encrypts(path):
     with open_store(path) as plain:
         fill(plain, 3)
     with open_store(path, keys=KEYS) as long_lived:
@@ -284,7 +284,7 @@ def test_a_process_that_met_a_plain_conversation_does_not_go_on_believing_plain_
                 read()
 
 
-def test_what_cannot_be_noticed_without_a_checkpoint_is_noticed_with_one(path):
+def test_only_a_checkpoint_shows_a_replaced_conversation(path):
     """A conversation that is replaced whole, or put back as it was: docs/PRIVACY.md says so."""
     earlier, forged = path.with_name("earlier.db"), path.with_name("forged.db")
     with open_store(path, keys=KEYS) as store:
@@ -320,7 +320,7 @@ def test_no_body_is_decompressed_beyond_the_limit(path, compression):
 
 
 @pytest.mark.parametrize("compression", ["zlib", "zstd"])
-def test_a_body_over_the_limit_is_not_compressed(tmp_path, compression):
+def test_body_over_the_limit_is_not_compressed(tmp_path, compression):
     large = said("a" * (EVENT_BYTES_MAX + 1_000))
     with (
         open_store(
@@ -339,7 +339,7 @@ def test_a_body_over_the_limit_is_not_compressed(tmp_path, compression):
 
 
 @pytest.mark.parametrize("compression", ["none", "zlib"])
-def test_no_guess_of_an_encrypted_event_can_be_checked_without_the_key(tmp_path, compression):
+def test_no_guess_can_be_checked_without_the_key(tmp_path, compression):
     """A fork has the salt of its parent, which may be plain. So the salt of an event is encrypted
     with its body.
     """
@@ -358,7 +358,7 @@ def test_no_guess_of_an_encrypted_event_can_be_checked_without_the_key(tmp_path,
     assert all(row.head in content for row in rows)
 
 
-def test_a_missing_package_is_named_by_the_error_that_the_page_of_errors_names(monkeypatch):
+def test_missing_package_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     with pytest.raises(KeyUnavailable, match="encryption needs the package 'cryptography'; "):
         KeyRing([OLD])

@@ -61,7 +61,7 @@ def lost_positions(path, restore):
 
 
 @pytest.mark.parametrize("restore", [os.rename, shutil.copy, in_place])
-def test_a_follower_of_a_store_that_was_restored_misses_nothing(path, restore):
+def test_follower_of_a_restored_store_misses_nothing(path, restore):
     in_backup, last_seen = lost_positions(path, restore)
     with open_store(f"sqlite:///{path}") as store:
         assert texts(store) == [f"kept {n}" for n in range(5)]
@@ -76,7 +76,7 @@ def test_a_follower_of_a_store_that_was_restored_misses_nothing(path, restore):
         assert append(store, "next").position == positions[-1] + 1
 
 
-def test_each_copy_of_a_copy_begins_an_epoch_above_those_before(tmp_path):
+def test_each_copy_begins_a_later_epoch(tmp_path):
     positions = []
     for name, made_of in [
         ("store", None),
@@ -92,7 +92,7 @@ def test_each_copy_of_a_copy_begins_an_epoch_above_those_before(tmp_path):
     assert positions == sorted(set(positions))
 
 
-def test_a_copy_made_by_hand_can_be_vacuumed_and_appended_to(path, tmp_path):
+def test_file_copy_takes_vacuum_and_appends(path, tmp_path):
     """The file on disk says then that it is another one than it said before: this is no
     overwriting.
     """
@@ -108,7 +108,7 @@ def test_a_copy_made_by_hand_can_be_vacuumed_and_appended_to(path, tmp_path):
         assert texts(copy) == ["first", "restored 1", "(erased)", "second", "third"]
 
 
-def test_verify_counts_the_lost_events_of_a_copied_file(path, tmp_path):
+def test_verify_counts_lost_events_of_a_copy(path, tmp_path):
     with open_store(f"sqlite:///{path}") as store:
         say(store, "c1", "one", "two")
         say(store, "deleted", "one", "two", "three")
@@ -125,7 +125,7 @@ def test_verify_counts_the_lost_events_of_a_copied_file(path, tmp_path):
     assert finding.startswith("3 of the 7 recorded events and ledger entries are missing")
 
 
-def test_a_copy_that_is_only_read_stays_as_it_is(path, tmp_path):
+def test_reading_does_not_change_a_copy(path, tmp_path):
     with open_store(f"sqlite:///{path}") as store:
         append(store, "first")
         back_up(store, str(tmp_path / "copy.db"))
@@ -135,14 +135,14 @@ def test_a_copy_that_is_only_read_stays_as_it_is(path, tmp_path):
     assert (tmp_path / "copy.db").read_bytes() == before
 
 
-def test_a_clock_that_is_wrong_leaves_positions_out_all_the_same(path, monkeypatch):
+def test_wrong_clock_still_begins_an_epoch(path, monkeypatch):
     _, last_seen = lost_positions(path, os.rename)
     monkeypatch.setattr(maintenance.time, "time_ns", lambda: 0)
     with open_store(f"sqlite:///{path}") as store:
         assert append(store, "new").position > last_seen + 2**31
 
 
-def test_a_store_that_was_only_moved_within_its_disk_goes_on(path, tmp_path):
+def test_moved_store_keeps_its_epoch(path, tmp_path):
     with open_store(f"sqlite:///{path}") as store:
         assert append(store, "first").position == 1
     path.rename(tmp_path / "moved.db")
@@ -150,7 +150,7 @@ def test_a_store_that_was_only_moved_within_its_disk_goes_on(path, tmp_path):
         assert append(store, "second").position == 2
 
 
-def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path):
+def test_epoch_begins_after_a_failed_append(path):
     _, last_seen = lost_positions(path, os.rename)
     with open_store(f"sqlite:///{path}") as store:
 
@@ -162,7 +162,7 @@ def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path):
         assert append(store, "new").position > last_seen
 
 
-def test_inodes_of_any_size_can_be_kept(path, monkeypatch):
+def test_inodes_of_any_size(path, monkeypatch):
     status, of_descriptor = os.stat, os.fstat
 
     def large(status):

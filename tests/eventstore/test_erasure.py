@@ -45,7 +45,7 @@ def files_with(folder, text):
 
 
 @pytest.mark.parametrize("keys", [None, KEY], ids=["plain", "encrypted"])
-def test_deleted_rows_and_keys_are_overwritten_before_any_vacuum(tmp_path, keys):
+def test_erasure_overwrites_rows_and_keys(tmp_path, keys):
     long = Observation(content=SECRET * 2_000)  # it has overflow pages
     with open_store(tmp_path / "history.db", keys=keys) as store:
         store.register(Keeper())
@@ -60,7 +60,7 @@ def test_deleted_rows_and_keys_are_overwritten_before_any_vacuum(tmp_path, keys)
         assert files_with(tmp_path, secret) == []
 
 
-def test_an_import_that_is_going_on_is_erased_with_it(tmp_path):
+def test_erasure_during_an_import(tmp_path):
     path = tmp_path / "history.db"
 
     def history():
@@ -106,7 +106,7 @@ SECRETS = [mark("b", "secret"), mark("k", "secret")]
 # --------------------------------------------------------------------------------------------------
 
 
-def test_the_tombstone_says_that_bytes_are_pending_and_vacuum_removes_them(tmp_path):
+def test_erasure_leaves_bytes_until_vacuum(tmp_path):
     path = tmp_path / "store.db"
     fill_keyed(path)
     with open_store(path) as store:
@@ -125,7 +125,7 @@ def test_the_tombstone_says_that_bytes_are_pending_and_vacuum_removes_them(tmp_p
         assert bytes_left(tmp_path, SECRETS) == []
 
 
-def test_a_rekey_says_in_its_result_that_bytes_are_pending_and_vacuum_removes_them(tmp_path):
+def test_rekey_leaves_bytes_until_vacuum(tmp_path):
     path = tmp_path / "store.db"
     fill_keyed(path)
     with open_store(path, keys=KeyRing(["ab" * 32])) as store:
@@ -137,7 +137,7 @@ def test_a_rekey_says_in_its_result_that_bytes_are_pending_and_vacuum_removes_th
         assert bytes_left(tmp_path, SECRETS[:1]) == []
 
 
-def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path):
+def test_vacuum_waits_for_readers(tmp_path):
     path = tmp_path / "store.db"
     fill_keyed(path)
     with open_store(path) as store, open_store(path) as other:
@@ -151,7 +151,7 @@ def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path):
         assert bytes_left(tmp_path, SECRETS) == []
 
 
-def test_vacuum_completes_an_erasure_that_was_cut_short(tmp_path, monkeypatch):
+def test_vacuum_completes_a_killed_erasure(tmp_path, monkeypatch):
     path = tmp_path / "store.db"
     fill_keyed(path)
 
@@ -173,7 +173,7 @@ def test_vacuum_completes_an_erasure_that_was_cut_short(tmp_path, monkeypatch):
         assert_sound(store)
 
 
-def test_bytes_of_an_erasure_that_began_after_the_rewriting_stay_pending(tmp_path, monkeypatch):
+def test_erasure_during_a_vacuum_leaves_bytes(tmp_path, monkeypatch):
     path = tmp_path / "store.db"
     fill_keyed(path)
     rewrite = maintenance.rewrite
@@ -198,7 +198,7 @@ def test_bytes_of_an_erasure_that_began_after_the_rewriting_stay_pending(tmp_pat
         assert bytes_left(tmp_path, [*SECRETS, mark("b", "last"), mark("k", "last")]) == []
 
 
-def test_bytes_of_an_erasure_after_another_vacuum_stay_pending(tmp_path):
+def test_erasure_between_two_vacuums_leaves_bytes(tmp_path):
     with open_store(tmp_path / "store.db") as store:
         for name in ("first", "last"):
             say(store, name, "x")
@@ -213,7 +213,7 @@ def test_bytes_of_an_erasure_after_another_vacuum_stay_pending(tmp_path):
         assert store.database.bytes_pending
 
 
-def test_an_erasure_of_an_expected_conversation_that_is_erased_meanwhile_succeeds():
+def test_expected_conversation_was_erased_meanwhile():
     with open_store("memory:") as store:
         store.append("c", [said("one")], expected_version=0)
         row = store.conversation("c")

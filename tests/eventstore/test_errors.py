@@ -16,12 +16,12 @@ CLASSES = [
 ]
 
 
-def test_the_page_names_no_error_that_there_is_not():
+def test_page_names_exactly_our_errors():
     named = set(re.findall(r"^\| [`[]([A-Z]\w+)[`\]]", PAGE, re.MULTILINE))
     assert named - {"LeaseTaken"} == {error.__name__ for error in CLASSES} - {"EventStoreError"}
 
 
-def test_the_page_names_every_kind():
+def test_page_names_every_kind():
     for name, kinds in (
         ("StoreUnavailable", errors.UnavailableKind),
         ("StoreRefused", errors.RefusedKind),

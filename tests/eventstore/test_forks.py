@@ -52,7 +52,7 @@ def changed(path, statement):
     ],
     ids=["its own events lost", "another past", "a missing ancestor"],
 )
-def test_a_past_that_was_changed_is_found(path, statement, is_missing):
+def test_changed_past_is_found(path, statement, is_missing):
     with changed(path, statement) as store:
         if is_missing:
             with pytest.raises(CorruptEvent):
@@ -60,7 +60,7 @@ def test_a_past_that_was_changed_is_found(path, statement, is_missing):
         assert any(verdict.findings for verdict in verify(store))
 
 
-def test_ancestors_that_lead_in_a_circle_are_damage(path):
+def test_circle_of_ancestors_is_damage(path):
     circle = (
         "UPDATE conversations SET parent_version = 2, parent = (SELECT key FROM conversations WHERE"
         " id = 'f')"
@@ -73,7 +73,7 @@ def test_ancestors_that_lead_in_a_circle_are_damage(path):
 
 
 @pytest.mark.parametrize("event_id", [1, 2], ids=["of the past", "of its own"])
-def test_a_damaged_event_of_a_fork_is_named_and_not_shown(path, event_id):
+def test_damaged_event_is_named_and_not_shown(path, event_id):
     with changed(
         path, f"UPDATE events SET meta = meta_with(meta, 'recorded_at', 1) WHERE id = {event_id}"
     ) as store:
@@ -90,7 +90,7 @@ def test_a_damaged_event_of_a_fork_is_named_and_not_shown(path, event_id):
 
 
 @pytest.mark.parametrize("name", "cf")
-def test_no_head_is_taken_from_a_damaged_event(path, name):
+def test_no_head_of_a_damaged_event(path, name):
     with (
         changed(
             path, "UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32)) WHERE id = 1"

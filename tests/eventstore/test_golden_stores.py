@@ -48,14 +48,14 @@ def objects(tmp_path):
     return tmp_path / "objects"
 
 
-def test_there_is_a_golden_store_of_each_schema():
+def test_each_schema_has_a_golden_store():
     assert [path.name for path in STORES] == [
         f"schema-{number}.db.gz" for number in migrations("sqlite")
     ]
 
 
 @pytest.mark.parametrize("mode", ["rwc", "rw", "ro"])
-def test_a_store_of_a_development_version_is_refused_and_stays_as_it_is(mode, tmp_path):
+def test_development_store_is_refused(mode, tmp_path):
     url = unpacked(DEVELOPMENT, tmp_path)
     path = tmp_path / "development.db"
     with pytest.raises(StoreRefused) as refused:
@@ -74,7 +74,7 @@ COMMANDS = ["list", "store verify", "store vacuum", "store copy {} new.db", "app
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_calls_a_store_of_a_development_version_damaged(command, tmp_path, monkeypatch):
+def test_no_command_calls_a_development_store_damaged(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     unpacked(DEVELOPMENT, tmp_path)
     path = tmp_path / "development.db"
@@ -88,7 +88,7 @@ def test_no_command_calls_a_store_of_a_development_version_damaged(command, tmp_
 
 
 @pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
-def test_a_golden_store_is_migrated_to_a_later_schema(packed, tmp_path, monkeypatch):
+def test_golden_store_takes_a_later_migration(packed, tmp_path, monkeypatch):
     become_newer(
         monkeypatch,
         """ALTER TABLE events ADD COLUMN colour TEXT;
@@ -105,7 +105,7 @@ def test_a_golden_store_is_migrated_to_a_later_schema(packed, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
-def test_a_golden_store_reads_the_same(packed, tmp_path):
+def test_golden_store_reads_the_same(packed, tmp_path):
     with foldlog.open(unpacked(packed, tmp_path), keys=KEYS) as histories:
         assert contents(histories) == promised(packed)
         assert_sound(histories.store)
@@ -115,7 +115,7 @@ def test_a_golden_store_reads_the_same(packed, tmp_path):
 
 
 @pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
-def test_a_golden_store_goes_on(packed, tmp_path, objects):
+def test_golden_store_goes_on(packed, tmp_path, objects):
     put_objects(golden(packed)["objects"], objects)
     url = unpacked(packed, tmp_path)
     with closing(sqlite3.connect(tmp_path / packed.name.removesuffix(".gz"))) as connection:
@@ -125,7 +125,7 @@ def test_a_golden_store_goes_on(packed, tmp_path, objects):
 
 
 @pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
-def test_a_new_store_has_the_schema_of_a_migrated_golden_store(packed, tmp_path):
+def test_new_store_has_the_migrated_schema(packed, tmp_path):
     """A change of an old script would be no migration: the stores of its number would lack it."""
     open_store(unpacked(packed, tmp_path)).close()
     open_store(f"sqlite:///{tmp_path}/new.db").close()

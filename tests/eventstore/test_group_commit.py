@@ -200,12 +200,12 @@ def together(queue):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_jobs_that_come_while_a_group_runs_share_the_next_one_in_their_order(together, groups):
+def test_waiting_jobs_share_the_next_group(together, groups):
     assert together(*[writes(n) for n in range(5)]) == [0, 1, 2, 3, 4]
     assert groups.committed == [["first"], [0, 1, 2, 3, 4]]
 
 
-def test_a_job_joins_a_leader_that_waits_for_the_write_lock(queue, groups):
+def test_job_joins_a_leader_without_the_lock(queue, groups):
     callers = Callers(queue)
     groups.lock_is_free = False
     callers.add(*[writes(n) for n in range(3)])
@@ -214,7 +214,7 @@ def test_a_job_joins_a_leader_that_waits_for_the_write_lock(queue, groups):
     assert groups.committed == [[0, 1, 2]]
 
 
-def test_a_job_that_calls_other_code_leads_alone_and_keeps_its_place(queue, groups):
+def test_job_with_foreign_code_leads_alone(queue, groups):
     callers = Callers(queue)
     with a_held_transaction(queue):
         callers.add(writes(1), writes(2))
@@ -224,7 +224,7 @@ def test_a_job_that_calls_other_code_leads_alone_and_keeps_its_place(queue, grou
     assert groups.committed == [["first"], [1, 2], ["other"], [3, 4]]
 
 
-def test_a_job_that_calls_other_code_runs_in_its_callers_thread(queue):
+def test_foreign_code_runs_in_its_callers_thread(queue):
     variable, ran_in = contextvars.ContextVar("variable", default=None), []
 
     def call():
@@ -240,7 +240,7 @@ def test_a_job_that_calls_other_code_runs_in_its_callers_thread(queue):
     assert ran_in == [(thread, thread) for thread in threads]
 
 
-def test_the_main_thread_leads_alone(queue, groups):
+def test_main_thread_leads_alone(queue, groups):
     """What a signal handler raises in it ends no job of another thread."""
     ran_in = []
 
@@ -265,13 +265,13 @@ def run_all(queue, *works):
     return [outcome.value for outcome in outcomes]
 
 
-def test_several_jobs_of_one_thread_share_a_group(queue, groups):
+def test_jobs_of_one_thread_share_a_group(queue, groups):
     assert run_all(queue, *[(writes(n), True) for n in range(5)]) == [0, 1, 2, 3, 4]
     assert run_all(queue) == []
     assert groups.committed == [[0, 1, 2, 3, 4]]
 
 
-def test_several_jobs_of_one_thread_keep_their_order_also_where_some_call_other_code(queue, groups):
+def test_jobs_of_one_thread_keep_their_order(queue, groups):
     works = [(writes(n), n not in (2, 5)) for n in range(1, 6)]
     assert run_all(queue, *works) == [1, 2, 3, 4, 5]
     assert groups.committed == [[1], [2], [3, 4], [5]]
@@ -281,7 +281,7 @@ def test_several_jobs_of_one_thread_keep_their_order_also_where_some_call_other_
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_leader_that_does_not_get_the_write_lock_fails_alone(queue, groups):
+def test_leader_without_the_lock_fails_alone(queue, groups):
     take, failing, both_wait = groups.take, [True], threading.Event()
 
     def fails_once(deadline):
@@ -299,7 +299,7 @@ def test_a_leader_that_does_not_get_the_write_lock_fails_alone(queue, groups):
 
 @pytest.mark.parametrize("any_thread", [False, True])
 @pytest.mark.parametrize("wrote", [False, True])
-def test_an_error_of_a_job_reaches_only_its_caller(
+def test_error_reaches_only_its_caller(
     together,
     queue,
     groups,
@@ -317,7 +317,7 @@ def test_an_error_of_a_job_reaches_only_its_caller(
     assert queue.run(writes(3)) == 3
 
 
-def test_a_job_that_was_refused_is_run_again_where_the_transaction_is(together, groups):
+def test_refused_job_is_run_again(together, groups):
     """What refused it may have been rolled back."""
 
     def fails(groups):
@@ -334,7 +334,7 @@ def test_a_job_that_was_refused_is_run_again_where_the_transaction_is(together, 
     assert groups.committed == [["first"], ["taken"]]
 
 
-def test_each_caller_of_a_group_gets_its_own_database_error(queue, groups):
+def test_each_caller_gets_its_own_error(queue, groups):
     callers = Callers(queue)
     with a_held_transaction(queue):
         callers.add(*[writes(n) for n in range(3)])
@@ -352,7 +352,7 @@ def test_each_caller_of_a_group_gets_its_own_database_error(queue, groups):
     assert groups.committed == [["first"]]
 
 
-def test_an_error_that_was_raised_is_not_kept_alive(queue):
+def test_raised_error_holds_no_frame(queue):
     class Large:
         """Something in a frame of the work that failed."""
 
@@ -376,7 +376,7 @@ def test_an_error_that_was_raised_is_not_kept_alive(queue):
 # -------------------------------------------------------------------------------------------
 
 
-def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(queue, groups):
+def test_write_inside_a_write_is_refused(queue, groups):
     refused = []
 
     def outer(groups):
@@ -399,7 +399,7 @@ def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(queue, grou
     assert groups.committed == [["outer"], ["after"]]
 
 
-def test_a_signal_handler_that_writes_while_its_thread_waits_in_the_queue_is_refused(queue, groups):
+def test_write_in_a_signal_handler_is_refused(queue, groups):
     refused = []
 
     def handle(*_):
@@ -426,7 +426,7 @@ def test_a_signal_handler_that_writes_while_its_thread_waits_in_the_queue_is_ref
 # --------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_too_long_is_told_who_leads_and_nothing_of_it_is_written(queue, groups):
+def test_late_waiter_learns_who_leads(queue, groups):
     with a_held_transaction(queue) as leader:
         queue._patience_s = 0.0
         with pytest.raises(StoreUnavailable, match=f"waited for thread {leader.ident}"):
@@ -434,7 +434,7 @@ def test_who_waits_too_long_is_told_who_leads_and_nothing_of_it_is_written(queue
     assert groups.committed == [["first"]]
 
 
-def test_a_job_that_a_leader_has_taken_waits_for_its_outcome_however_long(queue, groups):
+def test_job_of_a_group_waits_for_its_outcome(queue, groups):
     impatient_is_late = threading.Event()
 
     def slow(groups):
@@ -461,7 +461,7 @@ def test_a_job_that_a_leader_has_taken_waits_for_its_outcome_however_long(queue,
     "step, committed",
     [("run", ["b", "c"]), ("commit", ["b", "c"]), ("release", ["leader", "b", "c"])],
 )
-def test_an_interrupted_leader_loses_nothing_of_the_others(together, groups, step, committed):
+def test_interrupted_leader_loses_no_other_job(together, groups, step, committed):
     goes_on = getattr(groups, step)
 
     def interrupted_once(*_):
@@ -479,7 +479,7 @@ def test_an_interrupted_leader_loses_nothing_of_the_others(together, groups, ste
     assert groups.committed == [["first"], committed]
 
 
-def test_what_interrupts_a_leader_in_the_job_of_another_reaches_the_leader(together, groups):
+def test_interruption_in_anothers_job_reaches_the_leader(together, groups):
     interruptions = [KeyboardInterrupt()]
 
     def interrupted_once(groups):
@@ -495,7 +495,7 @@ def test_what_interrupts_a_leader_in_the_job_of_another_reaches_the_leader(toget
     assert groups.committed == [["first"], [2, 3]]
 
 
-def test_an_interrupted_waiter_leaves_and_the_others_go_on(queue, groups):
+def test_interrupted_waiter_leaves(queue, groups):
     """The main thread, the only one that Python interrupts, waits in the queue when Ctrl-C
     comes.
     """

@@ -155,7 +155,7 @@ def data_of(event, field):
 @example(value=b"\x00\xff")
 @example(value=[{"\ud800": {1: "a"}}])
 @example(value={"n": float("nan"), "big": 2**200, "t": (1, (True, -0.0))})
-def test_what_is_accepted_comes_back_with_its_types_and_what_is_refused_changes_nothing(
+def test_values_round_trip_or_change_nothing(
     field, value
 ):
     with open_store("memory:") as store:
@@ -186,7 +186,7 @@ DERIVED = [
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_text_or_number_of_a_derived_class_is_stored_as_the_plain_one(store, field):
+def test_derived_classes_are_stored_as_plain_ones(store, field):
     events = [with_value(field, value) for value, _ in DERIVED]
     expected = [with_types(plain) for _, plain in DERIVED]
     say(store, "c1", "first")
@@ -198,7 +198,7 @@ def test_a_text_or_number_of_a_derived_class_is_stored_as_the_plain_one(store, f
         store.append("c2", said("x", meta={"x": Score("nan")}), expected_version=0)
 
 
-def test_fields_and_documents_of_derived_classes_are_plain_too(store):
+def test_derived_classes_in_fields_and_documents(store):
     event = Action(tool=Name("t"), call_id=Name("c"), source=Name("agent"))
     store.append("c1", event, expected_version=0)
     stored = next(store.events("c1"))
@@ -220,7 +220,7 @@ def test_fields_and_documents_of_derived_classes_are_plain_too(store):
         ({"x": -math.inf, "b": b""}, r"data\.x is -inf, which JSON cannot hold"),
     ],
 )
-def test_the_refusal_of_a_value_names_place_type_and_remedy(store, data, problem):
+def test_refused_value_names_place_and_remedy(store, data, problem):
     with pytest.raises(InvalidEvent, match=problem):
         store.append("c1", Annotation(name="n", data=data), expected_version=0)
 
@@ -247,12 +247,12 @@ def test_the_refusal_of_a_value_names_place_type_and_remedy(store, data, problem
         ),
     ],
 )
-def test_the_refusal_of_an_event_names_its_field(store, event, problem):
+def test_refused_event_names_its_field(store, event, problem):
     with pytest.raises(InvalidEvent, match=problem):
         store.append("c1", event, expected_version=0)
 
 
-def test_a_value_that_holds_itself_is_refused(store):
+def test_value_that_holds_itself(store):
     circle = [b"x"]
     circle.append(circle)
     for event in (
@@ -263,13 +263,13 @@ def test_a_value_that_holds_itself_is_refused(store):
             store.append("c1", event, expected_version=0)
 
 
-def test_a_document_names_the_place_of_what_it_cannot_hold(store):
+def test_refused_document_names_the_place(store):
     for value in ({"image": [{b"x"}]}, {"image": [{"\ud800": 1, 2: 3}]}):
         with pytest.raises(InvalidEvent, match=r"document 'state' .* field state\.image\[0\] has"):
             Documents(store).append("c1", (), {"state": value})
 
 
-def test_an_import_says_which_event_of_the_history_is_refused(store):
+def test_refused_import_names_the_event(store):
     with pytest.raises(InvalidEvent, match=r"event 1 of the history: .* type set"):
         store.ingest("c1", [Annotation(name="a"), Annotation(name="b", data={1})])
     assert not list(store.conversations())

@@ -10,7 +10,7 @@ from tests.said import say
 from tests.stored_rows import execute
 
 
-def test_a_damaged_event_is_named_and_those_before_it_are_given(tmp_path):
+def test_damaged_event_is_named(tmp_path):
     path = tmp_path / "history.db"
     with open_store(path) as store:
         say(store, "c", *[f"x{n}" for n in range(3)])

@@ -57,7 +57,7 @@ def places(store):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store, tmp_path):
+def test_backup_has_the_same_events_and_positions(store, tmp_path):
     backup = back_up(store, str(tmp_path / "copy.db"))
     assert (backup.conversations, backup.events, backup.findings) == (2, 41, ())
     assert backup.size_bytes == (tmp_path / "copy.db").stat().st_size
@@ -70,7 +70,7 @@ def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store, tmp_
     assert store.version("live") == 6
 
 
-def test_a_backup_does_not_replace_a_file(store, tmp_path):
+def test_backup_does_not_replace_a_file(store, tmp_path):
     (tmp_path / "precious").write_text("mine")
     with pytest.raises(
         InvalidOption, match="precious already exists; choose another name for the backup"
@@ -79,7 +79,7 @@ def test_a_backup_does_not_replace_a_file(store, tmp_path):
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(store, tmp_path):
+def test_failed_backup_leaves_nothing(store, tmp_path):
     with pytest.raises(
         StoreUnavailable, match=r"cannot write the backup .*: No such file or directory"
     ):
@@ -94,7 +94,7 @@ def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(store, tmp_p
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_backup_is_of_one_moment_while_others_write(store, tmp_path):
+def test_backup_is_of_one_moment(store, tmp_path):
     """Each batch of five is in it whole, and what was recorded before it began is in it."""
 
     def write(*_):
@@ -110,7 +110,7 @@ def test_a_backup_is_of_one_moment_while_others_write(store, tmp_path):
         assert_sound(copy)
 
 
-def test_a_store_in_memory_cannot_be_backed_up_and_has_nothing_to_vacuum(tmp_path):
+def test_store_in_memory_has_no_backup(tmp_path):
     with open_store("memory:") as store:
         with pytest.raises(InvalidOption, match="only a store in a SQLite file can be backed up"):
             back_up(store, str(tmp_path / "copy.db"))
@@ -121,7 +121,7 @@ def test_a_store_in_memory_cannot_be_backed_up_and_has_nothing_to_vacuum(tmp_pat
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(store, tmp_path):
+def test_no_position_is_used_twice(store, tmp_path):
     newest = say(store, "to erase", *[HI] * 10)[-1].position
     erased(store, "to erase")
     vacuum(store)
@@ -133,7 +133,7 @@ def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(stor
         assert [record.conversation for record in last] == ["to erase", "live"]
 
 
-def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(store, tmp_path):
+def test_vacuum_discards_killed_imports_only(store, tmp_path):
     """An import that goes on for hours has added something within the last one."""
     recorder = SQLiteRecorder(str(tmp_path / "store.db"))
     now = datetime.now(UTC)
@@ -155,7 +155,7 @@ def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(sto
     recorder.close()
 
 
-def test_readers_go_on_while_a_store_is_vacuumed(store):
+def test_readers_go_on_during_a_vacuum(store):
     with reading(store, "live") as snapshot:
         before = list(snapshot.events())
         vacuum(store)

@@ -120,7 +120,7 @@ def assert_nothing_is_lost(histories, server, prefix, before):
 @pytest.mark.parametrize(
     "fault", [Fault.UNAVAILABLE, Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.HALF_AN_ANSWER]
 )
-def test_a_single_failure_is_not_noticed(server, histories, prefix, to, fault, method):
+def test_single_failure_is_not_noticed(server, histories, prefix, to, fault, method):
     before = content(histories)
     server.fail(fault, method, times=1)
     [outcome] = archive(histories, to)
@@ -132,11 +132,11 @@ def test_a_single_failure_is_not_noticed(server, histories, prefix, to, fault, m
 
 
 @pytest.mark.long  # the short form: slowness of a tenth of a second
-def test_a_slow_object_store_only_takes_longer(server, histories, prefix, to):
+def test_slow_object_store_only_takes_longer(server, histories, prefix, to):
     _archive_slowly(server, histories, prefix, to)
 
 
-def test_a_slightly_slow_object_store_only_takes_longer(server, histories, prefix, to):
+def test_slightly_slow_object_store_only_takes_longer(server, histories, prefix, to):
     server.pause_s = 0.1
     _archive_slowly(server, histories, prefix, to)
 
@@ -169,7 +169,7 @@ def _archive_slowly(server, histories, prefix, to):
         (Fault.REFUSED, ["GET"], StoreRefused, f"cannot read the object .*{GIVE_RIGHTS}"),
     ],
 )
-def test_an_archiving_that_fails_loses_nothing(
+def test_failed_archiving_loses_nothing(
     server, histories, prefix, to, fault, methods, error, problem, monkeypatch
 ):
     if fault is Fault.SILENT:
@@ -194,7 +194,7 @@ def test_an_archiving_that_fails_loses_nothing(
         (Fault.REFUSED, StoreRefused, GIVE_RIGHTS),
     ],
 )
-def test_a_conversation_whose_object_cannot_be_read_stays_archived(
+def test_unreadable_object_stays_archived(
     server, histories, prefix, to, fault, error, problem
 ):
     before = content(histories)
@@ -216,7 +216,7 @@ def test_a_conversation_whose_object_cannot_be_read_stays_archived(
         (Fault.READ_ONLY, StoreRefused, GIVE_RIGHTS),
     ],
 )
-def test_an_erasure_whose_object_cannot_be_deleted_is_finished_later(
+def test_undeletable_object_is_deleted_later(
     server, histories, prefix, to, fault, error, problem
 ):
     archive(histories, to)
@@ -233,7 +233,7 @@ def test_an_erasure_whose_object_cannot_be_deleted_is_finished_later(
     assert keys_in(server, prefix) == []
 
 
-def test_a_bucket_that_does_not_exist_is_named(server, histories, prefix, to, monkeypatch):
+def test_missing_bucket_is_named(server, histories, prefix, to, monkeypatch):
     before = content(histories)
     missing = to.replace(BUCKET, f"missing-{prefix}")
     answer = server.backend.answer
@@ -254,7 +254,7 @@ def test_a_bucket_that_does_not_exist_is_named(server, histories, prefix, to, mo
 
 
 @pytest.mark.parametrize("is_of_another_store", [False, True], ids=["own", "other-store"])
-def test_an_exchanged_object_is_named_and_read_again_when_it_is_back(
+def test_exchanged_object_is_named(
     server, histories, prefix, to, tmp_path, is_of_another_store
 ):
     before = content(histories)
@@ -284,7 +284,7 @@ def test_an_exchanged_object_is_named_and_read_again_when_it_is_back(
 # -- several archivers
 
 
-def test_two_archivers_at_once_archive_each_conversation_once(server, histories, path, prefix, to):
+def test_two_archivers_at_once(server, histories, path, prefix, to):
     names = [f"c{number}" for number in range(6)]
     for name in names:
         fill(histories, name)
@@ -315,7 +315,7 @@ def copy_path(server, histories, path, to, tmp_path):
     return shutil.copy(path, tmp_path / "copy.db")
 
 
-def test_an_erasure_in_a_copied_file_leaves_the_object_for_the_other_file(
+def test_erasure_in_a_copied_file_leaves_the_object(
     server, copy_path, path, prefix, to
 ):
     with foldlog.open(copy_path) as copy:
@@ -334,7 +334,7 @@ def test_an_erasure_in_a_copied_file_leaves_the_object_for_the_other_file(
     assert keys_in(server, prefix) == []
 
 
-def test_a_copy_with_the_same_inode_leaves_the_object_in_place(
+def test_copy_with_the_same_inode_leaves_the_object(
     histories, server, prefix, to, monkeypatch
 ):
     archive(histories, to)
@@ -349,7 +349,7 @@ def test_a_copy_with_the_same_inode_leaves_the_object_in_place(
     assert len(keys_in(server, prefix)) == 1
 
 
-def test_a_redaction_in_a_copied_file_leaves_the_object_for_the_other_file(
+def test_redaction_in_a_copied_file_leaves_the_object(
     server, copy_path, path, prefix, to
 ):
     with foldlog.open(copy_path) as copy:
@@ -360,7 +360,7 @@ def test_a_redaction_in_a_copied_file_leaves_the_object_for_the_other_file(
         assert content(histories)[3].event.redacted is None
 
 
-def test_a_copied_file_deletes_the_objects_that_it_made_itself(server, copy_path, prefix, to):
+def test_copied_file_deletes_its_own_objects(server, copy_path, prefix, to):
     [shared] = keys_in(server, prefix)
     with foldlog.open(copy_path) as copy:
         content(copy)

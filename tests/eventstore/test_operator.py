@@ -249,7 +249,7 @@ def check_changes(made_once, tmp_path, seeds):
 
 
 @pytest.mark.parametrize("seed", range(len(CHANGES)), ids=lambda n: CHANGES[n].__name__)
-def test_a_change_of_each_kind_is_named(made_once, tmp_path, seed):
+def test_change_of_each_kind_is_named(made_once, tmp_path, seed):
     assert check_changes(made_once, tmp_path, [seed]) == 1
 
 
@@ -258,7 +258,7 @@ def test_200_changes_are_named(made_once, tmp_path):
     assert check_changes(made_once, tmp_path, range(1000, 1200)) == 200
 
 
-def test_the_ledger_of_the_store_is_compared_as_well_as_verified(made_once, tmp_path):
+def test_store_ledger_is_compared(made_once, tmp_path):
     path, note = made_once
     changed = shutil.copy(path, tmp_path / "changed.db")
     change_store_ledger(changed, None, None)

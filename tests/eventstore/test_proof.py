@@ -65,21 +65,21 @@ C2SP_NOTE = (
 # -- trees and notes
 
 
-def test_roots_are_those_of_rfc_6962():
+def test_roots_of_rfc_6962():
     hashes = [*map(leaf_hash, LEAVES)]
     assert [root_of(hashes[:size]).hex() for size in range(1, 9)] == ROOTS.split()
     assert root_of([]) == sha256().digest()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13])
-def test_a_tree_that_grows_from_its_edge_has_the_same_root(size):
+def test_tree_grown_from_its_edge(size):
     hashes = [leaf_hash(b"%d" % number) for number in range(20)]
     edge = grown_edge(grown_edge((), 0, hashes[:size]), size, hashes[size:])
     assert root_of_edge(edge) == root_of(hashes)
     assert len(edge) == 2  # 16 + 4 leaves
 
 
-def test_paths_are_those_of_rfc_6962():
+def test_paths_of_rfc_6962():
     hashes = [*map(leaf_hash, LEAVES)]
     known = "96a296d224f285c67bee93c30f8a309157f0daa35dc5b87e410b78630a09cfc7"
     assert inclusion_path(0, hashes)[0].hex() == known
@@ -96,17 +96,17 @@ class Example(str):
     signatures = C2SP_NOTE[1:]
 
 
-def test_a_signature_of_another_implementation_is_true():
+def test_signature_of_another_implementation():
     assert read_key(C2SP_KEY, "").is_signer_of(Example())
 
 
-def test_a_changed_text_has_no_true_signature():
+def test_changed_text_has_no_true_signature():
     changed = Example()
     changed.text = "This is another message.\n"
     assert not read_key(C2SP_KEY, "").is_signer_of(changed)
 
 
-def test_the_signature_of_a_witness_includes_its_time():
+def test_witness_signs_its_time():
     note = read_note(f"foldlog/x\n1\n{base64.b64encode(bytes(32)).decode()}\n\n")
     key = Ed25519PrivateKey.generate()
     public = key.public_key().public_bytes_raw()
@@ -123,19 +123,19 @@ def test_the_signature_of_a_witness_includes_its_time():
 
 
 @pytest.mark.parametrize("text", ["", "a\nx\nAA==\n\n", "a\n01\nAA==\n\n", "{}"])
-def test_a_text_that_is_no_checkpoint_is_refused(text):
+def test_text_that_is_no_checkpoint(text):
     with pytest.raises(InvalidArgument, match="not a checkpoint"):
         read_note(text)
 
 
 @pytest.mark.parametrize("text", ["", "a+b+c", C2SP_KEY.replace("530", "531"), "-----BEGIN X"])
-def test_a_text_that_is_no_key_is_refused(text):
+def test_text_that_is_no_key(text):
     with pytest.raises(InvalidArgument, match="Ed25519"):
         read_key(text, "x")
 
 
 @pytest.mark.parametrize("text", [C2SP_KEY, "-----BEGIN X"])
-def test_a_key_without_the_package_for_signatures_names_the_extra(text, monkeypatch):
+def test_missing_package_names_the_extra(text, monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
     with pytest.raises(InvalidOption, match=r"'cryptography'; pip install .*crypto"):
         read_key(text, "x")
@@ -184,7 +184,7 @@ def findings(path, note, **options):
         return changes(store, note)
 
 
-def test_what_is_appended_later_is_lawful(path, note):
+def test_later_appends_are_lawful(path, note):
     with opened(path) as store:
         say(store, "a", "six")
         say(store, "new", "one")
@@ -194,7 +194,7 @@ def test_what_is_appended_later_is_lawful(path, note):
     assert findings(path, note) == {}
 
 
-def test_erasures_and_redactions_are_lawful_and_have_their_receipts(path, note):
+def test_erasures_and_redactions_have_their_receipts(path, note):
     with opened(path) as store:
         erase(store, "b", reason="asked for")
         redact(store, "c", 1, reason="leaked", by="somebody")
@@ -208,7 +208,7 @@ def test_erasures_and_redactions_are_lawful_and_have_their_receipts(path, note):
     assert findings(path, later) == findings(path, note) == {}
 
 
-def test_a_new_key_is_lawful_and_heads_are_compared_without_it(path, note):
+def test_new_key_is_lawful(path, note):
     with opened(path) as store:
         assert [outcome.conversation for outcome in rekey(store)]
     assert findings(path, note) == {}
@@ -217,7 +217,7 @@ def test_a_new_key_is_lawful_and_heads_are_compared_without_it(path, note):
     assert "secret" in without
 
 
-def test_an_archive_is_compared(path, note, tmp_path):
+def test_archive_is_compared(path, note, tmp_path):
     with opened(path) as store:
         say(store, "d", "five")
         archive(store, "d", f"file://{tmp_path}/objects")
@@ -274,7 +274,7 @@ def rewrite(path, name, *contents):
         store.append(name, all_said(*contents), expected_version=0)
 
 
-def test_a_leaf_that_is_changed_is_named(path, note):
+def test_changed_leaf_is_named(path, note):
     """``test_operator.py`` makes all other changes."""
     with opened(path) as store:
         newest = make_checkpoint(store)
@@ -288,7 +288,7 @@ def test_a_leaf_that_is_changed_is_named(path, note):
 VERIFIER = Path(__file__).parents[2] / "clients" / "verify" / "verify.mjs"
 
 
-def test_an_event_is_proved_by_the_checkpoint_after_it(path, note):
+def test_next_checkpoint_proves_an_event(path, note):
     with opened(path) as store:
         proof = prove_event(store, note, "a", 1)
         assert len(proof.links) == 3  # of the first checkpoint, although "a" has five events
@@ -298,13 +298,13 @@ def test_an_event_is_proved_by_the_checkpoint_after_it(path, note):
             prove_event(store, note, "a", 5)
 
 
-def test_another_checkpoint_is_not_continued(path, note):
+def test_other_checkpoint_is_not_continued(path, note):
     other = note._replace(root=bytes(32))
     with opened(path) as store, pytest.raises(InvalidArgument, match="does not continue"):
         prove_consistency(store, other, note)
 
 
-def test_a_store_without_a_conversation_of_the_earlier_checkpoint_is_not_continued(path, note):
+def test_lost_conversation_is_not_continued(path, note):
     run(
         path,
         f"DELETE FROM events WHERE conversation = {key_of('d')}",
@@ -363,14 +363,14 @@ def proof_in(audit, name):
     return json.loads((audit / name).read_text())
 
 
-def test_a_verifier_in_another_language_proves_an_event(audit):
+def test_verifier_proves_an_event(audit):
     status, output = run_verifier(audit, "event.json", "public.pem", "first.txt")
     assert status == 0
     assert "event 1 of a, recorded at 20" in output
     assert f"is proved:\n{proof_in(audit, 'event.json')['body']}" in output
 
 
-def test_the_verifier_refuses_a_changed_proof(audit):
+def test_verifier_refuses_a_changed_proof(audit):
     proof = proof_in(audit, "event.json")
     others = dict.fromkeys(("body", "before", "salt", "ledger", "conversation"), "00")
     others["leaf"] = 0 if proof["leaf"] else 1
@@ -389,7 +389,7 @@ def test_the_verifier_refuses_a_changed_proof(audit):
     assert "did not sign" in run_on(audit, {**proof, "checkpoint": forged}, "forged.txt")[1]
 
 
-def test_the_verifier_proves_only_the_place_of_a_redacted_event(audit):
+def test_verifier_proves_a_redacted_events_place(audit):
     status, output = run_verifier(audit, "redacted.json", "public.pem", "first.txt")
     assert status == 0
     assert output.startswith("the place of event 1 of c, recorded at 20")
@@ -408,7 +408,7 @@ def test_the_verifier_proves_only_the_place_of_a_redacted_event(audit):
         (["second.txt", "first.txt"], "you kept", "you kept"),
     ],
 )
-def test_the_verifier_says_which_checkpoint_of_a_consistency_proof_was_kept(
+def test_verifier_says_which_checkpoint_was_kept(
     audit, kept, later, earlier
 ):
     status, output = run_verifier(audit, "continued.json", "public.pem", *kept)
@@ -418,7 +418,7 @@ def test_the_verifier_says_which_checkpoint_of_a_consistency_proof_was_kept(
     )
 
 
-def test_the_verifier_refuses_a_consistency_proof_without_a_step_of_its_path(audit):
+def test_verifier_refuses_an_incomplete_path(audit):
     proof = proof_in(audit, "continued.json")
     status, output = run_on(audit, {**proof, "path": proof["path"][1:]}, "first.txt")
     assert (status, output.startswith("not proved: ")) == (1, True)
@@ -438,14 +438,14 @@ def test_the_verifier_refuses_a_consistency_proof_without_a_step_of_its_path(aud
         ("continued.json public.pem first.txt junk.txt", 1, "the proof is for another checkpoint"),
     ],
 )
-def test_the_verifier_refuses_arguments_in_one_sentence(audit, arguments, status, message):
+def test_verifier_refuses_arguments_in_one_sentence(audit, arguments, status, message):
     ended, output = run_verifier(audit, *arguments.split())
     assert ended == status
     assert output.removeprefix("not proved: ").startswith(message)
     assert output.count("\n") == (2 if status == 2 else 1)
 
 
-def test_the_verifier_refuses_json_that_is_no_proof(audit):
+def test_verifier_refuses_json_without_a_proof(audit):
     for proof in ([], {"checkpoint": "a\n1\nAA==\n\n"}):
         status, output = run_on(audit, proof, "first.txt")
         assert (status, output.count("\n")) == (1, 1)
@@ -471,7 +471,7 @@ def foldlog(path, *arguments):
 # -- the command
 
 
-def test_the_command_names_a_change_and_ends_with_1(path, tmp_path):
+def test_command_names_a_change(path, tmp_path):
     key, public = tmp_path / "key.pem", tmp_path / "public.pem"
     make_keys(key, public)
     checkpoint = tmp_path / "checkpoint.txt"
@@ -489,7 +489,7 @@ def test_the_command_names_a_change_and_ends_with_1(path, tmp_path):
     assert "rewritten" in changed.stderr
 
 
-def test_a_checkpoint_without_the_signature_of_the_key_is_refused(path, tmp_path):
+def test_unsigned_checkpoint_is_refused(path, tmp_path):
     make_keys(tmp_path / "key.pem", tmp_path / "public.pem")
     checkpoint = tmp_path / "checkpoint.txt"
     checkpoint.write_text(foldlog(path, "checkpoint").stdout)
@@ -498,7 +498,7 @@ def test_a_checkpoint_without_the_signature_of_the_key_is_refused(path, tmp_path
     assert "has no true signature" in ran.stderr
 
 
-def test_a_command_signs_with_a_key_that_foldlog_does_not_see(path, tmp_path):
+def test_sign_command_keeps_the_key(path, tmp_path):
     key, public = tmp_path / "key.pem", tmp_path / "public.pem"
     make_keys(key, public)
     command = (

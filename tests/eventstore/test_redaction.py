@@ -84,7 +84,7 @@ def redact_at(path, event_id):
 NO_RECEIPT = "it is redacted, but no later event is a receipt with this hash"
 
 
-def test_a_row_that_looks_redacted_is_reported_without_a_receipt_of_its_own(path):
+def test_redacted_row_without_its_receipt(path):
     sound = row_of(path, 2)
     put(path, redacted_by_hand(sound))
     assert findings(path) == [f"event 2: {NO_RECEIPT}"]
@@ -109,7 +109,7 @@ def test_a_row_that_looks_redacted_is_reported_without_a_receipt_of_its_own(path
     assert findings(path) == []
 
 
-def test_a_redacted_row_with_any_content_is_reported(path):
+def test_redacted_row_with_content(path):
     redact_at(path, 2)
     row = row_of(path, 2)
     assert findings(path) == []
@@ -119,7 +119,7 @@ def test_a_redacted_row_with_any_content_is_reported(path):
     assert "event 2: its content was changed" in findings(path)[0]
 
 
-def test_a_content_that_was_put_back_is_reported(path):
+def test_content_that_was_put_back(path):
     sound = row_of(path, 2)
     redact_at(path, 2)
     put(path, sound)
@@ -128,20 +128,20 @@ def test_a_content_that_was_put_back_is_reported(path):
     ]
 
 
-def test_another_commitment_breaks_the_chain(path):
+def test_other_commitment_breaks_the_chain(path):
     redact_at(path, 2)
     row = row_of(path, 2)
     put(path, with_fields(row, proof=row.proof[:HEAD_BYTES] + bytes(32)))
     assert any(line.startswith("event 2: ") for line in findings(path))
 
 
-def test_a_receipt_that_was_cut_off_is_missed(path):
+def test_receipt_that_was_cut_off(path):
     redact_at(path, 2)
     stored_rows.execute(path, "DELETE FROM events WHERE conversation = 1 AND id = 6")
     assert f"event 2: {NO_RECEIPT}" in findings(path)
 
 
-def test_an_event_of_a_later_version_is_not_redacted(path):
+def test_event_of_a_later_version_stays(path):
     later = UnknownEvent(stored_kind="pin", stored_schema=1, body=b'{"kind":"pin"}')
     with open_store(f"sqlite:///{path}") as store:
         store.append("c", later, expected_version=6)
@@ -156,7 +156,7 @@ REDACTED_EVENTS = rows("places_of_texts.json", "the stored form of a redacted ev
 
 
 @pytest.mark.parametrize("kind", REDACTED_EVENTS)
-def test_a_redacted_event_has_its_place_and_its_usage(kind):
+def test_redacted_event_has_place_and_usage(kind):
     before, stripped = made_events(REDACTED_EVENTS[kind])
     receipt = Redacted(at=WHEN, by="me", reason="mine", hash="", bytes=0)
     expected = encode(replace(stripped, redacted=receipt), ours=True)
@@ -167,7 +167,7 @@ def test_a_redacted_event_has_its_place_and_its_usage(kind):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_another_process_that_has_the_view_in_memory_shows_it_redacted(path):
+def test_views_of_another_process_are_redacted(path):
     with open_store(f"sqlite:///{path}") as ours, open_store(f"sqlite:///{path}") as other:
         views = Views(other)
         ours.fork("c", 3, "f")
@@ -186,7 +186,7 @@ def test_another_process_that_has_the_view_in_memory_shows_it_redacted(path):
             assert view.events[2].content == "[redacted]"
 
 
-def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path):
+def test_summary_quotes_only_its_own_view(path):
     """Its range holds the condensation of the redacted event, which is no event of a View."""
     with open_store(f"sqlite:///{path}") as store:
         store.append(
@@ -202,7 +202,7 @@ def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path):
         assert [quote[:2] for quote in receipt.quotes] == [("c", 6), ("f", 8)]
 
 
-def test_a_short_source_id_stays_after_a_redaction(path):
+def test_short_source_id_stays(path):
     """An import keeps the id of its source with its JSON type, whatever that is. Other records name
     it by that id.
     """

@@ -66,7 +66,7 @@ def agent(path):
     agent.kill()
 
 
-def test_an_empty_store_is_removed_unless_a_program_has_it_open(tmp_path):
+def test_empty_store_is_removed_unless_open(tmp_path):
     path = tmp_path / "new.db"
     with open_store(path) as early:
         replacing.remove_empty(str(path))
@@ -79,7 +79,7 @@ def test_an_empty_store_is_removed_unless_a_program_has_it_open(tmp_path):
     assert [each for each in tmp_path.iterdir() if "empty" in each.name] == []
 
 
-def test_a_store_with_an_import_that_runs_is_not_removed(tmp_path):
+def test_store_with_a_running_import_stays(tmp_path):
     path = tmp_path / "new.db"
     with open_store(path) as store:
 
@@ -93,7 +93,7 @@ def test_a_store_with_an_import_that_runs_is_not_removed(tmp_path):
     assert len(contents(path)) == 4_000
 
 
-def test_a_store_is_restored_and_its_file_is_kept(path, backup):
+def test_restored_through_a_link_file_kept(path, backup):
     """Through a link, which stays; with the rights of the file that is replaced, and the backup
     where it is.
     """
@@ -114,7 +114,7 @@ def test_a_store_is_restored_and_its_file_is_kept(path, backup):
     assert contents(path) == ["in the backup", "goes on"]
 
 
-def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path, backup, agent):
+def test_store_in_use_is_restored(path, backup, agent):
     with open_store(path) as other, reading(other, "c1") as snapshot:
         restored = restore_store(path, backup)
         assert len(list(snapshot.events())) == 3
@@ -125,7 +125,7 @@ def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path, ba
     assert contents(restored.kept) == ["in the backup", "after the backup", "in the log"]
 
 
-def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path, backup):
+def test_lost_empty_or_damaged_store_is_restored(path, backup):
     damages = [
         path.unlink,
         lambda: path.write_bytes(b""),
@@ -139,7 +139,7 @@ def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path, backup):
         assert (restored.kept is not None and Path(restored.kept).read_bytes()) == there
 
 
-def test_a_file_of_another_program_is_not_replaced(path, backup, tmp_path):
+def test_other_programs_file_is_not_replaced(path, backup, tmp_path):
     other = tmp_path / "other.db"
     execute(other, "CREATE TABLE precious (value)")
     text = tmp_path / "essay.txt"
@@ -154,7 +154,7 @@ def test_a_file_of_another_program_is_not_replaced(path, backup, tmp_path):
         assert set(tmp_path.iterdir()) == names
 
 
-def test_the_log_of_a_lost_store_does_not_reach_the_restored_store(path, backup, agent):
+def test_log_of_a_lost_store_is_kept_out(path, backup, agent):
     path.unlink()
     restore_store(path, backup)
     assert contents(path) == ["in the backup"]
@@ -163,7 +163,7 @@ def test_the_log_of_a_lost_store_does_not_reach_the_restored_store(path, backup,
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")
 @pytest.mark.parametrize("is_there", [True, False])
-def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(path, backup, is_there):
+def test_root_restores_for_the_owner(path, backup, is_there):
     for owned in (path.parent, path):
         os.chown(owned, 1000, 1000)
     for removed in [Path(f"{path}-queue"), *([] if is_there else [path])]:
@@ -172,7 +172,7 @@ def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(path, ba
     assert {file.stat().st_uid for file in (path, Path(f"{path}-queue"))} == {1000}
 
 
-def test_a_store_and_a_backup_of_an_older_schema_are_restored(path, backup, monkeypatch):
+def test_older_schema_is_restored(path, backup, monkeypatch):
     with open_store(path) as store:
         erased(store, "c1")
     before = Path(backup).read_bytes()
@@ -183,7 +183,7 @@ def test_a_store_and_a_backup_of_an_older_schema_are_restored(path, backup, monk
     assert Path(backup).read_bytes() == before
 
 
-def test_conversations_that_were_erased_since_are_named(path, backup):
+def test_later_erasures_are_named(path, backup):
     with open_store(path) as store:
         append(store, "never in the backup", "c2")
         erased(store, "c1")
@@ -191,7 +191,7 @@ def test_conversations_that_were_erased_since_are_named(path, backup):
     assert restore_store(path, backup).erased_since == ("c1",)
 
 
-def test_a_backup_with_an_unfinished_erasure_is_restored_and_the_erasure_finished(
+def test_unfinished_erasure_in_a_backup(
     path, tmp_path, monkeypatch
 ):
     with open_store(path) as store, monkeypatch.context() as patched:
@@ -206,7 +206,7 @@ def test_a_backup_with_an_unfinished_erasure_is_restored_and_the_erasure_finishe
         assert_sound(store)
 
 
-def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path, backup, agent):
+def test_log_of_a_moved_file_is_kept(path, backup, agent):
     agent.kill()
     path.rename(path.with_name("moved.db"))
     restored = restore_store(path, backup)
@@ -219,7 +219,7 @@ def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path, backup, a
     ]
 
 
-def test_another_open_store_serves_as_a_backup(path, tmp_path):
+def test_other_open_store_serves_as_a_backup(path, tmp_path):
     with open_store(path) as store:
         append(store, "in its log")
         restore_store(f"sqlite:///{tmp_path / 'second.db'}", str(path))
@@ -240,7 +240,7 @@ def test_another_open_store_serves_as_a_backup(path, tmp_path):
         (lambda backup: execute(backup, "PRAGMA user_version = 99"), "has schema 99"),
     ],
 )
-def test_what_is_no_sound_backup_replaces_nothing(path, backup, spoil, problem):
+def test_unsound_backup_replaces_nothing(path, backup, spoil, problem):
     spoil(backup)
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
     with pytest.raises((StoreRefused, InvalidOption), match=problem):
@@ -248,7 +248,7 @@ def test_what_is_no_sound_backup_replaces_nothing(path, backup, spoil, problem):
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
-def test_a_store_is_no_backup_of_itself_and_no_server_is_restored(path, backup):
+def test_arguments_that_cannot_be_restored(path, backup):
     with pytest.raises(InvalidOption, match="is the store itself; name a backup of the store"):
         restore_store(path, str(path))
     with pytest.raises(InvalidOption, match="is a folder; name the file of the backup"):
@@ -257,7 +257,7 @@ def test_a_store_is_no_backup_of_itself_and_no_server_is_restored(path, backup):
         restore_store("postgresql://nobody@nowhere/nothing", backup)
 
 
-def test_an_encrypted_backup_is_verified_with_its_key(tmp_path):
+def test_encrypted_backup_needs_its_key(tmp_path):
     keys = KeyRing(["22" * 32])
     new, backup = tmp_path / "new.db", tmp_path / "backup.db"
     with open_store(tmp_path / "history.db", keys=keys) as store:
@@ -330,13 +330,13 @@ def look_after_a_kill(folder, step, monkeypatch):
 
 
 @pytest.mark.parametrize("step", [3, 4])
-def test_a_killed_restore_leaves_a_store_that_opens(tmp_path, monkeypatch, step):
+def test_killed_restore_leaves_an_openable_store(tmp_path, monkeypatch, step):
     """After these steps the file has two names. The next program that opens it finishes."""
     assert look_after_a_kill(tmp_path, step, monkeypatch) == ["in the backup"]
 
 
 @pytest.mark.long
-def test_a_restore_that_is_killed_at_any_step_leaves_a_store_that_opens(tmp_path, monkeypatch):
+def test_restore_killed_at_any_step(tmp_path, monkeypatch):
     """It is the old one or the new one; a process that has the old one open writes to it, or
     nothing.
     """
@@ -349,7 +349,7 @@ def test_a_restore_that_is_killed_at_any_step_leaves_a_store_that_opens(tmp_path
     assert {state[1:] == [] for state in states[:-1]} == {True, False}
 
 
-def test_a_disk_that_is_full_replaces_nothing(path, backup, monkeypatch):
+def test_full_disk_replaces_nothing(path, backup, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -361,7 +361,7 @@ def test_a_disk_that_is_full_replaces_nothing(path, backup, monkeypatch):
         restore_store(path, backup)
 
 
-def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays(path, backup):
+def test_files_of_a_killed_restore_are_removed(path, backup):
     abandoned, written = (
         path.with_name("history.db.aaaaaaaa.part"),
         path.with_name("history.db.bbbbbbbb.part"),
@@ -373,7 +373,7 @@ def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays
     assert (abandoned.exists(), written.exists()) == (False, True)
 
 
-def test_a_full_disk_of_the_store_is_not_a_backup_that_cannot_be_read(path, backup, monkeypatch):
+def test_full_disk_is_no_unreadable_backup(path, backup, monkeypatch):
     connect = sqlite3.connect
 
     def small(name, *arguments, **named):

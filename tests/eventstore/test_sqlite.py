@@ -69,7 +69,7 @@ def begin(recorder, name="c1", rows=1):
 
 
 @pytest.mark.parametrize("lost", ["live", "imported"])
-def test_a_page_that_cannot_be_read_is_an_error_that_names_the_remedy(path, lost):
+def test_unreadable_page_names_the_remedy(path, lost):
     with open_store(path) as store:
         say(store, "live", *[f"live {n:04} " + "x" * 300 for n in range(100)])
         store.ingest("imported", (said(f"imported {n:04} " + "x" * 300) for n in range(1_500)))
@@ -100,7 +100,7 @@ def test_a_page_that_cannot_be_read_is_an_error_that_names_the_remedy(path, lost
 
 
 @pytest.mark.parametrize("key", [1, 2**31 - 2, 2**31 - 1, 2**40, 2**62])
-def test_events_are_staged_below_all_positions_whatever_the_key_of_their_conversation(key):
+def test_staged_events_of_any_conversation_key(key):
     recorder = MemoryRecorder()
     recorder.set_next_key(key)
     with Store(recorder) as store, open_store("memory:") as source:
@@ -122,7 +122,7 @@ def test_placeholders_have_no_numbers():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_the_files_are_their_owners_alone(recorder, tmp_path):
+def test_files_are_their_owners_alone(recorder, tmp_path):
     begin(recorder)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == dict.fromkeys(
@@ -139,7 +139,7 @@ def test_commits_are_synced(recorder, path):
     relaxed.close()
 
 
-def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(recorder, path):
+def test_log_has_a_greatest_length(recorder, path):
     key = begin(recorder)
     body = b"x" * 100_000
     for n in range(1, 100):
@@ -149,14 +149,14 @@ def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(recorder, p
 
 
 @pytest.mark.parametrize("name", ["a?b#c%20d.db", "ä 漢.db", "-wal"])
-def test_any_name_of_a_file_is_that_file(tmp_path, name):
+def test_any_file_name_is_that_file(tmp_path, name):
     recorder = SQLiteRecorder(str(tmp_path / name))
     begin(recorder)
     recorder.close()
     assert {path.name for path in tmp_path.iterdir()} == {name, f"{name}-queue"}
 
 
-def test_opening_asks_for_an_existing_file_where_it_should(tmp_path):
+def test_missing_file_or_folder(tmp_path):
     for options in ({"create": False}, {"writable": False}):
         with pytest.raises(StoreUnavailable, match=r"unable to open .* file; check that it exists"):
             SQLiteRecorder(str(tmp_path / "missing.db"), **options)
@@ -165,7 +165,7 @@ def test_opening_asks_for_an_existing_file_where_it_should(tmp_path):
     assert not (tmp_path / "missing.db").exists()
 
 
-def test_a_relative_path_that_was_meant_to_be_absolute_is_said(tmp_path, monkeypatch):
+def test_relative_path_meant_as_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
         StoreUnavailable, match=r"; for the absolute path write /usr/x\.db, .* sqlite:////usr/x\.db"
@@ -219,7 +219,7 @@ FILES = [
 
 @pytest.mark.parametrize("make, problem", FILES)
 @pytest.mark.parametrize("options", [{}, {"create": False}, {"writable": False}], ids=str)
-def test_a_file_that_is_no_store_is_named_and_left_as_it_is(tmp_path, path, make, problem, options):
+def test_file_that_is_no_store(tmp_path, path, make, problem, options):
     def state():  # SQLite itself may make an empty log to read with
         files = [each for each in tmp_path.iterdir() if not each.name.endswith(("-wal", "-shm"))]
         return {each: each.is_file() and each.read_bytes() for each in files}
@@ -235,7 +235,7 @@ def test_a_file_that_is_no_store_is_named_and_left_as_it_is(tmp_path, path, make
 # --------------------------------------------------------------------------------------------------
 
 
-def test_an_older_file_is_migrated_with_all_that_is_in_it(path, monkeypatch):
+def test_older_file_is_migrated_whole(path, monkeypatch):
     recorder = SQLiteRecorder(path)
     begin(recorder)
     uuid = recorder.value("uuid")
@@ -259,7 +259,7 @@ def statements(path):
     return [sql for (sql,) in execute(path, "SELECT sql FROM sqlite_schema WHERE sql NOT NULL")]
 
 
-def test_programs_that_open_an_older_file_at_once_migrate_it_once(path, monkeypatch):
+def test_concurrent_openers_migrate_once(path, monkeypatch):
     with open_store(path) as store:
         say(store, "c1", "hi")
     become_newer(monkeypatch, "CREATE TABLE colours (name TEXT) STRICT;\n")
@@ -275,7 +275,7 @@ def test_programs_that_open_an_older_file_at_once_migrate_it_once(path, monkeypa
         assert sorted(row.id for row in store.conversations()) == ["c1", "c2", "c3", "c4", "c5"]
 
 
-def test_an_older_program_that_has_the_file_open_stops_in_words(path):
+def test_older_program_meets_a_later_schema(path):
     """The migration of a later version took away what the older program reads."""
     with open_store(path) as store:
         say(store, "c1", "hi")
@@ -291,7 +291,7 @@ def test_an_older_program_that_has_the_file_open_stops_in_words(path):
                 work()
 
 
-def test_a_migration_that_fails_leaves_the_older_schema_whole(path, monkeypatch):
+def test_failed_migration_leaves_the_older_schema(path, monkeypatch):
     SQLiteRecorder(path).close()
     before = statements(path)
     become_newer(monkeypatch, "CREATE TABLE half (x);\nCREATE TABLE half (x);\n")
@@ -306,14 +306,14 @@ def test_a_migration_that_fails_leaves_the_older_schema_whole(path, monkeypatch)
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_sees_one_moment(recorder):
+def test_reader_sees_one_moment(recorder):
     with recorder.read() as reader:
         assert reader.conversation("c1") is None
         begin(recorder)
         assert reader.conversation("c1") is None
 
 
-def test_what_is_read_when_a_store_is_closed_is_read_to_its_end(recorder, tmp_path):
+def test_closed_store_finishes_its_readers(recorder, tmp_path):
     begin(recorder, rows=3)
     with recorder.read() as reader:
         key = reader.conversation("c1").key
@@ -327,7 +327,7 @@ def test_what_is_read_when_a_store_is_closed_is_read_to_its_end(recorder, tmp_pa
     assert {path.name for path in tmp_path.iterdir()} == {"store.db", "store.db-queue"}
 
 
-def test_closing_waits_for_the_transaction_that_runs(recorder):
+def test_closing_waits_for_the_transaction(recorder):
     begun, go_on = threading.Event(), threading.Event()
 
     def work(transaction):
@@ -348,7 +348,7 @@ def test_closing_waits_for_the_transaction_that_runs(recorder):
     assert execute(recorder.path, "SELECT count(*) FROM conversations") == [(1,)]
 
 
-def test_a_recorder_that_is_forgotten_leaves_no_file_open(path):
+def test_forgotten_recorder_leaves_no_file_open(path):
     # what is made from here on stays young, and the garbage of other tests where it is
     gc.disable()
     try:
@@ -361,7 +361,7 @@ def test_a_recorder_that_is_forgotten_leaves_no_file_open(path):
         gc.enable()
 
 
-def test_the_data_version_never_comes_back_to_a_number_that_it_told(recorder):
+def test_data_version_never_repeats(recorder):
     versions = {recorder.value("data_version")}
     for n in range(3):
         recorder._close_poller()  # as before a fork
@@ -372,7 +372,7 @@ def test_the_data_version_never_comes_back_to_a_number_that_it_told(recorder):
         versions.add(version)
 
 
-def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path):
+def test_other_program_holds_the_file(path):
     with Store(SQLiteRecorder(path, patience_s=0.05)) as store:
         say(store, "c1", "hi")
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -402,7 +402,7 @@ def together(recorder, works):
     return callers.finish()
 
 
-def test_a_group_shares_one_commit(recorder, path):
+def test_group_shares_one_commit(recorder, path):
     key = begin(recorder)
     with closing(sqlite3.connect(path)) as watching:
         before = watching.execute("PRAGMA data_version").fetchone()[0]
@@ -445,7 +445,7 @@ def appends_to(store, conversation):
     return append
 
 
-def test_an_append_that_inserts_nothing_leaves_its_id_to_the_next(path, monkeypatch):
+def test_refused_insert_uses_no_id(path, monkeypatch):
     """Its transaction is committed, for it may have other jobs."""
 
     def refuse(*_, **__):
@@ -460,7 +460,7 @@ def test_an_append_that_inserts_nothing_leaves_its_id_to_the_next(path, monkeypa
         assert store.append("c1", HI, expected_version=2)[0].id == 2
 
 
-def test_what_was_rolled_back_is_forgotten(path):
+def test_rolled_back_state_is_forgotten(path):
     """The first job is run again, and must not go on from what it left before."""
 
     def writes_and_fails(transaction):
@@ -476,7 +476,7 @@ def test_what_was_rolled_back_is_forgotten(path):
         assert [each.position for each in store.follow()] == [1, 2, 3, 4]
 
 
-def test_what_is_not_committed_is_not_told(path):
+def test_uncommitted_state_is_not_cached(path):
     with open_store(path) as store:
         say(store, "c1", "hi", "hi")
         append, recorder = appends_to(store, "c1"), store.database.recorder
@@ -485,7 +485,7 @@ def test_what_is_not_committed_is_not_told(path):
         assert cached.state.version == 3
 
 
-def test_memory_forgets_what_sqlite_rolled_back_itself():
+def test_memory_forgets_what_sqlite_rolled_back():
     """SQLite rolls a transaction back itself where it has no memory left."""
 
     def fails(transaction):
@@ -508,7 +508,7 @@ ERASED = (
 
 
 @pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
-def test_what_a_program_that_is_not_ours_commits_right_after_an_append_is_seen(
+def test_commit_of_another_program_is_seen(
     path, monkeypatch, tells
 ):
     if not tells:
@@ -524,7 +524,7 @@ def test_what_a_program_that_is_not_ours_commits_right_after_an_append_is_seen(
 
 
 @pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
-def test_two_writers_in_turn_see_what_the_other_has_appended(path, monkeypatch, tells):
+def test_two_writers_in_turn(path, monkeypatch, tells):
     if not tells:
         monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
     with open_store(path) as ours, open_store(path) as other:
@@ -537,7 +537,7 @@ def test_two_writers_in_turn_see_what_the_other_has_appended(path, monkeypatch, 
 
 
 @pytest.mark.parametrize("mode", ["rw", "ro"])
-def test_a_file_of_which_nothing_is_left_is_no_empty_store(tmp_path, mode):
+def test_empty_file_is_no_store(tmp_path, mode):
     path = tmp_path / "history.db"
     path.touch()
     with pytest.raises(StoreRefused, match="is an empty file, not a store"):
@@ -561,7 +561,7 @@ except StoreUnavailable as error:
     "of_folder, of_file, message",
     [(0o555, 0o444, "1\n"), (0o555, 0o644, "or copy the file to a folder"), (0o755, 0o444, "1\n")],
 )
-def test_a_store_that_nobody_may_write_is_read(tmp_path, of_folder, of_file, message):
+def test_store_that_nobody_may_write(tmp_path, of_folder, of_file, message):
     """Where somebody may write it, a reader needs files beside it to be told of that, and this user
     may make none.
     """
@@ -586,7 +586,7 @@ def test_a_store_that_nobody_may_write_is_read(tmp_path, of_folder, of_file, mes
     assert message in process.stdout
 
 
-def test_an_index_or_a_table_beside_ours_is_no_harm(path):
+def test_foreign_index_or_table_is_no_harm(path):
     with open_store(path) as store:
         say(store, "c1", "hi")
     execute(path, "CREATE INDEX by_kind ON events (kind)")
@@ -595,7 +595,7 @@ def test_an_index_or_a_table_beside_ours_is_no_harm(path):
         say(store, "c1", "hi")
 
 
-def test_no_connection_trusts_the_functions_of_a_schema(recorder):
+def test_no_connection_trusts_the_schema(recorder):
     begin(recorder)
     with recorder.read():
         pass
@@ -604,6 +604,6 @@ def test_no_connection_trusts_the_functions_of_a_schema(recorder):
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
-def test_no_statement_holds_a_comment_of_the_next_one(dialect):
+def test_statements_have_no_comments(dialect):
     """A part with one at its end would hide what follows it in the statements that it stands in."""
     assert [name for name, sql in statements_of(dialect).items() if "--" in sql] == []

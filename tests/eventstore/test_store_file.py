@@ -46,7 +46,7 @@ def store(path):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_relative_name_is_resolved_when_the_store_is_opened(tmp_path, monkeypatch):
+def test_relative_name_is_resolved_at_opening(tmp_path, monkeypatch):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         monkeypatch.chdir(tmp_path / folder)
@@ -68,7 +68,7 @@ def test_a_relative_name_is_resolved_when_the_store_is_opened(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("link", ["other.db", "folder/link.db"])
-def test_a_symbolic_link_shares_the_log_and_the_write_lock_of_its_file(path, tmp_path, link):
+def test_symbolic_link_shares_log_and_lock(path, tmp_path, link):
     (tmp_path / "folder").mkdir()
     (tmp_path / link).symlink_to(path)
     with (
@@ -90,7 +90,7 @@ def test_a_symbolic_link_shares_the_log_and_the_write_lock_of_its_file(path, tmp
     assert contents(path) == ["link 0", "name 0", "link 1", "name 1", "link 2", "name 2"]
 
 
-def test_a_link_that_leads_to_another_store_by_now_is_not_written_through(store, path, tmp_path):
+def test_link_that_changed_is_not_written_through(store, path, tmp_path):
     link, other = tmp_path / "current.db", tmp_path / "other.db"
     link.symlink_to(path)
     with open_store(f"sqlite:///{other}") as second:
@@ -168,7 +168,7 @@ CHANGES = [remove, rename, rename_all, replace, replace_and_clear, replace_folde
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path, change, caplog):
+def test_moved_or_replaced_file_is_not_written(tmp_path, change, caplog):
     """The writer is told at its next append, whatever it is, and the file that has the name now
     stays as it is.
     """
@@ -232,7 +232,7 @@ def another(path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has locks of one opening")
-def test_a_log_stays_where_code_of_this_process_opens_and_closes_the_file(store, path, another):
+def test_log_survives_lost_locks(store, path, another):
     """That takes SQLite's own locks away, as a copy of the file does."""
     path.read_bytes()
     another("store.append('d', Message(source='user', content='d'), expected_version=0)")
@@ -251,7 +251,7 @@ def test_a_log_stays_where_code_of_this_process_opens_and_closes_the_file(store,
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has locks of one opening")
-def test_another_process_does_not_rebuild_the_index_of_a_log_in_use(store, path, another):
+def test_index_of_a_log_in_use_stays(store, path, another):
     """It cuts the index if it can lock this byte: an access in that moment ends the process that
     uses it.
     """
@@ -267,7 +267,7 @@ def test_another_process_does_not_rebuild_the_index_of_a_log_in_use(store, path,
         )
 
 
-def test_a_log_that_was_removed_is_not_written_to(store, path, tmp_path):
+def test_removed_log_is_not_written(store, path, tmp_path):
     remove_log(path)
     for _ in range(2):
         with pytest.raises(
@@ -280,7 +280,7 @@ def test_a_log_that_was_removed_is_not_written_to(store, path, tmp_path):
     assert contents(tmp_path / "saved.db") == ["before"]
 
 
-def test_a_file_whose_log_was_removed_is_not_called_damaged(store, path, another):
+def test_removed_log_is_no_damage(store, path, another):
     """SQLite takes a file with what another process wrote since for damaged."""
     checkpoint = "sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint').fetchall()"
     another(checkpoint)
@@ -307,7 +307,7 @@ def test_a_file_whose_log_was_removed_is_not_called_damaged(store, path, another
     "change, events, opened",
     [(remove, 50, "again"), (rename, 3_000, "again"), (remove, 3_000, "when it was new")],
 )
-def test_a_process_that_has_only_appended_can_read_and_save_its_events(
+def test_appender_saves_events_of_a_moved_file(
     path, tmp_path, change, events, opened, caplog
 ):
     if opened == "again":
@@ -325,7 +325,7 @@ def test_a_process_that_has_only_appended_can_read_and_save_its_events(
     assert len(contents(tmp_path / "saved.db")) == events
 
 
-def test_a_file_that_was_put_back_is_written_to_again(store, path):
+def test_file_that_was_put_back(store, path):
     path.rename(path.with_name("moved.db"))
     with pytest.raises(StoreUnavailable, match="was removed or renamed"):
         append(store, "never")
@@ -334,7 +334,7 @@ def test_a_file_that_was_put_back_is_written_to_again(store, path):
     assert texts(store, "c1") == ["before", "again"]
 
 
-def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store, path, tmp_path):
+def test_new_connection_refuses_another_file(store, path, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/other.db") as other:
         append(other, "other")
     with reading(store, "c1"):  # the one connection that there is for readers is in use
@@ -369,7 +369,7 @@ def kill_after(path, events):
 
 
 @pytest.mark.parametrize("there", ["nothing", "an empty file"])
-def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(path, alone, there):
+def test_no_store_beside_a_moved_files_log(path, alone, there):
     log = alone.read_bytes()
     if there == "an empty file":
         path.touch()
@@ -392,7 +392,7 @@ def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(path, alone, t
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_file_with_two_names_is_refused_until_one_is_removed(store, path):
+def test_file_with_two_names(store, path):
     os.link(path, path.with_name("second.db"))
     with pytest.raises(StoreUnavailable, match="has 2 names"):
         append(store, "never")

@@ -266,7 +266,7 @@ def fill(path, *, prefix="", **how):
 
 @pytest.mark.parametrize("compression", ["none", "zlib", "zstd"])
 @pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
-def test_a_store_is_read_by_the_page(tmp_path, compression, keys):
+def test_page_reads_a_store(tmp_path, compression, keys):
     fill(tmp_path / "store.db", compression=compression, keys=keys)
     events = assert_reads(tmp_path / "store.db")
     assert set(events) == {b"imported", b"c1", "ümlaut \udcff\0".encode("utf-8", "surrogatepass")}
@@ -284,7 +284,7 @@ def proved(data_key, tag, place):
     return AESGCM(data_key).decrypt(tag[:12], tag[12:], place) == b""
 
 
-def test_marks_proofs_and_encrypted_records_are_read_by_their_definition(tmp_path):
+def test_page_reads_marks_proofs_and_records(tmp_path):
     path = tmp_path / "store.db"
     with open_store(path) as store:
         store.append("c1", history()[:2], expected_version=0, idempotency_key="turn-0")
@@ -327,7 +327,7 @@ def test_marks_proofs_and_encrypted_records_are_read_by_their_definition(tmp_pat
     assert read > 24
 
 
-def test_the_example_on_the_page_can_be_computed_again():
+def test_example_on_the_page():
     example = PAGE[PAGE.index("## An example") :]
     salt = bytes.fromhex(re.findall(r"salt `([0-9a-f]{32})`", example)[0])
     head = seed(salt, b"c1")
@@ -348,7 +348,7 @@ def test_the_example_on_the_page_can_be_computed_again():
         assert_checksums(b"c1", row)
 
 
-def test_the_checksum_of_a_record_covers_its_columns(tmp_path):
+def test_record_checksum_covers_its_columns(tmp_path):
     fill(tmp_path / "store.db")
     records = ask(
         tmp_path / "store.db",
@@ -361,7 +361,7 @@ def test_the_checksum_of_a_record_covers_its_columns(tmp_path):
         assert written == zlib.crc32(body, zlib.crc32(fields, zlib.crc32(name)))
 
 
-def test_every_kind_and_field_is_on_the_page():
+def test_every_kind_and_field_is_documented():
     from foldlog.eventstore.codec import KINDS, UPCASTS
 
     rows = re.findall(r"^\| `(\w+)` \| (\d) \| (.*?) \| [^|]*\|$", PAGE, re.MULTILINE)
@@ -377,7 +377,7 @@ def test_every_kind_and_field_is_on_the_page():
         assert {field for field in fields if f"`{field}`" not in table[kind]} == set()
 
 
-def test_a_store_is_read_without_the_package(tmp_path):
+def test_without_the_faster_zlib(tmp_path):
     url = f"sqlite:///{tmp_path}/store.db"
     with open_store(url) as store:
         say(store, "c1", "hello")

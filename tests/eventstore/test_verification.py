@@ -77,7 +77,7 @@ def findings_in(path, note=None):
     }
 
 
-def test_a_rekey_names_the_row_whose_head_is_damaged(path, monkeypatch):
+def test_rekey_names_a_damaged_head(path, monkeypatch):
     monkeypatch.setattr(rekey_steps, "_ROWS_FIRST", 8)
     change = "UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32))"
     execute(path, f"{change} WHERE conversation = 1 AND id = 7")
@@ -85,14 +85,14 @@ def test_a_rekey_names_the_row_whose_head_is_damaged(path, monkeypatch):
         assert [each.damaged for each in rekey(store)] == [(7,), ()]
 
 
-def test_a_rekey_names_the_first_event_if_its_content_was_changed(path):
+def test_rekey_names_a_changed_first_event(path):
     with open_store(f"sqlite:///{path}", compression="zlib") as store:
         first, second = store.query("a", lambda read: read.rows(0, 2, 2))
         replace(path, "a", first._replace(body=second.body))
         assert [each.damaged for each in rekey(store)] == [(0,), ()]
 
 
-def test_a_past_view_says_which_of_its_events_is_missing(path):
+def test_past_view_names_a_missing_event(path):
     execute(path, "DELETE FROM events WHERE conversation = 1 AND id = 3")
     with (
         foldlog.open(f"sqlite:///{path}") as histories,
@@ -104,13 +104,13 @@ def test_a_past_view_says_which_of_its_events_is_missing(path):
 @pytest.mark.parametrize(
     "case", rows("damage.json", "one change"), ids=lambda case: case["changes"][-1]
 )
-def test_what_was_spoilt_is_named_and_nothing_else(path, case):
+def test_one_damage_is_named_alone(path, case):
     execute(path, *case["changes"])
     assert findings_in(path) == case["findings"]
 
 
 @pytest.mark.parametrize("flag", ["shown", "structural"])
-def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(path, flag):
+def test_event_with_a_forged_flag(path, flag):
     with open_store(f"sqlite:///{path}") as store:
         store.append("a", [Annotation(name="n"), said("x")], expected_version=LENGTH)
     execute(path, f"UPDATE events SET {flag} = 1 WHERE conversation = 1 AND id = {LENGTH}")
@@ -127,7 +127,7 @@ def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(pat
         assert len([*store.events("a")]) == LENGTH + 2
 
 
-def test_a_forged_kind_does_not_make_an_event_a_document_change(path):
+def test_forged_kind_is_no_document_change(path):
     execute(path, "UPDATE events SET kind = 'document_changes' WHERE conversation = 1 AND id = 7")
     with (
         open_store(f"sqlite:///{path}") as store,
@@ -136,7 +136,7 @@ def test_a_forged_kind_does_not_make_an_event_a_document_change(path):
         Documents(store).all("a")
 
 
-def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path):
+def test_hidden_shown_event_is_missed(path):
     execute(path, "UPDATE events SET shown = 0 WHERE conversation = 1 AND id = 7")
     with open_store(f"sqlite:///{path}") as store:
         for interval in ((0, 7), (7, 11), (0, 11)):
@@ -144,7 +144,7 @@ def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path):
                 store.query("a", lambda reading, some=interval: reading.flagged_events([some]))
 
 
-def test_a_structural_event_that_a_column_hides_is_missed(path):
+def test_hidden_structural_event_is_missed(path):
     execute(path, "UPDATE events SET structural = 0 WHERE conversation = 1 AND id = 5")
     with (
         open_store(f"sqlite:///{path}") as store,
@@ -163,13 +163,13 @@ def rewritten(path, conversation, event_id, body):
 
 
 @pytest.mark.parametrize("changed", [[7], [0, LENGTH - 1]], ids=str)
-def test_a_change_with_a_new_checksum_is_found_by_its_head(path, changed):
+def test_head_shows_a_change_with_new_checksum(path, changed):
     for event_id in changed:
         rewritten(path, "a", event_id, b'{"kind":"message","content":"x","source":"user"}')
     assert findings_in(path) == {"a": [f"event {event_id}: {STRAY}" for event_id in changed]}
 
 
-def test_an_inserted_event_and_a_removed_one_shift_what_follows(tmp_path):
+def test_inserted_and_removed_event(tmp_path):
     path = tmp_path / "long.db"
     with open_store(f"sqlite:///{path}") as store:
         for name in ("a", "b"):
@@ -195,12 +195,12 @@ def note(path):
 
 
 @pytest.mark.parametrize("case", rows("damage.json", "changes that a checkpoint shows"))
-def test_a_conversation_that_lost_events_shows_against_a_checkpoint(path, note, case):
+def test_checkpoint_shows_lost_events(path, note, case):
     execute(path, *case["changes"])
     assert findings_in(path, note) == case["findings"]
 
 
-def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path):
+def test_long_gap_is_one_finding(tmp_path):
     path = tmp_path / "long.db"
     with open_store(f"sqlite:///{path}") as store:
         store.ingest("a", (said(str(n)) for n in range(4_500)))
@@ -209,7 +209,7 @@ def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path):
     assert verdicts(path)["a"].events == 4_500 - 2_201
 
 
-def test_an_index_that_loses_the_end_is_named(path):
+def test_index_without_its_last_entry(path):
     sql = sql_of(path, BY_ID)
     execute(path, f"DROP INDEX {BY_ID}", f"{sql} WHERE id <> {LENGTH - 1}", *described(BY_ID, sql))
     assert f"row {2 * LENGTH} missing from index events_by_id" in findings_in(path)[""]
@@ -222,7 +222,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("part", rows("damage.json", "parts of the schema"))
-def test_a_missing_index_or_table_is_named(path, part):
+def test_missing_index_or_table(path, part):
     """Also one without which a question of the check cannot be answered, and one that the check
     itself does not read.
     """
@@ -231,7 +231,7 @@ def test_a_missing_index_or_table_is_named(path, part):
     assert any(finding.startswith(problem) for finding in findings_in(path)[""])
 
 
-def test_what_a_later_schema_makes_is_named_where_it_is_missing(path, monkeypatch):
+def test_missing_part_of_a_later_schema(path, monkeypatch):
     script = "CREATE TRIGGER first_trigger AFTER DELETE ON events BEGIN SELECT 1; END"
     monkeypatch.setattr(sql_files, "migrations", lambda dialect: {2: "", 3: script})
     missing = "the trigger first_trigger is missing"
@@ -240,7 +240,7 @@ def test_what_a_later_schema_makes_is_named_where_it_is_missing(path, monkeypatc
     assert "" not in findings_in(path)
 
 
-def test_an_index_with_an_entry_too_many_is_named(path):
+def test_index_with_an_extra_entry(path):
     """The index still knows an event that the table no longer has, as after an interrupted
     repair.
     """
@@ -255,7 +255,7 @@ def test_an_index_with_an_entry_too_many_is_named(path):
 
 
 @pytest.mark.parametrize("change", rows("damage.json", "changes of lists"))
-def test_lists_that_contradict_their_conversations_are_found(path, change):
+def test_lists_that_contradict_their_conversations(path, change):
     with open_store(f"sqlite:///{path}") as store:
         Histories(store).create("c", {"team": "red"})
         assert len(Histories(store).list().conversations) == len(NAMES) + 1
@@ -296,12 +296,12 @@ def change_type(path, table, column, value, where="true"):
 
 
 @pytest.mark.parametrize("column", ["meta", "kind", "body", "shown"])
-def test_a_column_of_another_type_is_found_and_named(path, column):
+def test_column_of_another_type_is_named(path, column):
     change_type(path, "events", column, "'text'", "conversation = 1 AND id = 7")
     assert any(finding.startswith("event 7: ") for finding in findings_in(path)["a"])
 
 
-def test_a_damaged_ledger_entry_is_found_and_its_erasure_still_followed(
+def test_damaged_ledger_entry(
     path,
 ):
     with open_store(f"sqlite:///{path}") as store:
@@ -350,7 +350,7 @@ def of_all_tables(tmp_path_factory):
         17,
     ),
 )
-def test_a_column_of_another_type_is_damage_and_no_error_of_python(
+def test_column_of_another_type_raises_our_errors(
     tmp_path, of_all_tables, place, value
 ):
     path = Path(shutil.copy(of_all_tables, tmp_path / "h.db"))

@@ -75,7 +75,7 @@ def held_by_another_process(path):
             holder.kill()
 
 
-def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path):
+def test_stopped_writer_is_named(path):
     with (
         Store(SQLiteRecorder(path, patience_s=0.2)) as store,
         held_by_another_process(path) as holder,
@@ -102,7 +102,7 @@ def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path):
         assert say(store, "c", "hi")[0].id == 0
 
 
-def test_a_lock_that_comes_after_its_waiter_gave_up_is_released(ours, other):
+def test_late_lock_is_released(ours, other):
     with pytest.raises(StoreUnavailable, match="waited"):
         ours.take(within(0.05))
     ours.release()
@@ -111,7 +111,7 @@ def test_a_lock_that_comes_after_its_waiter_gave_up_is_released(ours, other):
     other.take(within(0.05))
 
 
-def test_a_waiter_gets_the_lock_when_it_is_released_and_holds_it(ours, other):
+def test_waiter_gets_and_holds_the_lock(ours, other):
     waiter = threading.Thread(target=ours.take, args=(within(PATIENCE_S),), daemon=True)
     waiter.start()
     until(lambda: ours._pending)
@@ -123,7 +123,7 @@ def test_a_waiter_gets_the_lock_when_it_is_released_and_holds_it(ours, other):
     other.take(within(PATIENCE_S))
 
 
-def test_where_no_thread_can_be_started_the_lock_is_asked_for_again_and_again(
+def test_lock_without_a_waiting_thread(
     ours, other, monkeypatch
 ):
     def no_more(*_, **__):
@@ -140,14 +140,14 @@ def test_where_no_thread_can_be_started_the_lock_is_asked_for_again_and_again(
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 300, b"?? not a name", b"\xff\xfe\n"])
-def test_a_lock_file_without_a_name_is_no_harm(path, ours, content):
+def test_lock_file_without_a_name(path, ours, content):
     with held_by_another_process(path):
         Path(f"{path}-queue").write_bytes(content)
         with pytest.raises(StoreUnavailable, match="a process that did not write its name"):
             ours.take(within(0.01))
 
 
-def test_the_lock_file_names_the_last_writer_and_may_be_deleted(tmp_path):
+def test_lock_file_names_the_last_writer(tmp_path):
     url = f"sqlite:///{tmp_path}/history.db"
     with open_store(url) as store:
         say(store, "c", "a word")
@@ -158,7 +158,7 @@ def test_the_lock_file_names_the_last_writer_and_may_be_deleted(tmp_path):
         assert say(store, "c", "another word")[0].id == 1
 
 
-def test_a_full_disk_is_no_reason_not_to_take_the_lock(path):
+def test_lock_on_a_full_disk(path):
     if not os.path.exists("/dev/full"):
         pytest.skip("a full disk is played by /dev/full, which is not here")
     lock = WriteLock(path, 60)
@@ -183,7 +183,7 @@ lock.take(0.0)
 """
 
 
-def test_a_lock_file_that_is_cut_does_not_end_the_process(path):
+def test_truncated_lock_file(path):
     """As a full disk in memory does, which has no room for a page of the file: reading it by a
     mapping is a SIGBUS.
     """
@@ -193,7 +193,7 @@ def test_a_lock_file_that_is_cut_does_not_end_the_process(path):
 
 
 @pytest.mark.parametrize("address", ["sqlite:///{}", "postgresql://h/d"])
-def test_a_patience_that_is_none_is_refused(tmp_path, address):
+def test_invalid_patience(tmp_path, address):
     for patience in ("0", "-1", "soon", "1.5", "", "1000000", "٣"):
         with pytest.raises(
             InvalidOption, match=r"sets patience_s to .* use a whole number from 1 to 999999"
@@ -201,14 +201,14 @@ def test_a_patience_that_is_none_is_refused(tmp_path, address):
             open_store(f"{address.format(tmp_path / 'h.db')}?patience_s={patience}")
 
 
-def test_the_patience_of_the_url_is_the_recorders(path):
+def test_patience_of_the_url(path):
     with open_store(f"sqlite:///{path}?patience_s=7") as store:
         assert store._recorder._patience_s == 7.0
     with open_store(f"sqlite:///{path}") as store:
         assert store._recorder._patience_s == 60.0
 
 
-def test_a_thread_of_this_process_that_holds_up_the_others_is_named(path):
+def test_slow_thread_of_this_process_is_named(path):
     begun, go_on = threading.Event(), threading.Event()
 
     def hold(_):

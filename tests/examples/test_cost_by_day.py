@@ -46,7 +46,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/history.db"
 
 
-def test_each_call_is_counted_once_over_several_runs(url: str, tmp_path: Path):
+def test_each_call_counts_once_over_runs(url: str, tmp_path: Path):
     table = tmp_path / "costs.db"
     say(url, "m1", 3)
     assert run(url, table) == "m1 3 calls 30 tokens 1.5000"
@@ -60,7 +60,7 @@ def test_each_call_is_counted_once_over_several_runs(url: str, tmp_path: Path):
     assert run(url, table) == "m1 4 calls 30 of 3 tokens 1.7500"
 
 
-def test_an_unknown_cost_is_not_zero_and_a_split_reply_is_one_call(tmp_path: Path):
+def test_unknown_costs_and_split_replies(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/history.db"
     call = {"prompt_tokens": 8, "completion_tokens": 2}
     metas = [{"model": "m", "usage": call}, {"model": "m", "usage": call, "cost": 0.5}]

@@ -105,7 +105,7 @@ def recorded(url, id="ann/first"):
         return shown_events, history.view().to_messages()
 
 
-def test_many_users_are_answered_from_their_own_histories(chat, url):
+def test_many_users_have_their_own_histories(chat, url):
     async def all_at_once(client):
         posts = (
             client.post(f"/users/u{user}/chats/c", json={"text": f"{user}?"})
@@ -125,7 +125,7 @@ def test_many_users_are_answered_from_their_own_histories(chat, url):
 
 
 @pytest.mark.parametrize("spec_version", ["2.3", "2.4"])
-def test_what_was_said_is_kept_when_the_user_goes_away(chat, url, spec_version):
+def test_text_is_kept_when_the_user_leaves(chat, url, spec_version):
     async def model(messages):
         yield "Once upon "
         yield "a time"
@@ -147,7 +147,7 @@ def test_what_was_said_is_kept_when_the_user_goes_away(chat, url, spec_version):
     assert [message["role"] for message in recorded(url)[1]] == ["user", "assistant"]
 
 
-def test_a_chat_goes_on_after_the_user_left_during_a_call(chat, url):
+def test_chat_goes_on_after_an_abandoned_call(chat, url):
     called = []
 
     async def run(tool, arguments):
@@ -168,7 +168,7 @@ def test_a_chat_goes_on_after_the_user_left_during_a_call(chat, url):
     assert [message["role"] for message in messages] == roles
 
 
-def test_a_reply_is_recorded_once_when_the_user_goes_away_while_it_is_recorded(
+def test_user_leaves_while_the_reply_is_recorded(
     chat, url, monkeypatch
 ):
     recording, append_reply = [], foldlog.aio.AsyncHistory.append_reply
@@ -189,7 +189,7 @@ def test_a_reply_is_recorded_once_when_the_user_goes_away_while_it_is_recorded(
     assert [event.content for event in recorded(url)[0]] == ["hello", "Once"]
 
 
-def test_a_message_to_a_busy_chat_gets_a_409_and_is_not_recorded(chat, url, monkeypatch):
+def test_busy_chat_answers_409(chat, url, monkeypatch):
     monkeypatch.setattr(chat, "WAIT_S", 0.0)
     app = chat.chat_app(url, chat.rehearsal, clock)
     with foldlog.open(url) as histories, histories["ann/first"].lease(worker="web-2"):
@@ -207,7 +207,7 @@ def test_a_message_to_a_busy_chat_gets_a_409_and_is_not_recorded(chat, url, monk
     assert reply.status_code == 200
 
 
-def test_a_message_to_an_erased_chat_gets_a_410(chat, url):
+def test_erased_chat_answers_410(chat, url):
     def say(client):
         return client.post("/users/ann/chats/first", json={"text": "hello"})
 
@@ -218,7 +218,7 @@ def test_a_message_to_an_erased_chat_gets_a_410(chat, url):
     assert served(app, say).status_code == 410
 
 
-def test_a_store_that_cannot_write_fails_the_check_of_its_health_until_it_can(
+def test_health_check_of_a_full_disk(
     chat, url, monkeypatch
 ):
     def full(*_, **__):

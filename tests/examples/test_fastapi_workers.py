@@ -92,7 +92,7 @@ def served(db: str, tmp_path: Path) -> Iterator[str]:
         yield f"{address}/users/ann/chats/first"
 
 
-def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(
+def test_three_workers_one_of_them_killed(
     served: str, db: str, tmp_path: Path
 ):
     async def at_once() -> list[tuple[int, str]]:

@@ -14,7 +14,7 @@ PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=[program.stem for program in PROGRAMS])
-def test_a_program_of_the_published_architecture_runs(program: Path) -> None:
+def test_program_of_the_published_architecture_runs(program: Path) -> None:
     assert list_strategies()  # ours are registered before those of a program, which go again
     with patch.dict(CONDENSER_REGISTRY):
         runpy.run_path(str(program))

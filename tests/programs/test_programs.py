@@ -29,7 +29,7 @@ def answers_in(requests):
         yield json.dumps(last, ensure_ascii=False)
 
 
-def test_what_a_compaction_dropped_is_named_and_read_again(program):
+def test_dropped_fact_is_named_and_recalled(program):
     model = program.model
     program.foldlog("setup", program.name)
     model.answers = [f"The word is {WORD}."]
@@ -74,7 +74,7 @@ def test_what_a_compaction_dropped_is_named_and_read_again(program):
     program.foldlog("setup", program.name, "--remove")
 
 
-def test_each_call_of_a_resumed_session_counts_once(program):
+def test_resumed_session_counts_each_call_once(program):
     model = program.model
     for tokens in (1_111, 2_222):
         model.tokens_once = tokens
@@ -85,7 +85,7 @@ def test_each_call_of_a_resumed_session_counts_once(program):
     assert (row["spent"]["calls"], row["spent"]["prompt_tokens"]) == (2, 3_333)
 
 
-def test_two_programs_on_one_store_are_never_mistaken_for_one_another(tmp_path):
+def test_two_programs_on_one_store(tmp_path):
     with closing(StandIn()) as first, closing(StandIn()) as second:
         claude = PROGRAMS["claude-code"](tmp_path / "a", first)
         codex = PROGRAMS["codex"](tmp_path / "b", second)
@@ -111,7 +111,7 @@ def test_two_programs_on_one_store_are_never_mistaken_for_one_another(tmp_path):
             )
 
 
-def test_copilot_has_the_tools_of_a_server_that_starts_slowly(tmp_path):
+def test_copilot_waits_for_a_slow_server(tmp_path):
     """Copilot waits ten seconds for the answer to ``server/discover``, and then sends
     ``initialize``.
     """

@@ -229,7 +229,7 @@ def check_calls(program, tools, conversations):
         assert tools.answer(each.agent, conversation) in str(result["content"])
 
 
-def test_a_task_has_the_tree_and_the_sums_that_the_model_served(task):
+def test_task_has_the_served_tree_and_sums(task):
     program, tools, served = task
     assert served.keys() == {*BEGUN_BY} - (set() if tools.is_nested else {"green"})
     counts = expected(tools, served)
