@@ -139,11 +139,11 @@ class Forwarding:
 class ObjectServer:
     """Serves one bucket. Clients find it by ``environment``. ``fail`` makes requests fail."""
 
-    def __init__(self, backend: Backend, *, pause_s: float = 1.0) -> None:
+    def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.requests: list[tuple[str, str]] = []
         self._fault: tuple[Fault, frozenset[str], int] | None = None
-        self.pause_s = pause_s
+        self.pause_s = 1.0
         self._silence = threading.Event()
         server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         server.daemon_threads = True

@@ -223,12 +223,6 @@ def test_command_reference_has_helps_and_outputs():
     assert "$ foldlog why work 1\n" in page
 
 
-def test_readme_begins_with_first_commands():
-    lines = _lines_to_try()
-    assert [line.split()[0] for line in lines[:3]] == ["scripts/demo", "scripts/test", "."]
-    assert [line for line in lines if not re.match(r"[^#]* # [^#]+$", line)] == []
-
-
 def test_readme_command_prints_what_it_shows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run_foldlog("demo") == 0

@@ -112,11 +112,6 @@ def _imported(nodes):
     return names
 
 
-def test_nothing_is_left_for_later_in_a_comment():
-    marker = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
-    assert [_named(path) for path in [*PYTHON, *MARKDOWN] if marker.search(_text_of(path))] == []
-
-
 def test_no_path_of_the_authors_machine():
     machine = re.compile(r"/(?:w[o]rk|t[m]p|r[o]ot|h[o]me)/[a-z.]")
     places = []
@@ -277,11 +272,3 @@ def test_help_of_a_script_does_nothing(tmp_path, script):
     first = _text_of(alone).splitlines()[1].removeprefix("# ")
     assert (run.returncode, run.stdout.startswith(f"{first}\n"), run.stderr) == (0, True, "")
     assert list(tmp_path.iterdir()) == [alone.parent]
-
-
-def test_a_command_has_at_most_175_lines():
-    """A command declares its options and names its steps; the steps are in the rooms of ``_cli``."""
-    commands = [path for path in PYTHON if path.is_relative_to(ROOT / "foldlog/_cli/commands")]
-    assert len(commands) > 20
-    lengths = {_named(path): len(_text_of(path).splitlines()) for path in commands}
-    assert {name: length for name, length in lengths.items() if length > 175} == {}

@@ -12,6 +12,7 @@ import statistics
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
 from foldlog.eventstore import ANY_VERSION, Message, VersionConflict, open_store
 from foldlog.eventstore.maintenance.erase import erase
@@ -47,7 +48,7 @@ def write(path, name, threads, seconds, pipe):
 
 def _write(store, own, until, answers):
     try:
-        for conversation in _in_turn(own, "anybody", "race"):
+        for conversation in itertools.cycle((own, "anybody", "race")):
             expected = ANY_VERSION if conversation == "anybody" else store.version(conversation)
             began = time.monotonic()
             if began > until:
@@ -67,27 +68,22 @@ def _write(store, own, until, answers):
         answers.errors.append(f"{own}: {type(error).__name__}: {error}")
 
 
-def _in_turn(*conversations):
-    while True:
-        yield from conversations
-
-
-def import_history(path, events, pipe):
+def time_work(path, work, pipe):
+    """Run a process that works once, when all processes are ready, and sends how long it took."""
     with open_store(f"sqlite:///{path}") as store:
         pipe.send("ready")
         pipe.recv()
         began = time.monotonic()
-        store.ingest("imported", (_event() for _ in range(events)))
+        work(store)
         pipe.send(time.monotonic() - began)
 
 
-def erase_history(path, events, pipe):
-    with open_store(f"sqlite:///{path}") as store:
-        pipe.send("ready")
-        pipe.recv()
-        began = time.monotonic()
-        erase(store, "to erase", reason="asked for")
-        pipe.send(time.monotonic() - began)
+def import_history(store, events):
+    store.ingest("imported", (_event() for _ in range(events)))
+
+
+def erase_history(store):
+    erase(store, "to erase", reason="asked for")
 
 
 def run(folder, *, processes, threads, seconds, imported, erased, longest_wait_s):
@@ -97,7 +93,10 @@ def run(folder, *, processes, threads, seconds, imported, erased, longest_wait_s
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["foldlog.eventstore"])
     targets = [(write, (path, f"own-{n}", threads, seconds)) for n in range(processes)]
-    targets += [(import_history, (path, imported)), (erase_history, (path, erased))]
+    targets += [
+        (time_work, (path, partial(import_history, events=imported))),
+        (time_work, (path, erase_history)),
+    ]
     pipes = []
     for target, arguments in targets:
         ours, theirs = context.Pipe()

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from foldlog.eventstore import Message, StoreUnavailable, open_store
+from foldlog.eventstore import StoreUnavailable, open_store
 from tests.crash import faults
 from tests.crash.ledger import Acknowledged, batch_of, inspect, open_at
 from tests.crash.test_crashes import assert_sound, needs_faults
+from tests.said import say
 from tests.small_disks import fill, mounted
 
 
@@ -237,11 +238,25 @@ def open_folder():
         Path(folder).chmod(0o755)  # to remove its files
 
 
-def test_read_only_store(open_folder):
+@pytest.fixture
+def path(open_folder):
+    """A store of one event that no user may write."""
     path = open_folder / "store.db"
     with open_at(path) as store:
-        store.append("c1", Message(source="user", content="hi"), expected_version=0)
+        say(store, "c1", "hi")
     path.chmod(0o444)
+    return path
+
+
+@pytest.mark.usefixtures("path")
+def test_store_that_nobody_may_write_is_read(open_folder):
+    open_folder.chmod(0o555)
+    read = "attempt(lambda: open_store(url + '?mode=ro').version('c1'))\n"
+    assert as_nobody(read, open_folder) == "done 1\n"
+
+
+@pytest.mark.usefixtures("path")
+def test_read_only_store(open_folder):
     open_folder.chmod(0o777)
     (open_folder / "store.db-queue").chmod(0o444)
     printed = as_nobody(
@@ -264,36 +279,40 @@ WRITTEN_BY_OTHERS = 0o755 if os.getuid() == 0 else 0o577
 """The mode of a folder that others may write, and the script not: root's script runs as nobody, and
 that of any other user runs as the owner of the folder.
 """
+FILES_BESIDE = (
+    "give this user the right to write the file and its folder, because SQLite makes files beside"
+    " a database even for reading; or copy the file to a folder"
+)
 
 
 @pytest.mark.parametrize(
-    "store_mode, options, message",
+    "folder_mode, store_mode, options, message",
     [
         (
+            WRITTEN_BY_OTHERS,
             None,
             "",
             r"cannot make .*Permission denied; name a file in a folder that this user may write",
         ),
         (
+            WRITTEN_BY_OTHERS,
             0o000,
             "?mode=ro",
             r"cannot open .*unable to open database file; check that it exists, and give this user the"
             r" right to",
         ),
-        (
-            0o444,
-            "?mode=ro",
-            r"give this user the right to write the file and its folder, because SQLite makes files"
-            r" beside a database",
-        ),
+        (WRITTEN_BY_OTHERS, 0o444, "?mode=ro", FILES_BESIDE),
+        (0o555, 0o644, "?mode=ro", FILES_BESIDE),
     ],
-    ids=["folder", "file", "folder of a file"],
+    ids=["folder", "file", "folder of a file", "writable file"],
 )
-def test_missing_permission_names_the_remedy(open_folder, store_mode, options, message):
+def test_missing_permission_names_the_remedy(
+    open_folder, folder_mode, store_mode, options, message
+):
     if store_mode is not None:
         open_at(open_folder / "store.db").close()
         (open_folder / "store.db").chmod(store_mode)
-    open_folder.chmod(WRITTEN_BY_OTHERS)
+    open_folder.chmod(folder_mode)
     printed = as_nobody(f"attempt(lambda: open_store(url + '{options}'))\n", open_folder)
     assert re.match(f"StoreUnavailable .*{message}", printed), printed
 
@@ -301,7 +320,7 @@ def test_missing_permission_names_the_remedy(open_folder, store_mode, options, m
 def test_read_only_file_system(tmp_path):
     with mounted(tmp_path / "disk", "size=4m") as folder:
         with open_at(folder / "store.db") as store:
-            store.append("c1", Message(source="user", content="hi"), expected_version=0)
+            say(store, "c1", "hi")
         subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
         with pytest.raises(StoreUnavailable, match=r"Read-only file system; .*\?mode=ro"):
             open_at(folder / "store.db")

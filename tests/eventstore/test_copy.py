@@ -118,8 +118,7 @@ def test_idempotency_keys_during_a_rekey():
         assert [recalled.events for _, recalled in keys_of(source.database, stored)] == [1]
 
 
-def test_forged_idempotency_key(tmp_path):
-    path = tmp_path / "history.db"
+def test_forged_idempotency_key(path):
     with open_store(path, keys=KEYS) as source, open_store("memory:", keys=KEYS) as target:
         say(source, "a", "one", idempotency_key="first")
         execute(path, "UPDATE idempotency_keys SET key = 'forged'")
@@ -136,8 +135,7 @@ def test_forged_idempotency_key(tmp_path):
         "UPDATE events SET body = x'ff', meta = meta_with(meta, 'encoding', 3)",
     ],
 )
-def test_copy_up_to_the_first_damaged_event(tmp_path, damage, target):
-    path = tmp_path / "history.db"
+def test_copy_up_to_the_first_damaged_event(path, damage, target):
     with open_store(path) as store, open_store("memory:", keys=KEYS) as whole:
         for name in ("a", "b"):
             for text in ("zero", "one", "two", "three", "four"):
@@ -178,8 +176,7 @@ def test_damage_beside_the_events_costs_no_event(source, target, monkeypatch, lo
     assert [*target.events("a")] == [*source.events("a")]
 
 
-def test_event_with_another_head_is_not_copied(tmp_path, source, target):
-    path = tmp_path / "history.db"
+def test_event_with_another_head_is_not_copied(path, source, target):
     with open_store(path) as store:
         for each in (store, source):
             say(each, "a", "zero", "one")
@@ -217,8 +214,7 @@ def test_killed_copy_has_the_keys_of_its_events(source, target, monkeypatch):
     assert target.version("a") == 3
 
 
-def test_unreadable_page_costs_one_conversation(tmp_path, target):
-    path = tmp_path / "history.db"
+def test_unreadable_page_costs_one_conversation(path, target):
     with open_store(path) as store:
         for name in ("a", "b", "c"):
             say(store, name, *[f"{name} number {n} " + "x" * 300 for n in range(200)])
@@ -282,9 +278,7 @@ def siblings(source):
 
 @pytest.mark.parametrize("first", ["a", "left", "left-deep"])
 @pytest.mark.parametrize("keys", [None, KEYS])
-def test_forks_and_ancestors_bring_no_redacted_event_back(
-    on_each, keys, first
-):
+def test_forks_and_ancestors_bring_no_redacted_event_back(on_each, keys, first):
     names = ("a", "left", "left-deep", "right", "right-deep")
     with (
         open_store(on_each("source")) as source,

@@ -40,11 +40,6 @@ def in_place(backup, path):
         file.truncate()
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "history.db"
-
-
 def lost_positions(path, restore):
     """Make a store, a backup, and events after it, and restore the backup; returns the last
     position in it, and the last that a follower saw.

@@ -87,10 +87,13 @@ def mark(kind, name):
     return f"{kind}{name}~"
 
 
-def fill_keyed(path):
+@pytest.fixture
+def keyed_path(path):
+    """A store of two conversations whose events have keys."""
     with open_store(path, durability="relaxed") as store:
         for n in range(200):
             keyed(store, "secret" if n % 3 else "other", n)
+    return path
 
 
 def keyed(store, name, n):
@@ -106,13 +109,11 @@ SECRETS = [mark("b", "secret"), mark("k", "secret")]
 # --------------------------------------------------------------------------------------------------
 
 
-def test_erasure_leaves_bytes_until_vacuum(tmp_path):
-    path = tmp_path / "store.db"
-    fill_keyed(path)
-    with open_store(path) as store:
+def test_erasure_leaves_bytes_until_vacuum(tmp_path, keyed_path):
+    with open_store(keyed_path) as store:
         assert not store.database.bytes_pending
         assert erased(store, "secret").bytes_pending
-    with open_store(path) as store:
+    with open_store(keyed_path) as store:
         assert [(row.id, row.bytes_pending) for row in store.conversations()] == [
             ("other", False),
             ("secret", True),
@@ -121,14 +122,12 @@ def test_erasure_leaves_bytes_until_vacuum(tmp_path):
         result = vacuum(store)
         assert not store.database.bytes_pending
         assert not store.conversation("secret").bytes_pending
-        assert result.bytes_after == path.stat().st_size, "nothing is left in the log"
+        assert result.bytes_after == keyed_path.stat().st_size, "nothing is left in the log"
         assert bytes_left(tmp_path, SECRETS) == []
 
 
-def test_rekey_leaves_bytes_until_vacuum(tmp_path):
-    path = tmp_path / "store.db"
-    fill_keyed(path)
-    with open_store(path, keys=KeyRing(["ab" * 32])) as store:
+def test_rekey_leaves_bytes_until_vacuum(tmp_path, keyed_path):
+    with open_store(keyed_path, keys=KeyRing(["ab" * 32])) as store:
         assert [result.bytes_pending for result in rekey(store)] == [None, True]
         # the second run changes no row
         assert [result.bytes_pending for result in rekey(store)] == [None, True]
@@ -137,10 +136,8 @@ def test_rekey_leaves_bytes_until_vacuum(tmp_path):
         assert bytes_left(tmp_path, SECRETS[:1]) == []
 
 
-def test_vacuum_waits_for_readers(tmp_path):
-    path = tmp_path / "store.db"
-    fill_keyed(path)
-    with open_store(path) as store, open_store(path) as other:
+def test_vacuum_waits_for_readers(tmp_path, keyed_path):
+    with open_store(keyed_path) as store, open_store(keyed_path) as other:
         assert erased(store, "secret").bytes_pending
         with (
             reading(other, "other"),
@@ -151,14 +148,12 @@ def test_vacuum_waits_for_readers(tmp_path):
         assert bytes_left(tmp_path, SECRETS) == []
 
 
-def test_vacuum_completes_a_killed_erasure(tmp_path, monkeypatch):
-    path = tmp_path / "store.db"
-    fill_keyed(path)
+def test_vacuum_completes_a_killed_erasure(tmp_path, keyed_path, monkeypatch):
 
     def killed(*_):
         raise Killed
 
-    with open_store(path) as store:
+    with open_store(keyed_path) as store:
         with monkeypatch.context() as patched:
             patched.setattr(
                 "foldlog.eventstore.recorders.sqlite.transaction.SQLiteTransaction.delete", killed
@@ -173,11 +168,9 @@ def test_vacuum_completes_a_killed_erasure(tmp_path, monkeypatch):
         assert_sound(store)
 
 
-def test_erasure_during_a_vacuum_leaves_bytes(tmp_path, monkeypatch):
-    path = tmp_path / "store.db"
-    fill_keyed(path)
+def test_erasure_during_a_vacuum_leaves_bytes(tmp_path, keyed_path, monkeypatch):
     rewrite = maintenance.rewrite
-    with open_store(path) as store, open_store(path) as other:
+    with open_store(keyed_path) as store, open_store(keyed_path) as other:
         keyed(store, "last", 10_000)
         erased(store, "secret")
 

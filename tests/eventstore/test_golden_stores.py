@@ -28,24 +28,30 @@ DEVELOPMENT = GOLDEN / "stores" / "development.db.gz"
 
 
 def unpacked(packed, folder):
-    """Return the URL of a copy of a golden store, which a test may change."""
+    """Return the path of a copy of a golden store, which a test may change."""
     path = folder / packed.name.removesuffix(".gz")
     path.write_bytes(gzip.decompress(packed.read_bytes()))
-    return f"sqlite:///{path}"
+    return path
 
 
+@pytest.fixture(params=STORES, ids=lambda path: path.name)
+def packed(request):
+    return request.param
+
+
+@pytest.fixture
+def path(packed, tmp_path):
+    return unpacked(packed, tmp_path)
+
+
+@pytest.fixture
 def golden(packed):
     return json.loads(packed.with_suffix("").with_suffix(".json").read_text())
 
 
-def promised(packed):
-    return {name: golden(packed)[name] for name in ("conversations", "order")}
-
-
 @pytest.fixture
-def objects(tmp_path):
-    """A folder for the objects of archived conversations."""
-    return tmp_path / "objects"
+def promised(golden):
+    return {name: golden[name] for name in ("conversations", "order")}
 
 
 def test_each_schema_has_a_golden_store():
@@ -56,10 +62,9 @@ def test_each_schema_has_a_golden_store():
 
 @pytest.mark.parametrize("mode", ["rwc", "rw", "ro"])
 def test_development_store_is_refused(mode, tmp_path):
-    url = unpacked(DEVELOPMENT, tmp_path)
-    path = tmp_path / "development.db"
+    path = unpacked(DEVELOPMENT, tmp_path)
     with pytest.raises(StoreRefused) as refused:
-        open_store(f"{url}?mode={mode}")
+        open_store(f"sqlite:///{path}?mode={mode}")
     assert type(refused.value) is StoreRefused  # not StoreDamaged
     assert str(refused.value) == (
         f"{path} was written by a development version of foldlog from before 0.1.0 (its schema 1),"
@@ -76,8 +81,7 @@ COMMANDS = ["list", "store verify", "store vacuum", "store copy {} new.db", "app
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_calls_a_development_store_damaged(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    unpacked(DEVELOPMENT, tmp_path)
-    path = tmp_path / "development.db"
+    path = unpacked(DEVELOPMENT, tmp_path)
     words = command.format(path).split()
     result = CliRunner().invoke(
         application, words if "{}" in command else [*words, "--db", str(path)]
@@ -87,8 +91,7 @@ def test_no_command_calls_a_development_store_damaged(command, tmp_path, monkeyp
     assert path.read_bytes() == gzip.decompress(DEVELOPMENT.read_bytes())
 
 
-@pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
-def test_golden_store_takes_a_later_migration(packed, tmp_path, monkeypatch):
+def test_golden_store_takes_a_later_migration(path, promised, monkeypatch):
     become_newer(
         monkeypatch,
         """ALTER TABLE events ADD COLUMN colour TEXT;
@@ -96,41 +99,36 @@ def test_golden_store_takes_a_later_migration(packed, tmp_path, monkeypatch):
         INSERT INTO colours SELECT kind FROM events WHERE id = 0;
         """,
     )
-    with foldlog.open(unpacked(packed, tmp_path), keys=KEYS) as histories:
-        assert contents(histories) == promised(packed)
+    with foldlog.open(path, keys=KEYS) as histories:
+        assert contents(histories) == promised
         assert_sound(histories.store)
-    path = tmp_path / packed.name.removesuffix(".gz")
     assert execute(path, "PRAGMA user_version") == [(schema.NEWEST,)]
     assert execute(path, "SELECT count(*) > 0 FROM colours") == [(1,)]
 
 
-@pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
-def test_golden_store_reads_the_same(packed, tmp_path):
-    with foldlog.open(unpacked(packed, tmp_path), keys=KEYS) as histories:
-        assert contents(histories) == promised(packed)
+def test_golden_store_reads_the_same(path, promised):
+    with foldlog.open(path, keys=KEYS) as histories:
+        assert contents(histories) == promised
         assert_sound(histories.store)
-        for name, expected in promised(packed)["conversations"].items():
+        for name, expected in promised["conversations"].items():
             if "events" in expected:
                 assert (audit(histories.store, name).findings, name) == ((), name)
 
 
-@pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
-def test_golden_store_goes_on(packed, tmp_path, objects):
-    put_objects(golden(packed)["objects"], objects)
-    url = unpacked(packed, tmp_path)
-    with closing(sqlite3.connect(tmp_path / packed.name.removesuffix(".gz"))) as connection:
+def test_golden_store_goes_on(path, golden, tmp_path):
+    objects = tmp_path / "objects"
+    put_objects(golden["objects"], objects)
+    with closing(sqlite3.connect(path)) as connection:
         move_archive(connection, ARCHIVE, f"file://{objects}")
-    with foldlog.open(url, keys=KEYS) as histories:
-        check_that_it_goes_on(histories, promised(packed)["conversations"], tmp_path)
+    with foldlog.open(path, keys=KEYS) as histories:
+        check_that_it_goes_on(histories, golden["conversations"], tmp_path)
 
 
-@pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
-def test_new_store_has_the_migrated_schema(packed, tmp_path):
+def test_new_store_has_the_migrated_schema(path, tmp_path):
     """A change of an old script would be no migration: the stores of its number would lack it."""
-    open_store(unpacked(packed, tmp_path)).close()
-    open_store(f"sqlite:///{tmp_path}/new.db").close()
-    migrated, new = (
-        sorted(execute(path, "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name"))
-        for path in (tmp_path / packed.name.removesuffix(".gz"), tmp_path / "new.db")
-    )
-    assert migrated == new
+    schemas = []
+    for opened in (path, tmp_path / "new.db"):
+        open_store(opened).close()
+        query = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name"
+        schemas.append(sorted(execute(opened, query)))
+    assert schemas[0] == schemas[1]

@@ -80,9 +80,7 @@ RELAXED = "sqlite:///{}/s.db?durability=relaxed"
         ),
     ],
 )
-def test_interrupted_append_says_whether_it_is_written(
-    tmp_path, first, url, make, whole
-):
+def test_interrupted_append_says_whether_it_is_written(tmp_path, first, url, make, whole):
     """In a file, each place meets one of the exceptions, and all of them with ``scripts/test
     --all``.
     """

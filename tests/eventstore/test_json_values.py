@@ -155,9 +155,7 @@ def data_of(event, field):
 @example(value=b"\x00\xff")
 @example(value=[{"\ud800": {1: "a"}}])
 @example(value={"n": float("nan"), "big": 2**200, "t": (1, (True, -0.0))})
-def test_values_round_trip_or_change_nothing(
-    field, value
-):
+def test_values_round_trip_or_change_nothing(field, value):
     with open_store("memory:") as store:
         say(store, "c1", "first")
         event = with_value(field, value)

@@ -10,8 +10,7 @@ from tests.said import say
 from tests.stored_rows import execute
 
 
-def test_damaged_event_is_named(tmp_path):
-    path = tmp_path / "history.db"
+def test_damaged_event_is_named(path):
     with open_store(path) as store:
         say(store, "c", *[f"x{n}" for n in range(3)])
     execute(path, "UPDATE events SET body = replace(CAST(body AS TEXT), 'x1', 'y1') WHERE id = 1")

@@ -22,6 +22,7 @@ from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from tests.said import all_said, say
 from tests.sound import changes
+from tests.stored_rows import execute, meta_field, replace, with_fields
 
 KEYS = KeyRing(["33" * 32])
 NAMES = [f"c{number}" for number in range(12)]
@@ -70,31 +71,32 @@ def run(path, statement, *values):
 
 
 def key_of(path, name):
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).fetchone()[
-            0
-        ]
+    [(key,)] = execute(path, f"SELECT key FROM conversations WHERE id = '{name}'")
+    return key
+
+
+KEY = "(SELECT key FROM conversations WHERE id = ?)"
 
 
 def change_row(path, name, event):
-    key = key_of(path, name)
-    run(path, "UPDATE events SET body = body || ' ' WHERE conversation = ? AND id = ?", key, event)
+    run(
+        path,
+        f"UPDATE events SET body = body || ' ' WHERE conversation = {KEY} AND id = ?",
+        name,
+        event,
+    )
 
 
 def change_time(path, name, event):
     """Change the time of an event, with true checksums."""
-    key = key_of(path, name)
-    with closing(sqlite3.connect(path)) as connection:
-        where = "WHERE conversation = ? AND id = ?"
-        meta = connection.execute(f"SELECT meta FROM events {where}", (key, event)).fetchone()[0]
-        with opened(path) as store:
-            [row] = store.database.recorder.query(lambda r: r.rows(key, event, event + 1, 1))
-        fields = bytearray(meta)
-        fields[23] ^= 1  # the last byte of the time
-        row = row._replace(meta=bytes(fields))
-        [row] = with_checksums(checksum_seed(name), [row])
-        connection.execute(f"UPDATE events SET meta = ? {where}", (row.meta, key, event))
-        connection.commit()
+    row = stored_row(path, key_of(path, name), event)
+    replace(path, name, with_fields(row, recorded_at=meta_field(row.meta, "recorded_at") + 1))
+
+
+def stored_row(path, key, event):
+    with opened(path) as store:
+        [row] = store.database.recorder.query(lambda reader: reader.rows(key, event, event + 1, 1))
+    return row
 
 
 def swap(path, name, event):
@@ -104,19 +106,16 @@ def swap(path, name, event):
 
 
 def remove_row(path, name, event):
-    key = key_of(path, name)
-    run(path, "DELETE FROM events WHERE conversation = ? AND id = ?", key, event)
+    run(path, f"DELETE FROM events WHERE conversation = {KEY} AND id = ?", name, event)
 
 
 def cut(path, name, event):
-    key = key_of(path, name)
-    run(path, "DELETE FROM events WHERE conversation = ? AND id > ?", key, event)
+    run(path, f"DELETE FROM events WHERE conversation = {KEY} AND id > ?", name, event)
 
 
 def remove(path, name, event):
-    key = key_of(path, name)
-    run(path, "DELETE FROM events WHERE conversation = ?", key)
-    run(path, "DELETE FROM conversations WHERE key = ?", key)
+    run(path, f"DELETE FROM events WHERE conversation = {KEY}", name)
+    run(path, "DELETE FROM conversations WHERE id = ?", name)
 
 
 def rewrite(path, name, event):
@@ -150,8 +149,8 @@ def hide(path, name, event):
 
 def redact_unseen(path, name, event):
     """Take the content of an event away, without a receipt."""
-    key = key_of(path, name)
-    run(path, "UPDATE events SET body = '{}' WHERE conversation = ? AND id = ?", key, event)
+    where = f"WHERE conversation = {KEY} AND id = ?"
+    run(path, f"UPDATE events SET body = '{{}}' {where}", name, event)
 
 
 def change_tombstone(path, name, event):
@@ -165,7 +164,7 @@ def change_tombstone(path, name, event):
 
 
 def remove_tombstone(path, name, event):
-    run(path, "DELETE FROM events WHERE conversation = -?", key_of(path, name))
+    remove_entry(path, name, event)
     run(path, "DELETE FROM conversations WHERE id = ?", name)
 
 
@@ -177,14 +176,13 @@ def bring_back(path, name, event):
 
 
 def remove_entry(path, name, event):
-    run(path, "DELETE FROM events WHERE conversation = -?", key_of(path, name))
+    run(path, f"DELETE FROM events WHERE conversation = -{KEY}", name)
 
 
 def change_entry(path, name, event):
     """Change the reason in the ledger, with true checksums."""
     key = -key_of(path, name)
-    with opened(path) as store:
-        [row] = store.database.recorder.query(lambda reader: reader.rows(key, 0, 1, 1))
+    row = stored_row(path, key, 0)
     row = row._replace(body=row.body.replace(b"asked for", b"other"))
     [row] = with_checksums(checksum_seed(name), [row])
     statement = (
@@ -204,7 +202,7 @@ def remove_list(path, name, event):
 def forge_list(path, name, event):
     """Rewrite a conversation, and the list of checkpoints with it."""
     rewrite(path, name, event)
-    run(path, "DELETE FROM records WHERE projection LIKE 'checkpoints%'")
+    remove_list(path, name, event)
     with open_store(f"sqlite:///{path}") as store:
         make_checkpoint(store)
 
@@ -238,24 +236,21 @@ def name_change(path, note, seed):
 def check_changes(made_once, tmp_path, seeds):
     path, note = made_once
     assert findings(path, note) == {}
-    named = 0
     for seed in seeds:
         changed = tmp_path / f"{seed}.db"
         shutil.copy(path, changed)
         name, found = name_change(changed, note, seed)
         assert name in found, (seed, CHANGES[seed % len(CHANGES)].__name__, found)
-        named += 1
-    return named
 
 
 @pytest.mark.parametrize("seed", range(len(CHANGES)), ids=lambda n: CHANGES[n].__name__)
 def test_change_of_each_kind_is_named(made_once, tmp_path, seed):
-    assert check_changes(made_once, tmp_path, [seed]) == 1
+    check_changes(made_once, tmp_path, [seed])
 
 
 @pytest.mark.long
 def test_200_changes_are_named(made_once, tmp_path):
-    assert check_changes(made_once, tmp_path, range(1000, 1200)) == 200
+    check_changes(made_once, tmp_path, range(1000, 1200))
 
 
 def test_store_ledger_is_compared(made_once, tmp_path):
@@ -281,7 +276,6 @@ class Work:
         self.archived = set()
         self.notes = []
         self.backup = None
-        self.alarms = []
         self.done = 0
 
     def step(self, histories):
@@ -364,9 +358,7 @@ class Work:
 
     def compare(self, path):
         for note in self.notes[:1] + self.notes[-2:]:
-            found = findings(path, note)
-            if found:
-                self.alarms.append((self.done, path.name, found))
+            assert findings(path, note) == {}, (self.done, path.name)
 
     def restore(self):
         # Checkpoints of later events than the backup's are true alarms, so they are left out.
@@ -381,7 +373,7 @@ class Work:
     )
 
 
-def alarms_after(folder, operations, seed):
+def work_lawfully(folder, operations, seed):
     work = Work(folder, seed)
     with opened(work.path) as store:
         work.begin(store)
@@ -392,19 +384,17 @@ def alarms_after(folder, operations, seed):
                 work.step(histories)
         if work.chance.random() < 0.3:
             work.restore()
-        assert work.alarms == [], (seed, work.done)
     with opened(work.path) as store:
         work.notes.append(make_checkpoint(store))
         work.compare(work.path)
-    return work.alarms
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_lawful_work_raises_no_alarm(tmp_path, seed):
-    assert alarms_after(tmp_path, 25, seed) == []
+    work_lawfully(tmp_path, 25, seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_2_000_lawful_operations_raise_no_alarm(tmp_path, seed):
-    assert alarms_after(tmp_path, 200, seed) == []
+    work_lawfully(tmp_path, 200, seed)

@@ -191,9 +191,7 @@ def test_later_erasures_are_named(path, backup):
     assert restore_store(path, backup).erased_since == ("c1",)
 
 
-def test_unfinished_erasure_in_a_backup(
-    path, tmp_path, monkeypatch
-):
+def test_unfinished_erasure_in_a_backup(path, tmp_path, monkeypatch):
     with open_store(path) as store, monkeypatch.context() as patched:
         patched.setattr(unfinished, "delete_rows", _kill)
         with pytest.raises(Killed):

@@ -6,8 +6,6 @@ import gc
 import os
 import re
 import sqlite3
-import subprocess
-import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -328,23 +326,15 @@ def test_closed_store_finishes_its_readers(recorder, tmp_path):
 
 
 def test_closing_waits_for_the_transaction(recorder):
-    begun, go_on = threading.Event(), threading.Event()
-
     def work(transaction):
         transaction.begin(Conversation(0, "c1", 5, b"s" * 16))
-        begun.set()
-        go_on.wait(20)
 
-    writer = threading.Thread(target=recorder.transact, args=(work,))
-    writer.start()
-    begun.wait(20)
     closer = threading.Thread(target=recorder.close)
-    closer.start()
-    closer.join(0.1)
-    assert closer.is_alive()
-    go_on.set()
+    with a_held_transaction(recorder._queue, work):
+        closer.start()
+        closer.join(0.1)
+        assert closer.is_alive()
     closer.join(20)
-    writer.join(20)
     assert execute(recorder.path, "SELECT count(*) FROM conversations") == [(1,)]
 
 
@@ -508,9 +498,7 @@ ERASED = (
 
 
 @pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
-def test_commit_of_another_program_is_seen(
-    path, monkeypatch, tells
-):
+def test_commit_of_another_program_is_seen(path, monkeypatch, tells):
     if not tells:
         monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
     with open_store(path) as store:
@@ -544,46 +532,6 @@ def test_empty_file_is_no_store(tmp_path, mode):
         open_store(f"sqlite:///{path}?mode={mode}")
     assert path.stat().st_size == 0
     open_store(path).close()
-
-
-READING = """
-import sys
-from foldlog.eventstore import StoreUnavailable, open_store
-try:
-    with open_store(f"sqlite:///{sys.argv[1]}?mode=ro") as store:
-        print(len(list(store.events("c1"))))
-except StoreUnavailable as error:
-    print(error)
-"""
-
-
-@pytest.mark.parametrize(
-    "of_folder, of_file, message",
-    [(0o555, 0o444, "1\n"), (0o555, 0o644, "or copy the file to a folder"), (0o755, 0o444, "1\n")],
-)
-def test_store_that_nobody_may_write(tmp_path, of_folder, of_file, message):
-    """Where somebody may write it, a reader needs files beside it to be told of that, and this user
-    may make none.
-    """
-    path = tmp_path / "folder" / "store.db"
-    path.parent.mkdir()
-    with open_store(path) as store:
-        say(store, "c1", "hi")
-    path.chmod(of_file)
-    path.parent.chmod(of_folder)
-    user = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all"]
-    reader = [sys.executable, "-c", READING, str(path)]
-    try:
-        process = subprocess.run(
-            [*user, *reader], capture_output=True, text=True, timeout=60, check=False
-        )
-    except FileNotFoundError:
-        pytest.skip("this system has no setpriv")
-    finally:
-        path.parent.chmod(0o755)
-    if process.returncode and not process.stdout:
-        pytest.skip(f"this user may not give up rights: {process.stderr}")
-    assert message in process.stdout
 
 
 def test_foreign_index_or_table_is_no_harm(path):

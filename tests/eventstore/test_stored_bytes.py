@@ -46,17 +46,17 @@ NAMES = ["c1", "ümlaut \udcff\0"]
 class Row(NamedTuple):
     """What ``meta`` holds, and the body."""
 
+    body_checksum: int
     id: int
-    kind: bytes
+    shown_before: int
+    structural_before: int
+    recorded_at: int
     schema: int
     shown: int
     structural: int
-    recorded_at: int
     encoding: int
-    shown_before: int
-    structural_before: int
     proof: bytes
-    body_checksum: int
+    kind: bytes
     checksum: int
     columns: bytes
     body: bytes
@@ -67,27 +67,10 @@ class Row(NamedTuple):
 
 
 def row_of(meta, body):
-    checksum, event_id, before, turns, at, schema, shown, structural, encoding, size = (
-        struct.unpack_from(">IIIIqIBBBB", meta)
-    )
-    (own,) = struct.unpack("<I", meta[-4:])
+    *fields, size = struct.unpack_from(">IIIIqIBBBB", meta)
+    (checksum,) = struct.unpack("<I", meta[-4:])
     proof, kind = meta[32 : 32 + size], meta[32 + size : -4]
-    return Row(
-        event_id,
-        kind,
-        schema,
-        shown,
-        structural,
-        at,
-        encoding,
-        before,
-        turns,
-        proof,
-        checksum,
-        own,
-        meta[4:-4],
-        body,
-    )
+    return Row(*fields, proof, kind, checksum, meta[4:-4], body)
 
 
 def seed(salt, name):

@@ -350,9 +350,7 @@ def of_all_tables(tmp_path_factory):
         17,
     ),
 )
-def test_column_of_another_type_raises_our_errors(
-    tmp_path, of_all_tables, place, value
-):
+def test_column_of_another_type_raises_our_errors(tmp_path, of_all_tables, place, value):
     path = Path(shutil.copy(of_all_tables, tmp_path / "h.db"))
     with suppress(sqlite3.IntegrityError):  # this value cannot be in an index
         change_type(path, *place.split("."), value)

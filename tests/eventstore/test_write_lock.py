@@ -3,6 +3,7 @@ who gave up.
 """
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
-from tests.eventstore.test_group_commit import PATIENCE_S, until
+from tests.eventstore.test_group_commit import PATIENCE_S, a_held_transaction, until
 from tests.said import say
 
 HOLD = """
@@ -123,9 +124,7 @@ def test_waiter_gets_and_holds_the_lock(ours, other):
     other.take(within(PATIENCE_S))
 
 
-def test_lock_without_a_waiting_thread(
-    ours, other, monkeypatch
-):
+def test_lock_without_a_waiting_thread(ours, other, monkeypatch):
     def no_more(*_, **__):
         raise RuntimeError("can't start new thread")
 
@@ -209,25 +208,16 @@ def test_patience_of_the_url(path):
 
 
 def test_slow_thread_of_this_process_is_named(path):
-    begun, go_on = threading.Event(), threading.Event()
-
-    def hold(_):
-        begun.set()
-        go_on.wait(PATIENCE_S)
-
     with Store(SQLiteRecorder(path, patience_s=0.2)) as store:
         say(store, "c", "hi")
-        holder = threading.Thread(
-            target=lambda: say(store, "c", "hi", guard=hold),
-            name="the slow one",
-        )
-        holder.start()
-        begun.wait(PATIENCE_S)
-        with pytest.raises(
-            StoreUnavailable,
-            match=rf"thread 'the slow one' of this process \(process {os.getpid()} on",
+        with (
+            a_held_transaction(store._recorder._queue, lambda transaction: None) as holder,
+            pytest.raises(
+                StoreUnavailable,
+                match=re.escape(
+                    f"thread '{holder.name}' of this process (process {os.getpid()} on"
+                ),
+            ),
         ):
             say(store, "c", "hi")
-        go_on.set()
-        holder.join(PATIENCE_S)
-        assert store.version("c") == 2
+        assert say(store, "c", "hi")[0].id == 1

@@ -33,6 +33,10 @@ def url(tmp_path) -> str:
     return f"sqlite:///{tmp_path / 'chat.db'}"
 
 
+def say(client):
+    return client.post("/users/ann/chats/first", json={"text": "hello"})
+
+
 async def clock(tool, arguments):
     return "noon"
 
@@ -168,9 +172,7 @@ def test_chat_goes_on_after_an_abandoned_call(chat, url):
     assert [message["role"] for message in messages] == roles
 
 
-def test_user_leaves_while_the_reply_is_recorded(
-    chat, url, monkeypatch
-):
+def test_user_leaves_while_the_reply_is_recorded(chat, url, monkeypatch):
     recording, append_reply = [], foldlog.aio.AsyncHistory.append_reply
 
     async def slowly(history, reply):
@@ -193,24 +195,17 @@ def test_busy_chat_answers_409(chat, url, monkeypatch):
     monkeypatch.setattr(chat, "WAIT_S", 0.0)
     app = chat.chat_app(url, chat.rehearsal, clock)
     with foldlog.open(url) as histories, histories["ann/first"].lease(worker="web-2"):
-        reply = served(
-            app, lambda client: client.post("/users/ann/chats/first", json={"text": "hello"})
-        )
+        reply = served(app, say)
         assert reply.status_code == 409
         assert reply.json() == {
             "detail": "another message of this chat is being answered; try again"
         }
         assert histories["ann/first"].version() == 0
-    reply = served(
-        app, lambda client: client.post("/users/ann/chats/first", json={"text": "hello"})
-    )
+    reply = served(app, say)
     assert reply.status_code == 200
 
 
 def test_erased_chat_answers_410(chat, url):
-    def say(client):
-        return client.post("/users/ann/chats/first", json={"text": "hello"})
-
     app = chat.chat_app(url, chat.rehearsal, clock)
     assert served(app, say).status_code == 200
     with foldlog.open(url) as histories:
@@ -218,14 +213,12 @@ def test_erased_chat_answers_410(chat, url):
     assert served(app, say).status_code == 410
 
 
-def test_health_check_of_a_full_disk(
-    chat, url, monkeypatch
-):
+def test_health_check_of_a_full_disk(chat, url, monkeypatch):
     def full(*_, **__):
         raise foldlog.StoreUnavailable("database or disk is full", kind="full")
 
     async def post_and_check_health(client):
-        message = await client.post("/users/ann/chats/first", json={"text": "hello"})
+        message = await say(client)
         return (await client.get("/healthz")).status_code, message.status_code
 
     async def work(client):

@@ -92,9 +92,7 @@ def served(db: str, tmp_path: Path) -> Iterator[str]:
         yield f"{address}/users/ann/chats/first"
 
 
-def test_three_workers_one_of_them_killed(
-    served: str, db: str, tmp_path: Path
-):
+def test_three_workers_one_of_them_killed(served: str, db: str, tmp_path: Path):
     async def at_once() -> list[tuple[int, str]]:
         async with httpx.AsyncClient(timeout=120) as client:
             return await asyncio.gather(*(_say(client, served, f"{n}?") for n in range(24)))

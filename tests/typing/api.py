@@ -42,10 +42,7 @@ from foldlog.eventstore import (
     Event,
     Recorded,
     Store,
-    open_store,
-    summary_id,
 )
-from foldlog.eventstore.maintenance.verify import VerifyFinding, verify
 from foldlog.formats import FORMATS, SourceRefused, decode, encode
 from foldlog.projections import Difference, Moment, View, Views, Why, well_formed
 
@@ -65,10 +62,6 @@ def a_condensation() -> CondensationAction:
     return CondensationAction(
         forgotten_event_ids=(2, 3), summary="The test fails.", summary_offset=2
     )
-
-
-def the_id_of_its_summary(condensation: CondensationAction) -> int:
-    return summary_id(condensation.id)
 
 
 def the_face() -> list[dict[str, Any]]:
@@ -132,10 +125,6 @@ def the_store(store: Store) -> Iterator[Event]:
     yield from store.events("c1", start=1, stop=3)
 
 
-def the_verification(store: Store) -> list[VerifyFinding]:
-    return [finding for verdict in verify(store) for finding in verdict.findings]
-
-
 def the_views(store: Store) -> tuple[Event, ...]:
     views = Views(store)
     view = assert_type(views.current("c1"), View)
@@ -166,10 +155,6 @@ def the_formats(histories: Histories, records: list[Any]) -> list[Any]:
     except SourceRefused as error:
         assert_type(error, SourceRefused)
     return list(encode(decode(records, format=FORMATS[0]), FORMATS[0]))
-
-
-def the_way_in() -> Store:
-    return open_store("memory:")
 
 
 async def the_async_face_has_the_types_of_the_sync_one() -> None:
