@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import threading
-from base64 import b64encode
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -30,7 +29,7 @@ from tests.said import said
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 DAYS = timedelta(days=1)
-KEY = b64encode(bytes(range(32))).decode()
+KEY = "00" * 32
 
 
 @pytest.fixture(params=[None, KeyRing(KEY)], ids=["plain", "encrypted"])

@@ -71,7 +71,7 @@ def test_term_that_two_condensations_dropped(client, store):
 
 
 def test_notes_are_encrypted_with_their_conversation(tmp_path):
-    keys = KeyRing(base64.b64encode(bytes(range(32))).decode())
+    keys = KeyRing("00" * 32)
     with open_store(f"sqlite:///{tmp_path}/secret.db", keys=keys) as store:
         store.ingest("c", iter(needing()))
         with asking_store(store) as client:

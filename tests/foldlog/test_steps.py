@@ -16,6 +16,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.reports import annotation, reports_of
 from foldlog.eventstore import Annotation, CondensationRequest
+from tests.condensers.scripted import Characters
 from tests.said import ids, replied, said
 
 DIGEST = {"type": "digest", "max_size": 8, "keep_first": 1}
@@ -117,14 +118,7 @@ def test_condensing_appends_one_request_and_takes_one_step(opened):
             calls.append((view.unhandled_condensation_request, agent_llm))
             return Condensation(CondensationAction(forgotten_event_ids=[view[0].id]))
 
-    class Agent:
-        model = "agent"
-        max_input_tokens = max_output_tokens = None
-
-        def token_sums(self, view):
-            return [0] * (len(view) + 1)
-
-    agent = Agent()
+    agent = Characters()
     history = opened(condenser=Forgets(), agent_llm=agent)["c1"]
     history.append([Message(source=source, content=source) for source in ("user", "user", "agent")])
     assert isinstance(history.condense(), Condensation)

@@ -165,7 +165,7 @@ def session(instructions):
 
 WORDS = st.sampled_from(["Be kind", "Ask first", "Be brief and ask first", "x"])
 STEPS = st.one_of(
-    WORDS.map(lambda it: message_records(it)),
+    WORDS.map(message_records),
     WORDS.map(lambda it: message_records(it, role="developer")),
     st.just(message_records("hello", role="assistant")),
     st.just(["call"]),
