@@ -105,6 +105,13 @@ def assert_sound(store):
     assert not any(findings), findings
 
 
+def archive_writing(write, store, to):
+    """Archive ``c1`` with another function that writes its object."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("foldlog.eventstore.maintenance.archive.write_object", write)
+        return archive(store, "c1", to)
+
+
 def as_on(store, recorder):
     """The same store, as a process whose recorder this is has it open."""
     return Histories(Store(recorder, store.database.settings)).store
@@ -219,14 +226,13 @@ def test_objects_in_memory_need_a_memory_store(store):
     assert content(store) == before
 
 
-def test_an_object_is_compared_before_events_are_deleted(store, to, monkeypatch):
+def test_an_object_is_compared_before_events_are_deleted(store, to):
+    def write_less(address, data):
+        archived.write_object(address, data[:-1])
+
     before = content(store)
-    monkeypatch.setattr(
-        "foldlog.eventstore.maintenance.archive.write_object",
-        lambda address, data: archived.write_object(address, data[:-1]),
-    )
     with pytest.raises(StoreRefused, match="its hash differs"):
-        archive(store, "c1", to)
+        archive_writing(write_less, store, to)
     assert store.conversation("c1").archived == 0
     vacuum(store)
     assert objects(to) == []
@@ -312,7 +318,7 @@ def test_killed_around_an_object_nothing_is_lost(store, to, expected, call, is_d
     assert objects(to) == named(store, "archive", "archived", "restored", "discard") == []
 
 
-def test_the_part_file_of_a_killed_writer_goes(store, to, monkeypatch):
+def test_the_part_file_of_a_killed_writer_goes(store, to):
     """obstore writes a file under another name first."""
 
     def kill(address, data):
@@ -320,10 +326,8 @@ def test_the_part_file_of_a_killed_writer_goes(store, to, monkeypatch):
         path.write_bytes(data)
         raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr("foldlog.eventstore.maintenance.archive.write_object", kill)
-        with pytest.raises(Killed):
-            archive(store, "c1", to)
+    with pytest.raises(Killed):
+        archive_writing(kill, store, to)
     assert len(objects(to)) == 1
     vacuum(store)
     assert objects(to) == named(store, "archive") == []
@@ -370,10 +374,8 @@ def test_a_late_object_is_deleted(store, to, other, monkeypatch):
         archived.write_object(address, data)
         raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr("foldlog.eventstore.maintenance.archive.write_object", write_late)
-        with pytest.raises(Killed):
-            archive(store, "c1", to)
+    with pytest.raises(Killed):
+        archive_writing(write_late, store, to)
     assert len(objects(to)) == 1
     vacuum(store)
     assert objects(to) == []
@@ -390,23 +392,17 @@ def reminders(store):
 
 
 @pytest.mark.parametrize("is_written", [False, True], ids=["before", "after"])
-def test_the_slower_of_two_archivers_is_told(store, to, is_written, monkeypatch):
+def test_the_slower_of_two_archivers_is_told(store, to, is_written):
     before = content(store)
 
     def write(address, data):
         if is_written:
             archived.write_object(address, data)
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                "foldlog.eventstore.maintenance.archive.write_object", archived.write_object
-            )
-            assert archive(store, "c1", to).stays is None
+        assert archive_writing(archived.write_object, store, to).stays is None
         if not is_written:
             archived.write_object(address, data)
 
-    with monkeypatch.context() as patch:
-        patch.setattr("foldlog.eventstore.maintenance.archive.write_object", write)
-        assert "at the same time" in str(archive(store, "c1", to).stays)
+    assert "at the same time" in str(archive_writing(write, store, to).stays)
     vacuum(store)
     assert objects(to) == named(store, "archived")
     assert content(store) == before

@@ -131,12 +131,8 @@ def test_a_killed_worker_pays_nothing_twice(mode, open_recorder):
 # --------------------------------------------------------------------------------------------
 
 
-class Died(BaseException):
-    """The end of a process in its tool."""
-
-
 def die(to):
-    raise Died
+    raise Killed
 
 
 @pytest.fixture
@@ -170,7 +166,7 @@ def called(history, to="ann"):
 
 def killed_in_its_tool(history, to="ann"):
     call = called(history, to)
-    with suppress(Died):
+    with suppress(Killed):
         run(history, call, die)
     return call
 
@@ -239,7 +235,7 @@ def test_an_open_call_is_settled_by_its_observation(history, killed):
 def test_closing_open_calls_says_which_had_begun(history):
     calls = [("1", "pay", {"to": "ann"}), ("2", "pay", {"to": "bob"}), ("3", "look", {})]
     history.append_reply(reply(*calls))
-    with suppress(Died), history.lease():
+    with suppress(Killed), history.lease():
         history.run(history.open_calls()[0], die)
     key = history.effects()[0].key
     outcomes = [each.event.content for each in history.close_open_calls("a restart")]

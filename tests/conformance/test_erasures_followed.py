@@ -2,9 +2,11 @@
 are behind it.
 """
 
+from functools import partial
+
 import pytest
 
-from foldlog.eventstore import Erased, InvalidEvent, Message
+from foldlog.eventstore import Erased, InvalidEvent, Message, confirm
 from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.recorders.types import Erasure
 from tests.privacy import erased
@@ -27,7 +29,7 @@ def test_an_erasure_has_its_place(store):
     (first,) = store.follow(limit=1)
     (entry,) = store.follow(first.position, limit=1)
     assert before.position < entry.position < after.position
-    assert (entry.event.reason, entry.recorded_at) == ("asked to", tombstone.erased_at)
+    assert (entry.event.reason, entry.recorded_at) == ("asked for", tombstone.erased_at)
     assert entries(store, entry.position) == [("b", 1, Message)]
 
 
@@ -59,27 +61,21 @@ def test_a_half_erased_import_is_not_followed(store):
 
 
 def test_a_tombstone_names_unconfirmed_read_models(store):
-    def confirm(name, position):
-        store.database.recorder.transact(
-            lambda transaction: transaction.set_value(f"tracking {name}", str(position))
-        )
-
     (first, *_) = say(store, "a", "1", "2")
-    confirm("slow", first.position)
-    confirm("other", first.position)
+    confirm(store, "slow", first.position)
+    confirm(store, "other", first.position)
     assert erased(store, "a").unconfirmed == ("other", "slow")
     (entry,) = store.follow()
-    confirm("other", entry.position)
+    confirm(store, "other", entry.position)
     assert store.conversation("a").unconfirmed == ("slow",)
     assert [row.unconfirmed for row in store.conversations()] == [("slow",)]
-    confirm("slow", entry.position + 1)
+    confirm(store, "slow", entry.position + 1)
     assert erased(store, "a").unconfirmed == ()
     assert store.conversation("a").unconfirmed == ()
 
 
 def test_nobody_appends_such_an_entry(store):
-    with pytest.raises(InvalidEvent, match="is an entry of the ledger"):
-        store.append("a", Erased(reason="not true"), expected_version=0)
-    with pytest.raises(InvalidEvent, match="is an entry of the ledger"):
-        store.ingest("a", [Erased(reason="not true")])
+    for write in (partial(store.append, expected_version=0), store.ingest):
+        with pytest.raises(InvalidEvent, match="is an entry of the ledger"):
+            write("a", [Erased(reason="not true")])
     assert store.version("a") == 0

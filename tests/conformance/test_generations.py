@@ -11,7 +11,6 @@ from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
     Documents,
-    Store,
     VersionConflict,
     open_store,
 )
@@ -27,8 +26,8 @@ from tests.sound import assert_sound
 
 
 @pytest.fixture
-def histories(recorder):
-    return Histories(Store(recorder))
+def histories(store):
+    return Histories(store)
 
 
 def begin_again(histories):
@@ -37,24 +36,24 @@ def begin_again(histories):
     return histories.create("c1", replace_erased=True)
 
 
-def test_an_id_is_reused_only_on_request(histories):
+def test_an_id_is_reused_only_on_request(histories, store):
     histories["c1"].append([said("first"), said("secret")])
-    last = max(entry.position for entry in histories.store.follow())
-    erased(histories.store, "c1")
+    last = max(entry.position for entry in store.follow())
+    erased(store, "c1")
     with pytest.raises(ConversationErased, match="replace_erased=True"):
         histories.create("c1")
     with pytest.raises(ConversationErased):
         histories["c1"].append(said("more"))
     history = histories.create("c1", {"user": "u1"}, replace_erased=True)
     history.append(said("second"))
-    assert texts(histories.store, "c1") == [None, "second"]
+    assert texts(store, "c1") == [None, "second"]
     assert [event.content for event in history.view()] == ["second"]
-    assert min(entry.position for entry in histories.store.follow()) > last
-    row = histories.store.conversation("c1")
+    assert min(entry.position for entry in store.follow()) > last
+    row = store.conversation("c1")
     assert (row.version, row.generation, row.erased_at) == (2, 1, None)
     with pytest.raises(VersionConflict):
         histories.create("c1", replace_erased=True)
-    assert texts(histories.store, "c1") == [None, "second"]
+    assert texts(store, "c1") == [None, "second"]
 
 
 def test_a_refused_writer_has_met_no_conversation(histories):
@@ -92,71 +91,67 @@ def test_a_condensation_of_the_erased_is_refused(histories):
         store.append("other", said("a"), expected_version=0)
 
 
-def test_verify_tells_generations_and_their_heads_apart(histories):
+def test_verify_tells_generations_and_their_heads_apart(histories, store):
     histories["c1"].append([said("first"), said("secret")])
-    heads = [histories.store.conversation("c1").head]
+    heads = [store.conversation("c1").head]
     for number in (1, 2):
-        erase(histories.store, "c1", reason=f"reason {number}")
+        erase(store, "c1", reason=f"reason {number}")
         histories.create("c1", replace_erased=True).append(said(f"text {number}"))
-        heads.append(histories.store.conversation("c1").head)
-    *verdicts, _ = verify(histories.store)
+        heads.append(store.conversation("c1").head)
+    *verdicts, _ = verify(store)
     for number, verdict in enumerate(verdicts):
         assert (verdict.generation, verdict.version, verdict.findings) == (number, 2, ())
         assert verdict.head.hex() == heads[number]
     reasons = [verdict.erasure and verdict.erasure.reason for verdict in verdicts]
     assert reasons == ["reason 1", "reason 2", None]
-    assert_sound(histories.store)
+    assert_sound(store)
 
 
-def test_a_copy_follows_once_erased_there(histories):
+def test_a_copy_follows_once_erased_there(histories, store):
     histories["c1"].append(said("first"))
     with open_store("memory:") as other:
-        list(copy_store(histories.store, other))
+        list(copy_store(store, other))
         begin_again(histories).append(said("second"))
-        (moved,) = copy_store(histories.store, other)
+        (moved,) = copy_store(store, other)
         assert "erase it in the target too" in moved.problem
         erased(other, "c1")
-        (moved,) = copy_store(histories.store, other)
+        (moved,) = copy_store(store, other)
         assert (moved.added, moved.problem) == (2, None)
         assert texts(other, "c1") == [None, "second"]
 
 
-def test_an_erasure_expects_what_was_read(histories, monkeypatch):
+def test_an_erasure_expects_what_was_read(histories, store, monkeypatch):
     histories["c1"].append(said("first"))
-    row = histories.store.conversation("c1")
+    row = store.conversation("c1")
     histories["c1"].append(said("second"))
     with pytest.raises(VersionConflict, match="is at version 2, but the append expected version 1"):
         histories.erase("c1", reason="asked for", expected=row)
-    assert texts(histories.store, "c1") == ["first", "second"]
-    row = histories.store.conversation("c1")
+    assert texts(store, "c1") == ["first", "second"]
+    row = store.conversation("c1")
     begin_again(histories).append(said("another"))
     with pytest.raises(VersionConflict):
         histories.erase("c1", reason="asked for", expected=row, detach_forks=True)
-    assert texts(histories.store, "c1") == [None, "another"], (
-        "it has as many events, and is another one"
-    )
-    row = histories.store.conversation("c1")
-    histories.store.fork("c1", 1, "fork")
+    assert texts(store, "c1") == [None, "another"], "it has as many events, and is another one"
+    row = store.conversation("c1")
+    store.fork("c1", 1, "fork")
 
     append = partial(histories["c1"].append, said("late"))
     before_next_call(monkeypatch, erasing, "_copy_past", append)
     with pytest.raises(VersionConflict):
         histories.erase("c1", reason="asked for", expected=row, detach_forks=True)
-    assert texts(histories.store, "c1") == [None, "another", "late"]
-    histories.erase(
-        "c1", reason="asked for", expected=histories.store.conversation("c1"), detach_forks=True
-    )
-    assert histories.store.conversation("c1").erased_at is not None
+    assert texts(store, "c1") == [None, "another", "late"]
+    histories.erase("c1", reason="asked for", expected=store.conversation("c1"), detach_forks=True)
+    assert store.conversation("c1").erased_at is not None
 
 
-def test_a_fork_under_an_erased_forks_id(histories):
+def test_a_fork_under_an_erased_forks_id(histories, store):
     """Both share the same events, so they have the same head, and the View of the former is in
     memory.
     """
     histories["f"].append([said("first"), said("second"), said("third")])
-    histories.store.fork("f", 2, "c1")
+    store.fork("f", 2, "c1")
     assert histories["c1"].view().version == 2
-    erased(histories.store, "c1")
-    histories.store.fork("f", 2, "c1", replace_erased=True)
+    erased(store, "c1")
+    store.fork("f", 2, "c1", replace_erased=True)
     past = histories["c1"].view().state.past
     assert [event.content for event in past.events(0, 2)] == ["first", "second"]

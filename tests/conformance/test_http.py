@@ -104,12 +104,6 @@ def test_a_conflict_names_both_versions(http):
     assert version(http) == 1
 
 
-def test_a_repeated_append_appends_once(http):
-    key = {"idempotency-key": "k"}
-    assert say(http, "hi", **key) == say(http, "hi", **key)
-    assert say(http.refusal, "other", **key).error == "IdempotencyConflict"
-
-
 def test_appends_to_several_conversations_happen_together(http):
     def append(send, expected):
         appends = [
@@ -376,6 +370,7 @@ def test_each_change_is_made_once_for_its_key(replied, clients):
         (http, "request_condensation", {"body": {"reason": "long"}}),
         (http, "ask_approval", {"body": {"to": "ann"}, "event": 0}),
         (http, "decide", {"body": {"approved": False}, "event": 0}),
+        (http, "append_events", {"body": {"messages": MESSAGES}}),
         (http, "retract", {"body": {"version": 0}}),
     )
     for client, name, request in changes:
@@ -383,11 +378,16 @@ def test_each_change_is_made_once_for_its_key(replied, clients):
         first = client(name, **keyed)
         say(http, "meanwhile")
         assert client(name, **keyed) == first, name
-    for name, body in (("retract", {"version": 1}), ("fork", {"at": 1, "id": "c2"})):
+    for name, body in (
+        ("retract", {"version": 1}),
+        ("fork", {"at": 1, "id": "c2"}),
+        ("append_events", {"events": [EVENT, EVENT]}),
+    ):
         refusal = http.refusal(name, body=body, headers={"idempotency-key": name})
         assert refusal.error == "IdempotencyConflict"
     kinds = Counter(event["kind"] for event in http("read_events")["events"])
     assert (kinds["retraction"], kinds["condensation_request"], kinds["annotation"]) == (1, 1, 2)
+    assert contents(http).count("hi") == 1
 
 
 def test_an_approval_precedes_its_tool(replied):

@@ -4,6 +4,7 @@ since.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from unittest.mock import call
 
 import pytest
 
@@ -19,38 +20,31 @@ LATE = {"role": "assistant", "content": "late"}
 
 CALL = Action(tool="t", call_id="a")
 OPEN_CALL = Action(id=1, tool="t", call_id="a")
-POSITIONAL = {
-    "append": [said("late")],
-    "append_records": [[LATE]],
-    "append_reply": [LATE],
-    "append_tool_result": ["a", "late"],
-    "ask_approval": [OPEN_CALL],
-    "at": [1],
-    "begin_child": [OPEN_CALL],
-    "decide": [OPEN_CALL, True],
-    "difference": [0, 1],
-    "document": ["state"],
-    "fact": ["second"],
-    "hand_overs": ["word"],
-    "once": ["k", lambda: LATE],
-    "recorded": ["k"],
-    "redact": [1],
-    "retract": [1],
-    "run": [OPEN_CALL, print],
-    "sent_request": [1],
-    "settle": ["k", "late"],
-    "tail": [3],
-    "why": [1],
-}
-BY_NAME = {
-    "append_records": {"format": "openai-chat"},
-    "ask_approval": {"to": "ann"},
-    "decide": {"by": "ann"},
-    "fork": {"id": "a fork"},
-    "lease": {"wait_s": 0},
-    "redact": {"reason": "asked for"},
-    "run": {"repeat": "safe"},
-    "set_attributes": {"user": "late"},
+ARGUMENTS = {
+    "append": call(said("late")),
+    "append_records": call([LATE], format="openai-chat"),
+    "append_reply": call(LATE),
+    "append_tool_result": call("a", "late"),
+    "ask_approval": call(OPEN_CALL, to="ann"),
+    "at": call(1),
+    "begin_child": call(OPEN_CALL),
+    "decide": call(OPEN_CALL, True, by="ann"),
+    "difference": call(0, 1),
+    "document": call("state"),
+    "fact": call("second"),
+    "fork": call(id="a fork"),
+    "hand_overs": call("word"),
+    "lease": call(wait_s=0),
+    "once": call("k", lambda: LATE),
+    "recorded": call("k"),
+    "redact": call(1, reason="asked for"),
+    "retract": call(1),
+    "run": call(OPEN_CALL, print, repeat="safe"),
+    "sent_request": call(1),
+    "set_attributes": call(user="late"),
+    "settle": call("k", "late"),
+    "tail": call(3),
+    "why": call(1),
 }
 """The arguments of the methods that need some."""
 
@@ -64,9 +58,10 @@ def methods(face):
 METHODS = ["__len__", *methods(History)]
 
 
-def call(history, name):
+def call_method(history, name):
     """Return what a method returns once it has done all of its work."""
-    result = getattr(history, name)(*POSITIONAL.get(name, []), **BY_NAME.get(name, {}))
+    arguments = ARGUMENTS.get(name, call())
+    result = getattr(history, name)(*arguments.args, **arguments.kwargs)
     if isinstance(result, RecallTool):
         return result.recall("second")
     if isinstance(result, AbstractContextManager):
@@ -121,7 +116,7 @@ def test_no_method_works_on_a_successor(histories):
     for met, old in olds.items():
         for name in METHODS:
             with pytest.raises(ConversationErased):
-                pytest.fail(f"{name} of one that {met}: {call(old, name)!r}")
+                pytest.fail(f"{name} of one that {met}: {call_method(old, name)!r}")
     assert list(new.events()) == before
     assert (new.current_lease(), "a fork" in histories[1], len(new.view())) == (None, False, 2)
     with new.lease(wait_s=0), pytest.raises(ConversationErased):
@@ -165,7 +160,7 @@ def test_the_first_call_binds_an_object(histories):
     for name in sorted(METHODS, key=lambda name: name in last):
         if name not in ("ask_approval", "begin_child", "condense", "decide", "run", "settle"):
             olds[name] = histories[0]["c1"]
-            call(olds[name], name)
+            call_method(olds[name], name)
     for fork in ("a fork", "an early fork"):
         histories[1].erase(fork, reason="asked for")
     begun_again(histories[1])

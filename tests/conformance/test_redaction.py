@@ -87,6 +87,9 @@ def stored(store):
     return repr(store.database.recorder.query(read)).encode()
 
 
+append = partial(Store.append, expected_version=ANY_VERSION)
+
+
 def are_redacted(store, conversation, count=4):
     return [event.redacted is not None for event in store.events(conversation, 0, count)]
 
@@ -136,7 +139,7 @@ def test_source_ids_are_known_without_their_text(store):
     store.append("later", batch, expected_version=0)  # this one has no index yet
     for name in ("dedupe", "later"):
         redacted(store, 0, name)
-        assert store.append(name, batch, expected_version=ANY_VERSION, dedupe="origin") == ()
+        assert append(store, name, batch, dedupe="origin") == ()
         assert store.version(name) == 5
         assert next(iter(store.events(name))).origin == Origin(format="x")
 
@@ -146,7 +149,7 @@ def test_forks_know_redacted_source_ids(store, open_recorder):
     store.append("p", batch, expected_version=0, dedupe="origin")
     for fork in ("indexed", "early"):
         store.fork("p", 4, fork)
-    store.append("indexed", batch[:1], expected_version=ANY_VERSION, dedupe="origin")
+    append(store, "indexed", batch[:1], dedupe="origin")
     redacted(store, 0, "p")
     for parent, fork in (("p", "late"), ("early", "of a fork"), ("late", "of a late one")):
         store.fork(parent, 4, fork)
@@ -155,9 +158,7 @@ def test_forks_know_redacted_source_ids(store, open_recorder):
     erased(store, "p", detach_forks=True)
     for each in (store, there):
         for fork in ("indexed", "early", "late", "of a fork", "of a late one"):
-            assert each.append(fork, batch, expected_version=ANY_VERSION, dedupe="origin") == (), (
-                fork
-            )
+            assert append(each, fork, batch, dedupe="origin") == (), fork
             with pytest.raises(HistoryDiverged):
                 each.ingest(fork, [*TURN, batch[0]])
         assert b"SECRET 0" not in stored(each)
@@ -209,7 +210,7 @@ def test_summaries_are_named_and_redacted_when_asked(store):
         condensation("SECRET of sums", -6, 3),
         condensation("of x", 5),
     ):
-        store.append("c", event, expected_version=ANY_VERSION)
+        append(store, "c", event)
     assert redacted(store, 0).quotes == ()
     both = (Quote("c", 4, redacted=False), Quote("c", 6, redacted=False))
     assert redacted(store, 1).quotes == both
@@ -236,7 +237,7 @@ def test_a_late_summary_is_redacted_too(store, monkeypatch):
     def choose_then_append(*arguments, **how):
         chosen = choose(*arguments, **how)
         for name, event in next(late, []):
-            store.append(name, event, expected_version=ANY_VERSION)
+            append(store, name, event)
         return chosen
 
     monkeypatch.setattr(redacting, "with_related", choose_then_append)
@@ -333,7 +334,7 @@ def test_a_document_with_later_differences_stays(store):
     documents = Documents(store)
 
     def change(values):
-        documents.append("c", (), values, expected_version=ANY_VERSION)
+        documents.append("c", (), values)
 
     change({"notes": {"said": "SECRET " * 100, "n": 1}, "attributes": {"title": "SECRET"}})
     change({"notes": {"said": "SECRET " * 100, "n": 2}})

@@ -98,6 +98,12 @@ def open_at(request, tmp_path):
     close(recorders)
 
 
+def kill(recorder, transactions, act, settings=None):
+    """Act in a process that is killed after so many transactions."""
+    with suppress(Killed):
+        act(Store(kill_after(recorder, transactions), settings or WriteSettings()))
+
+
 def close(recorders):
     while recorders:
         recorders.pop().close()
@@ -152,8 +158,7 @@ def test_the_next_operation_finishes_a_killed_one(meeting, open_at, is_sampled, 
         settings = WriteSettings(keys=KEYS if killed == "decrypt" else None)
         fill(Store(recorder(), settings))
         contents_before = contents(Store(recorder(), settings))
-        with suppress(Killed):
-            KILLED[killed](Store(kill_after(recorder(), transactions), WriteSettings(keys=keys)))
+        kill(recorder(), transactions, KILLED[killed], WriteSettings(keys=keys))
         store = Store(recorder(), WriteSettings(keys=keys))
         MEETING[meeting](store)
         redacts = meeting in ("redact", "redact by a copy")
@@ -226,8 +231,7 @@ def test_an_erasure_does_not_trust_discarded_copies(open_at, is_sampled):
         recorder = open_at(transactions)
         store = Store(recorder())
         fill(store)
-        with suppress(Killed):
-            erased(Store(kill_after(recorder(), 4)), "c", detach_forks=True)
+        kill(recorder(), 4, KILLED["erase, forks detached"])
         erase_again = partial(erased, store, "c", detach_forks=True)
         try:
             redacted(Store(call_before(recorder(), transactions, erase_again)), "c", 1)
@@ -245,9 +249,7 @@ def test_an_erasure_is_completed_under_a_reused_id(open_at):
     """The command that ``verify`` advises must not erase the new conversation."""
     recorder = open_at(0)
     fill(Store(recorder()))
-    killed = kill_after(recorder(), 1)
-    with suppress(Killed):
-        erased(Store(killed), "alone")
+    kill(recorder(), 1, KILLED["erase"])
     store = Store(recorder())
     say_again(store, "alone", "new and wanted")
     (finding,) = problems(store)
@@ -270,9 +272,7 @@ def test_a_fork_without_own_events_gets_a_key(open_at):
     redacted(plain, "c", 2)
     for fork in "fg":
         plain.fork("c", 8, fork)
-    killed = kill_after(recorder(), 1)
-    with suppress(Killed):
-        erased(Store(killed), "c", detach_forks=True)
+    kill(recorder(), 1, KILLED["erase, forks detached"])
     store = Store(recorder(), encrypted)
     say(store, "g", "own")
     assert store.append("g", events[:8], expected_version=9, dedupe="origin") == ()
@@ -289,9 +289,7 @@ def test_an_append_encrypts_during_a_compression(open_at):
     recorder = open_at(0)
     plain = Store(recorder())
     say(plain, "c", *("long " * 99 for _ in range(9)), idempotency_key="first")
-    killed = kill_after(recorder(), 2)
-    with suppress(Killed):
-        list(rekey(Store(killed, WriteSettings(compression="zlib"))))
+    kill(recorder(), 2, KILLED["rekey"], WriteSettings(compression="zlib"))
     store = Store(recorder(), WriteSettings(keys=KEYS))
     say(store, "c", "own")
     events = list(store.events("c"))

@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.eventstore import Store
+from tests.between import before_next_call
 from tests.foldlog.conftest import foldlog as foldlog
 
-from .cutting import CuttingProxy
+from .cutting import Cut, CuttingProxy
 from .servers import Server, new_primary
+
+CUTS: tuple[Cut, ...] = ("request", "answer")
+
+
+def before_recovery(store: Store, act: Callable[[], object]) -> None:
+    """Have ``act`` called once, after the next lost connection and before the next attempt."""
+    before_next_call(pytest.MonkeyPatch(), store._recorder, "_recover", act)
 
 
 @pytest.fixture

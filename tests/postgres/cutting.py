@@ -5,13 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
-from typing import Any, Literal
-
-from foldlog.eventstore import Store
+from typing import Literal
 
 Cut = Literal["request", "answer"]
-CUTS: tuple[Cut, ...] = ("request", "answer")
 
 
 class CuttingProxy:
@@ -123,16 +119,3 @@ class _Link:
                 self._client.sendall(chunk)
         self._answered.set()
         self.shut()
-
-
-def before_recovery(store: Store, act: Callable[[], object]) -> None:
-    """Have ``act`` called once, after the next lost connection and before the next attempt."""
-    recorder: Any = store._recorder
-    recover = recorder._recover
-
-    def first_act(*failure: Any) -> None:
-        recorder._recover = recover
-        act()
-        recover(*failure)
-
-    recorder._recover = first_act

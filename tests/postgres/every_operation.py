@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import foldlog
-from foldlog import Histories, Message, SystemMessage
+from foldlog import Histories, SystemMessage
+from tests.said import said
 
 TEXT = "grüße, 你好 ✓"
 REASON = "asked for"
@@ -111,10 +112,6 @@ def operations(histories: Histories, folder: Path) -> Iterator[tuple[str, Callab
     yield "erase with a fork", lambda: erase("c1 ä")
     yield "erase", lambda: erase("c2")
     yield "vacuum", lambda: maintenance.vacuum()
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 def found(rows: object) -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 
-from tests.postgres.servers import UNPRIVILEGED, Server, free_port
+from tests.postgres.servers import UNPRIVILEGED, Address, Server, free_port
 
 
 class Pooler:
@@ -50,11 +50,9 @@ class Pooler:
         self._process = subprocess.Popen([program, "-q", configuration], cwd="/", **UNPRIVILEGED)
         time.sleep(0.5)
 
-    def url(self, database: str = "postgres", user: str = "postgres", **options: str) -> str:
-        query = "&".join(
-            f"{key}={value}" for key, value in {**options, "pooler": self._mode}.items()
-        )
-        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}?{query}"
+    def url(self, **options: str) -> str:
+        address = Address(f"postgresql://postgres@127.0.0.1:{self.port}/postgres")
+        return address.url(**options, pooler=self._mode)
 
     def stop(self) -> None:
         self._process.kill()  # from 1.23 on it would wait for its clients

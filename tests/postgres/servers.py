@@ -69,8 +69,7 @@ class Server:
 
     def url(self, database: str = "postgres", user: str = "postgres", **options: str) -> str:
         """A URL through TCP."""
-        query = "&".join(f"{key}={value}" for key, value in options.items())
-        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}{'?' if query else ''}{query}"
+        return Address(f"postgresql://{user}@127.0.0.1:{self.port}/{database}").url(**options)
 
     def initialize(self, settings: Mapping[str, str] = {}) -> None:
         self._make_folder()

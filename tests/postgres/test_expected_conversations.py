@@ -33,7 +33,7 @@ from tests.said import said, say, texts
 from tests.sound import assert_sound
 from tests.waiting import until
 
-from .cutting import CUTS, before_recovery
+from .conftest import CUTS, before_recovery
 
 OLD, NEW = "ab" * 32, "cd" * 32
 KEY = KeyRing([OLD])

@@ -19,7 +19,7 @@ from foldlog.eventstore.recorders.types import Conversation, Erasure
 from tests.reading import reading
 from tests.said import said, say, texts
 
-from .cutting import CUTS, before_recovery
+from .conftest import CUTS, before_recovery
 
 
 @pytest.fixture
@@ -287,17 +287,10 @@ def test_a_child_process_has_its_own_connections(postgres_url, postgres_server):
             status = 1
             try:
                 say(store, "c1", "child")
-                status = 0 if connections(postgres_server, "forked") == 2 else 2
+                sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'forked'"
+                status = 0 if postgres_server.sql(sessions) == "2" else 2
             finally:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
         say(store, "c1", "parent")
         assert texts(store, "c1") == ["0", "child", "parent"]
-
-
-def connections(server, application):
-    return int(
-        server.sql(
-            f"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{application}'"
-        )
-    )

@@ -18,7 +18,7 @@ from tests.said import say, texts
 from tests.sound import assert_sound
 from tests.waiting import in_thread, until
 
-from .cutting import CUTS, before_recovery
+from .conftest import CUTS, before_recovery
 
 OLD, NEW = "ab" * 32, "cd" * 32
 

@@ -9,10 +9,9 @@ import subprocess
 import psycopg
 import pytest
 
-import foldlog
 from foldlog.eventstore import StoreRefused, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
-from tests.said import said, say, texts
+from tests.said import say, texts
 
 from .every_operation import TEXT, run
 from .pooler import Pooler
@@ -83,9 +82,13 @@ def failures(url):
     return {outcome.operation: outcome.error for outcome in run(url) if outcome.error}
 
 
-def slow_erasures(outcomes):
+def check_all(url):
+    """Check that every operation works, and that no erasure waits."""
+    outcomes = list(run(url))
+    assert [each for each in outcomes if each.error] == []
     removals = ("erase", "redact", "vacuum")
-    return [each for each in outcomes if each.operation.startswith(removals) and each.seconds >= 5]
+    removing = [each for each in outcomes if each.operation.startswith(removals)]
+    assert max(each.seconds for each in removing) < 5
 
 
 def test_a_store_on_an_odd_server(odd_url):
@@ -115,36 +118,6 @@ def test_a_narrow_encoding_is_refused(database):
         with pytest.raises(StoreRefused, match=r"has the encoding LATIN1.*ENCODING 'UTF8'"):
             open_store(url)
     assert schemas(url) == []
-
-
-def test_a_setting_that_loses_events(database, postgres_server):
-    url = database("SQL_ASCII")
-    postgres_server.sql("ALTER DATABASE of_sql_ascii SET synchronous_commit = off")
-    with pytest.raises(StoreUnavailable, match="synchronous_commit is off"):
-        open_store(url)
-    assert schemas(url) == []
-    with open_store(f"{url}&durability=relaxed") as store:
-        say(store, "c1", TEXT)
-
-
-def test_a_role_that_may_only_read(url, schema, postgres_server):
-    with foldlog.open(url) as histories:
-        histories["c1"].append(said(TEXT))
-    postgres_server.sql(
-        f"CREATE ROLE looker LOGIN; GRANT USAGE ON SCHEMA {schema} TO looker;"
-        f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO looker;"
-        "ALTER ROLE looker SET default_transaction_read_only = on"
-    )
-    try:
-        with foldlog.open(url.replace("postgres@", "looker@") + "&mode=ro") as histories:
-            assert len(histories["c1"].view()) == 1
-            assert [*histories] == ["c1"]
-            assert len(list(histories.store.follow())) == 1
-            assert not [each for each in histories.maintenance.verify() if each.findings]
-            with pytest.raises(StoreRefused, match="open for reading only"):
-                histories["c1"].append(said("no"))
-    finally:
-        postgres_server.sql("DROP OWNED BY looker; DROP ROLE looker")
 
 
 # -- servers of other programs
@@ -210,9 +183,7 @@ def test_every_operation_works_on_another_version(programs, started, collation):
                 pytest.skip("a database has an ICU collation from PostgreSQL 15 on")
             except psycopg.errors.FeatureNotSupported as error:
                 pytest.skip(f"{programs}: {error}")
-    outcomes = list(run(server.url(database, patience_s="10")))
-    assert [each for each in outcomes if each.error] == []
-    assert slow_erasures(outcomes) == []
+    check_all(server.url(database, patience_s="10"))
 
 
 @pytest.mark.long
@@ -226,9 +197,7 @@ def test_every_operation_works_in_german(programs, started, german_locale):
         connection.execute("SELECT * FROM nowhere")
     if "existiert nicht" not in str(error.value):
         pytest.skip(f"{programs} has no German messages")
-    outcomes = list(run(server.url(patience_s="10")))
-    assert [each for each in outcomes if each.error] == []
-    assert slow_erasures(outcomes) == []
+    check_all(server.url(patience_s="10"))
 
 
 # -- pgbouncer

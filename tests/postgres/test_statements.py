@@ -82,12 +82,6 @@ def test_each_statement_is_bound_or_listed():
     assert names == {*UNBOUND}
 
 
-def test_each_table_is_named_with_its_schema():
-    names = "|".join(table for table, _ in TABLES)
-    without = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE) (?:{names})\b")
-    assert [name for name, statement in STATEMENTS.items() if without.search(statement)] == []
-
-
 # -- what Citus asks of them
 # ------------------------------------------------------------------------------------------
 
@@ -160,14 +154,6 @@ def test_server_functions_run_beside_the_tables():
 )
 def test_calls_elsewhere_are_found(statement, found):
     assert list(asked_elsewhere(statement)) == found
-
-
-def test_connections_and_writers_compare_their_server():
-    """A pooler, and Citus, may lead the same connection to another server."""
-    assert "e.cluster != {schema}.here()" in STATEMENTS["greet"]
-    for name in ("number", "number_if_unchanged"):
-        assert re.search(r"cluster (<>|=) \{here\}", STATEMENTS[name])
-        assert "coalesce({timeline}, timeline)" in STATEMENTS[name]
 
 
 BESIDE_VALUES = re.compile(r"\bINSERT INTO [^;]*?\bVALUES\b(.*)", re.DOTALL)
