@@ -5,6 +5,8 @@ state.
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
+
 from foldlog.eventstore.events import (
     Action,
     Annotation,
@@ -95,17 +97,13 @@ def hostile_history(long_line: int = 10_000) -> Iterator[Event]:
 
 def usual_history(turns: int = 20) -> Iterator[Event]:
     """Yield events of each state: shown, pending, masked, summarized, forgotten, taken back."""
-    at = _START
-    number = 0
+    for number, event in enumerate(_usual_events(turns)):
+        yield replace(event, timestamp=_START + timedelta(seconds=37 * number))
 
-    def envelope(event_id: int) -> dict[str, object]:
-        return {"timestamp": at + timedelta(seconds=37 * event_id)}
 
-    yield SystemMessage(content="You are a coding agent.", timestamp=at)
-    yield Message(
-        source="user", content="Find out why the build fails, and repair it.", **envelope(1)
-    )
-    number = 2
+def _usual_events(turns: int) -> Iterator[Event]:
+    yield SystemMessage(content="You are a coding agent.")
+    yield Message(source="user", content="Find out why the build fails, and repair it.")
     for turn in range(turns):
         call = f"call {turn}"
         yield Action(
@@ -113,40 +111,30 @@ def usual_history(turns: int = 20) -> Iterator[Event]:
             arguments={"command": f"make test-{turn}"},
             call_id=call,
             thought="Next one.",
-            **envelope(number),
         )
         yield Observation(
-            tool="terminal",
-            content=f"test {turn} passes\n" * (turn % 7 + 1),
-            call_id=call,
-            **envelope(number + 1),
+            tool="terminal", content=f"test {turn} passes\n" * (turn % 7 + 1), call_id=call
         )
-        number += 2
     yield CondensationAction(
-        forgotten_events_start_id=2,
-        forgotten_events_end_id=13,
-        metadata={"reason": "tokens"},
-        **envelope(number),
+        forgotten_events_start_id=2, forgotten_events_end_id=13, metadata={"reason": "tokens"}
     )
-    yield CondensationRequest(reason="the prompt was too long", **envelope(number + 1))
+    yield CondensationRequest(reason="the prompt was too long")
     yield CondensationAction(
         forgotten_events_start_id=14,
         forgotten_events_end_id=25,
         summary="Six tests were run, and all passed.",
         summary_offset=2,
         metadata={"reason": "request", "model": "example", "cost": 0.0123, "prompt_hash": "5f3a"},
-        **envelope(number + 2),
     )
+    number = 2 + 2 * turns
     rule = {
         "condenser": "observation_masking",
         "rule": {"attention_window": 6},
         "masked": 1,
         "newest_masked": number - 3,
     }
-    yield Annotation(name="condenser_meta", data=[rule], **envelope(number + 3))
-    yield Message(source="user", content="No, leave that.", **envelope(number + 4))
-    yield Message(source="agent", content="I leave it.", **envelope(number + 5))
-    yield Retraction(version=number + 4, reason="the user took it back", **envelope(number + 6))
-    yield Action(
-        tool="terminal", arguments={"command": "make"}, call_id="last", **envelope(number + 7)
-    )
+    yield Annotation(name="condenser_meta", data=[rule])
+    yield Message(source="user", content="No, leave that.")
+    yield Message(source="agent", content="I leave it.")
+    yield Retraction(version=number + 4, reason="the user took it back")
+    yield Action(tool="terminal", arguments={"command": "make"}, call_id="last")

@@ -21,7 +21,7 @@ from tests.said import say
 
 AT = 50
 PAGE_BYTES = 4_096 + 24
-needs_descriptors = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     not Path("/proc/self/fd").exists(),
     reason="this system does not tell how SQLite has the log open",
 )
@@ -98,21 +98,18 @@ def held(monkeypatch):
     return at_work, go_on
 
 
-@needs_descriptors
 def test_long_log_is_written_back_beside_commits(store, tmp_path):
     append_in_turn(store, 40)
     assert store.version("c1") == 41
     assert versions_without_log(tmp_path / "history.db", tmp_path) > 10
 
 
-@needs_descriptors
 def test_log_under_constant_writes_begins_again(store, tmp_path, committed_between):
     committed_between(store)
     append_in_turn(store, 200)
     assert pages_of_log(tmp_path / "history.db") < 2 * AT
 
 
-@needs_descriptors
 def test_log_begins_again_after_its_last_reader(store, tmp_path, committed_between):
     committed_between(store)
     with reading(store, "c1") as snapshot:
@@ -124,7 +121,6 @@ def test_log_begins_again_after_its_last_reader(store, tmp_path, committed_betwe
     assert pages_of_log(tmp_path / "history.db") < grown + 2 * AT
 
 
-@needs_descriptors
 def test_commit_writes_back_where_the_thread_fails(tmp_path, monkeypatch):
     def fail(self):
         raise sqlite3.OperationalError("disk I/O error")
@@ -139,7 +135,6 @@ def test_commit_writes_back_where_the_thread_fails(tmp_path, monkeypatch):
         assert store.version("c1") == 200
 
 
-@needs_descriptors
 def test_writer_waits_for_a_late_checkpoint(store, held, monkeypatch):
     monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", AT)
     at_work, go_on = held
@@ -160,7 +155,6 @@ def test_writer_waits_for_a_late_checkpoint(store, held, monkeypatch):
     assert waited
 
 
-@needs_descriptors
 def test_vacuum_waits_for_the_checkpoint(store, held):
     at_work, go_on = held
     append(store, 2 * AT)
@@ -175,7 +169,6 @@ def test_vacuum_waits_for_the_checkpoint(store, held):
     assert [result.space_returned for result in vacuumed] == [True]
 
 
-@needs_descriptors
 def test_close_waits_for_the_checkpoint(store, monkeypatch):
     at_work, ended = threading.Event(), threading.Event()
     write_back = maintenance.write_back
@@ -194,7 +187,6 @@ def test_close_waits_for_the_checkpoint(store, monkeypatch):
     assert ended.is_set()
 
 
-@needs_descriptors
 def test_process_fork_waits_for_the_checkpoint(tmp_path):
     program = """
 import os, sys, threading, time

@@ -17,9 +17,8 @@ from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.backup import back_up, restore, vacuum
 from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
+from tests.privacy import erased, redacted
 from tests.said import all_said, say
 from tests.sound import changes
 from tests.stored_rows import execute, meta_field, replace, with_fields
@@ -54,8 +53,8 @@ def made_once(tmp_path_factory):
     shutil.copy(folder / "first.db", folder / "store.db")
     with opened(folder / "store.db") as store:
         for name in GONE:
-            erase(store, name, reason="asked for")
-        redact(store, "c5", 1, reason="leaked", by="somebody")
+            erased(store, name)
+        redacted(store, "c5", 1)
         rekey(store, "c1", "c2")
         store.fork("c6", 4, "fork")
         say(store, "fork", "other")
@@ -314,12 +313,12 @@ class Work:
         if len(self.names) > 5:
             name = self.name()
             self.names.remove(name)
-            erase(store, name, reason="asked for", detach_forks=True, complete=False)
+            erased(store, name, detach_forks=True, complete=False)
 
     def use_again(self, store):
         if len(self.names) > 5:
             name = self.name()
-            erase(store, name, reason="asked for", detach_forks=True)
+            erased(store, name, detach_forks=True)
             new = self.histories.create(name, replace_erased=True)
             new.append(all_said("new")[0])
 
@@ -329,7 +328,7 @@ class Work:
         version = store.version(name)
         event = self.chance.randrange(begins, version) if begins < version else 0
         if begins <= event and getattr(next(store.events(name, event, event + 1)), "content", None):
-            redact(store, name, event, reason="leaked", by="somebody")
+            redacted(store, name, event)
 
     def rekey(self, store):
         list(rekey(store, self.name(), decrypt=self.chance.random() < 0.3))

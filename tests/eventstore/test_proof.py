@@ -22,7 +22,6 @@ from foldlog.eventstore import InvalidArgument, InvalidOption, KeyRing, open_sto
 from foldlog.eventstore.maintenance import checkpoint as checkpoints
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.merkle import (
     consistency_path,
     grown_edge,
@@ -32,11 +31,11 @@ from foldlog.eventstore.maintenance.merkle import (
     root_of_edge,
 )
 from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.signed_note import read_key, read_note
 from tests.commands import run_foldlog
 from tests.eventstore.test_operator import remove, rewrite
+from tests.privacy import erased, redacted
 from tests.said import all_said, say
 from tests.sound import changes
 
@@ -154,7 +153,7 @@ def made_once(tmp_path_factory):
             store.append(name, all_said("one", "two", "three", "four"), expected_version=0)
         store.fork("parent", 2, "fork")
         say(store, "fork", "other")
-        erase(store, "gone", reason="asked for")
+        erased(store, "gone")
         make_checkpoint(store)
     with open_store(url, keys=KEYS) as store:
         store.append("secret", all_said("one", "two"), expected_version=0)
@@ -184,14 +183,14 @@ def findings(path, note, **options):
 
 def test_erasures_and_redactions_have_their_receipts(path, note):
     with opened(path) as store:
-        erase(store, "b", reason="asked for")
-        redact(store, "c", 1, reason="leaked", by="somebody")
-        erase(store, "parent", reason="asked for", detach_forks=True)
+        erased(store, "b")
+        redacted(store, "c", 1)
+        erased(store, "parent", detach_forks=True)
         verdicts = {verdict.conversation: verdict for verdict in verify_against(store, note)}
         assert not any(verdict.findings for verdict in verdicts.values())
         assert verdicts["b"].erasure.reason == "asked for"
         [receipt] = verdicts["c"].redactions
-        assert (receipt.event_ids, receipt.by) == ((1,), "somebody")
+        assert (receipt.event_ids, receipt.by) == ((1,), "me")
         later = make_checkpoint(store)
     assert findings(path, later) == findings(path, note) == {}
 
@@ -290,12 +289,12 @@ def audit(tmp_path_factory, made_once):
     make("first.txt")
     with opened(path) as store:
         say(store, "b", "five")
-        redact(store, "c", 1, reason="leaked", by="somebody")
+        redacted(store, "c", 1)
         first = read_note((folder / "first.txt").read_text())
-        redacted = prove_event(store, first, "c", 1)
+        of_redacted = prove_event(store, first, "c", 1)
     make("event.json", "--prove", "a", "1", "--in", folder / "first.txt")
     make("continued.json", "--since", folder / "first.txt")
-    (folder / "redacted.json").write_bytes(msgspec.json.encode(redacted))
+    (folder / "redacted.json").write_bytes(msgspec.json.encode(of_redacted))
     (folder / "second.txt").write_text(proof_in(folder, "continued.json")["checkpoint"])
     (folder / "junk.txt").write_text("junk")
     (folder / "empty.txt").write_text("")
@@ -437,8 +436,8 @@ def test_command_names_a_change(path, tmp_path):
     sound = foldlog(path, *against)
     assert (sound.returncode, "no changes found" in sound.stdout) == (0, True)
     with opened(path) as store:
-        redact(store, "c", 1, reason="leaked", by="somebody")
-    assert "event 1 redacted since the checkpoint by somebody" in foldlog(path, *against).stdout
+        redacted(store, "c", 1)
+    assert "event 1 redacted since the checkpoint by me" in foldlog(path, *against).stdout
     rewrite(path, "b", 1)
     changed = foldlog(path, *against)
     assert changed.returncode == 1

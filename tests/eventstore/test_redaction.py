@@ -18,12 +18,12 @@ from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log.redacted import without_content
 from foldlog.eventstore.log.row import stored_event_of
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import HEAD_BYTES, as_rows
 from foldlog.projections import Views
 from tests import stored_rows
 from tests.golden.rows import made_events, rows
+from tests.privacy import redacted
 from tests.said import said, say
 from tests.stored_rows import with_fields
 
@@ -78,7 +78,7 @@ def findings(path):
 
 def redact_at(path, event_id):
     with open_store(f"sqlite:///{path}") as store:
-        redact(store, "c", event_id, reason="asked to", by="me")
+        redacted(store, "c", event_id)
 
 
 NO_RECEIPT = "it is redacted, but no later event is a receipt with this hash"
@@ -146,7 +146,7 @@ def test_event_of_a_later_version_stays(path):
     with open_store(f"sqlite:///{path}") as store:
         store.append("c", later, expected_version=6)
         with pytest.raises(CannotRedact, match="a later version of foldlog"):
-            redact(store, "c", 6, reason="asked to", by="me")
+            redacted(store, "c", 6)
 
 
 # -- redacted events
@@ -175,7 +175,7 @@ def test_views_of_another_process_are_redacted(path):
             assert views.current(name).events[2].content == "text 2"
         say(ours, "f", "on")
         views.current("f")
-        redact(ours, "c", 2, reason="asked to", by="me")
+        redacted(ours, "c", 2)
         for view in (
             views.at("c", 6),
             views.current("c"),
@@ -217,7 +217,7 @@ def test_short_source_id_stays(path):
             )
             name = f"v0 {number}"
             store.ingest(name, [said("secret", origin=origin), forgets])
-            assert redact(store, name, 0, reason="asked to", by="me").quotes == ()
+            assert redacted(store, name, 0).quotes == ()
             first = next(store.events(name))
             assert first.origin == Origin(
                 format="openhands-v0", id=source_id if source_id in words else None

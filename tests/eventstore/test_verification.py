@@ -26,12 +26,12 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance import rekey_steps
 from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import statements as sql_files
 from tests.golden.rows import rows
 from tests.how_many import some
+from tests.privacy import erased
 from tests.reading import reading
 from tests.said import said, say
 from tests.stored_rows import execute, replace
@@ -305,7 +305,7 @@ def test_damaged_ledger_entry(
     path,
 ):
     with open_store(f"sqlite:///{path}") as store:
-        erase(store, "a", reason="asked for")
+        erased(store, "a")
         Histories(store).create("a", replace_erased=True).append(said("new"))
         store.fork("b", 2, "fork")
         followed = list(store.follow())
@@ -321,10 +321,10 @@ def test_damaged_ledger_entry(
         ]
         assert [each[:2] for each in findings] == [("a", 0), ("fork", 0)]
         assert "the entry of its ledger 'erased', number 0, is damaged" in findings[0][2]
-        (erased,) = (each for each in followed if isinstance(each.event, Erased))
-        assert next(each for each in store.follow(erased.position - 1)) == erased
+        (erasure,) = (each for each in followed if isinstance(each.event, Erased))
+        assert next(each for each in store.follow(erasure.position - 1)) == erasure
         with pytest.raises(CorruptEvent, match="conversation 'fork', event 2"):
-            list(store.follow(erased.position))
+            list(store.follow(erasure.position))
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,11 @@ class Driven:
     def say(self, words: str) -> str:
         raise NotImplementedError
 
+    def options_to_continue(self, *options: str) -> tuple[str, ...]:
+        """Begin a turn; return the options if it is not the first one."""
+        self.turns += 1
+        return options if self.turns > 1 else ()
+
     def compact(self) -> None:
         raise NotImplementedError
 
@@ -103,9 +108,9 @@ class ClaudeCode(Driven):
         }
 
     def say(self, words: str) -> str:
-        self.turns += 1
-        more = ["--continue"] if self.turns > 1 else []
-        return self.run("-p", words, "--allowedTools", "mcp__foldlog", *more)
+        return self.run(
+            "-p", words, "--allowedTools", "mcp__foldlog", *self.options_to_continue("--continue")
+        )
 
     def compact(self) -> None:
         self.say("/compact")
@@ -132,14 +137,12 @@ wire_api = "responses"
         )
 
     def say(self, words: str) -> str:
-        self.turns += 1
-        more = ["resume", "--last"] if self.turns > 1 else []
         free = [
             "--skip-git-repo-check",
             "--dangerously-bypass-approvals-and-sandbox",
             "--dangerously-bypass-hook-trust",
         ]
-        return self.run("exec", *more, *free, words)
+        return self.run("exec", *self.options_to_continue("resume", "--last"), *free, words)
 
     def compact(self) -> None:
         self.model.tokens_once = 9_000
@@ -158,9 +161,13 @@ class Copilot(Driven):
         }
 
     def say(self, words: str) -> str:
-        self.turns += 1
-        more = ["--continue"] if self.turns > 1 else []
-        return self.run("-p", words, "--allow-all-tools", "--allow-all-paths", *more)
+        return self.run(
+            "-p",
+            words,
+            "--allow-all-tools",
+            "--allow-all-paths",
+            *self.options_to_continue("--continue"),
+        )
 
     def compact(self) -> None:
         self.say("/compact")
@@ -192,9 +199,7 @@ class OpenCode(Driven):
         )
 
     def say(self, words: str) -> str:
-        self.turns += 1
-        more = ["--continue"] if self.turns > 1 else []
-        return self.run("run", *more, words)
+        return self.run("run", *self.options_to_continue("--continue"), words)
 
     def compact(self) -> None:
         self.model.tokens_once = 19_500
@@ -221,9 +226,14 @@ class Gemini(Driven):
         self.write(".gemini/settings.json", settings)
 
     def say(self, words: str) -> str:
-        self.turns += 1
-        more = ["--resume", "latest"] if self.turns > 1 else []
-        return self.run("--yolo", "-m", "gemini-2.5-pro", *more, "-p", words)
+        return self.run(
+            "--yolo",
+            "-m",
+            "gemini-2.5-pro",
+            *self.options_to_continue("--resume", "latest"),
+            "-p",
+            words,
+        )
 
     def compact(self) -> None:
         self.model.tokens_once = 200_000

@@ -27,17 +27,20 @@ def _sum(usages):
     return sum((Spent(1, *usage) for usage in usages), Spent())
 
 
+def _place_of(path, session):
+    """Return the name of a conversation, and of the conversation that began it."""
+    about = path.with_suffix(".meta.json")
+    if not about.exists():
+        return session, None
+    above = json.loads(about.read_text()).get("parentAgentId")
+    return f"{session}/{path.stem}", f"{session}/agent-{above}" if above else session
+
+
 def claude_code(home):
     conversations = {}
     for path in (home / ".claude/projects").rglob("*.jsonl"):
         lines = [line for line in _lines(path) if line["type"] in ("user", "assistant")]
-        session = lines[0]["sessionId"]
-        about = path.with_suffix(".meta.json")
-        name, parent = session, None
-        if about.exists():
-            above = json.loads(about.read_text()).get("parentAgentId")
-            name = f"{session}/{path.stem}"
-            parent = f"{session}/agent-{above}" if above else session
+        name, parent = _place_of(path, lines[0]["sessionId"])
         messages = [line["message"] for line in lines]
         replies = {
             message["id"]: (message["usage"]["input_tokens"], message["usage"]["output_tokens"])
@@ -128,13 +131,7 @@ def qwen_code(home):
     conversations = {}
     for path in (home / ".qwen/projects").rglob("*.jsonl"):
         lines = _lines(path)
-        session = lines[0]["sessionId"]
-        about = path.with_suffix(".meta.json")
-        name, parent = session, None
-        if about.exists():
-            above = json.loads(about.read_text())["parentAgentId"]
-            name = f"{session}/{path.stem}"
-            parent = f"{session}/agent-{above}" if above else session
+        name, parent = _place_of(path, lines[0]["sessionId"])
         usages = [line["usageMetadata"] for line in lines if "usageMetadata" in line]
         parts = [part for line in lines for part in line.get("message", {}).get("parts", ())]
         results = [part["functionResponse"] for part in parts if "functionResponse" in part]
