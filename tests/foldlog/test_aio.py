@@ -24,7 +24,7 @@ from foldlog.condensers import Condenser
 from foldlog.eventstore import InvalidEvent, StoreRefused, VersionConflict
 from foldlog.eventstore.log import appending
 from foldlog.eventstore.log.appending import append_all
-from tests.said import ids, said
+from tests.said import all_said, ids, said
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +82,7 @@ async def test_a_history_is_written_and_read(histories):
     assert len(await history.view()) == 0
     [recorded] = await history.append(said("hi"), expected_version=0)
     assert recorded.id == 0
-    await history.append([said("a"), said("b")])
+    await history.append(all_said("a", "b"))
     assert [event.content async for event in history.events(1)] == ["a", "b"]
     assert (await history.why(1)).fate == "shown"
     assert ids(await history.at(2)) == [0, 1]
@@ -95,7 +95,7 @@ async def test_a_history_is_written_and_read(histories):
 
 async def test_following_waits_for_what_comes(histories):
     history = histories["c1"]
-    await history.append([said("a"), said("b")])
+    await history.append(all_said("a", "b"))
     assert [r.event.content async for r in histories.follow(forever=False)] == ["a", "b"]
     heard = []
     async with anyio.create_task_group() as group:
@@ -108,12 +108,12 @@ async def test_following_waits_for_what_comes(histories):
 
         group.start_soon(listen)
         await until(lambda: heard == ["b"])
-        await history.append([said("c"), said("d")])
+        await history.append(all_said("c", "d"))
     assert heard == ["b", "c", "d"]
 
 
 async def test_early_stop_closes_the_reader(histories):
-    await histories["c1"].append([said(f"{number}") for number in range(3)])
+    await histories["c1"].append(all_said("0", "1", "2"))
     for events in (histories["c1"].events(), histories.follow(), histories):
         async with aclosing(aiter(events)) as reading:
             assert await anext(reading)
@@ -216,7 +216,7 @@ async def test_waiting_appends_keep_their_order(histories, groups):
             (
                 (said("a"), 0),
                 (replace(said("x"), source="no"), 1),
-                ([said("b"), said("c")], 1),
+                (all_said("b", "c"), 1),
                 (said("stale"), 0),
                 (said("d"), 3),
             ),

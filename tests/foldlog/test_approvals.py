@@ -34,44 +34,47 @@ def pay(history, call, **options):
     return paid
 
 
-def test_tool_without_its_approval_does_not_run(history, call):
+def approve(history, call, **options):
+    return history.decide(call, True, by="ann", **options).event
+
+
+def approve_and_redact(history, call):
+    history.redact(approve(history, call).id, reason="a name", by="somebody")
+
+
+def approve_and_refuse(history, call):
+    approve(history, call)
+    history.decide(call, False, by="bob")
+
+
+@pytest.mark.parametrize(
+    "act, problem",
+    [
+        (lambda history, call: None, "it has no approval"),
+        (lambda history, call: history.ask_approval(call, to="ann", shown="Pay?"), "no approval"),
+        (approve_and_redact, "no approval"),
+        (approve_and_refuse, "has ended or was refused"),
+        (lambda *call: approve(*call, until=datetime(2026, 1, 1, tzinfo=UTC)), "has ended"),
+    ],
+    ids=["nobody asked", "asked", "redacted", "refused", "expired"],
+)
+def test_tool_without_its_approval_does_not_run(history, call, act, problem):
+    act(history, call)
     version = history.version()
-    with pytest.raises(InvalidArgument, match="it has no approval; nothing was run"):
+    with pytest.raises(InvalidArgument, match=f"{problem}.*nothing was run"):
         pay(history, call, needs_approval=True)
     assert history.version() == version
 
 
-def test_an_asked_question_is_no_approval(history, call):
-    asked = history.ask_approval(call, to="ann", shown="Pay 5 euros?").event
-    assert (asked.data, asked.cause) == ({"asked": "ann", "shown": "Pay 5 euros?"}, call.id)
-    with pytest.raises(InvalidArgument, match="no approval"):
-        pay(history, call, needs_approval=True)
-
-
 def test_mark_of_a_call_names_its_approval(history, call):
     until = datetime.now(UTC) + timedelta(hours=1)
-    decided = history.decide(call, True, by="ann", reason="small", until=until).event
+    decided = approve(history, call, reason="small", until=until)
     assert pay(history, call, needs_approval=True) == [5]
     mark = next(
         event for event in history.events() if "attempt" in (getattr(event, "data", 0) or ())
     )
     assert mark.data["approval"] == decided.id
     assert (mark.data["by"], mark.data["reason"]) == ("ann", "small")
-
-
-@pytest.mark.parametrize("until", [None, datetime(2026, 1, 1, tzinfo=UTC)])
-def test_refused_or_expired_approval_allows_nothing(history, call, until):
-    history.decide(call, True, by="ann")
-    history.decide(call, until is not None, by="bob", until=until)
-    with pytest.raises(InvalidArgument, match="has ended or was refused"):
-        pay(history, call, needs_approval=True)
-
-
-def test_a_redacted_approval_allows_nothing(history, call):
-    decided = history.decide(call, True, by="ann")
-    history.redact(decided.event.id, reason="a name", by="somebody")
-    with pytest.raises(InvalidArgument, match="no approval"):
-        pay(history, call, needs_approval=True)
 
 
 def test_a_marked_tool_needs_its_approval(history, call):
@@ -81,14 +84,14 @@ def test_a_marked_tool_needs_its_approval(history, call):
 
     with pytest.raises(InvalidArgument, match="needs an approval"):
         history.run(call, tool)
-    history.decide(call, True, by="ann")
+    approve(history, call)
     assert history.run(call, tool).event.content == "paid"
 
 
 def test_a_closed_call_cannot_be_approved(history, call):
     pay(history, call)
     with pytest.raises(InvalidEvent):
-        history.decide(call, True, by="ann")
+        approve(history, call)
 
 
 @pytest.fixture
@@ -97,7 +100,7 @@ def decided(foldlog, stored):
     opened = stored["c"]
     call = ask_to_pay(opened)
     opened.ask_approval(call, to="ann", shown={"euros": 5})
-    opened.decide(call, True, by="ann", until=datetime(2030, 1, 1, tzinfo=UTC))
+    approve(opened, call, until=datetime(2030, 1, 1, tzinfo=UTC))
     opened.decide(call, False, by="bob", reason="too much")
     return foldlog
 

@@ -7,13 +7,13 @@ import pytest
 import foldlog as api
 from foldlog.eventstore.maintenance import archive
 from tests.between import before_next_call
-from tests.said import said
+from tests.said import all_said, ids
 
 
 @pytest.fixture
 def histories(tmp_path):
     with api.open(tmp_path / "foldlog.db") as histories:
-        histories["old"].append([said("1"), said("2")])
+        histories["old"].append(all_said("1", "2"))
         yield histories
 
 
@@ -42,12 +42,12 @@ def test_erasure_meanwhile_is_no_damage(histories, objects, monkeypatch):
 
 def test_an_expiry_restores_no_archive(histories, objects):
     histories.create("old/agent", {"parent": "old"})
-    histories["old/agent"].append([said("1"), said("2")])
+    histories["old/agent"].append(all_said("1", "2"))
     histories.maintenance.archive(timedelta(0), objects)
     before = [*histories.store.iter_conversations()]
     assert all(row.archived for row in before)
     expired = histories.maintenance.expire(timedelta(0), dry_run=True)
-    assert [row.id for row in expired.conversations] == ["old/agent", "old"]
+    assert ids(expired.conversations) == ["old/agent", "old"]
     assert [*histories.store.iter_conversations()] == before
     expired = histories.maintenance.expire(timedelta(0))
     assert [row.archived for row in expired.conversations] == [2, 1]

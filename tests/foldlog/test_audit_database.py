@@ -1,4 +1,4 @@
-"""The audit database: complete, followed from where it ended, without what was erased; its
+"""The audit database: complete, followed from where it ended, without what was "tidewatch"; its
 documented queries run.
 """
 
@@ -31,10 +31,9 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.maintenance.backup import back_up
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import Views
 from tests.between import before_next_call
+from tests.privacy import erased, redacted
 from tests.said import said, say
 from tests.stored_rows import execute
 
@@ -117,10 +116,9 @@ def test_counts_are_those_of_stats(path):
 
 
 def test_nothing_is_confirmed_while_reads_fail(store, path, monkeypatch):
-    erased = next(iter(store.iter_conversations())).id
     update(store, path)
     name = name_of(path)
-    assert erase(store, erased, reason="asked to").unconfirmed == (name,)
+    assert erased(store, "tidewatch").unconfirmed == (name,)
 
     def unreadable(_, conversation):
         raise CorruptEvent(conversation, 0, "its row cannot be read")
@@ -128,16 +126,15 @@ def test_nothing_is_confirmed_while_reads_fail(store, path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Store, "conversation", unreadable)
         update(store, path)
-    assert store.conversation(erased).unconfirmed == (name,)
+    assert store.conversation("tidewatch").unconfirmed == (name,)
     update(store, path)
-    assert store.conversation(erased).unconfirmed == ()
+    assert store.conversation("tidewatch").unconfirmed == ()
 
 
 def test_failed_confirmation_is_repeated(store, path, monkeypatch):
     update(store, path)
     name = name_of(path)
-    erased = next(iter(store.iter_conversations())).id
-    erase(store, erased, reason="asked to")
+    erased(store, "tidewatch")
 
     def refused(*_):
         raise StoreUnavailable("the store is busy", kind="busy")
@@ -148,9 +145,9 @@ def test_failed_confirmation_is_repeated(store, path, monkeypatch):
             patch.setattr(audit_database, "confirm", refused)
             with pytest.raises(StoreUnavailable):
                 tables.refresh()
-        assert store.conversation(erased).unconfirmed == (name,)
+        assert store.conversation("tidewatch").unconfirmed == (name,)
         tables.refresh()
-    assert store.conversation(erased).unconfirmed == ()
+    assert store.conversation("tidewatch").unconfirmed == ()
 
 
 def test_other_database_stays_unchanged(store, tmp_path):
@@ -213,7 +210,7 @@ def test_redaction_meanwhile_is_in_the_next_run(store, path, monkeypatch):
         monkeypatch,
         AuditTables,
         "_add",
-        lambda: redact(store, "tidewatch", 0, reason="asked to", by="ann"),
+        lambda: redacted(store, "tidewatch", 0),
     )
     for word in ("cache", "[redacted]"):
         update(store, path, ["tidewatch"])
@@ -279,7 +276,7 @@ def test_reused_id_has_only_new_events(path):
             say(store, "c", "former")
             update(store, path, named)
             now[0] -= timedelta(seconds=3)
-            erase(store, "c", reason="asked for")
+            erased(store, "c")
             Histories(store).create("c", replace_erased=True)
             update(store, path, named)
             assert execute(path, "SELECT kind FROM events") == [("document_changes",)]
@@ -288,7 +285,7 @@ def test_reused_id_has_only_new_events(path):
 
 def test_open_reader_keeps_erased_rows(store, path, monkeypatch):
     update(store, path)
-    erase(store, "tidewatch", reason="asked to")
+    erased(store, "tidewatch")
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
@@ -376,7 +373,7 @@ def test_erasure_meanwhile_is_in_the_next_update(store, path, monkeypatch):
     def then_erased(name, **options):
         row = find(name, **options)
         if row.erased_at is None:
-            erase(store, name, reason="asked to")
+            erased(store, name)
         return row
 
     monkeypatch.setattr(store, "conversation", then_erased)

@@ -10,10 +10,9 @@ import pytest
 
 from foldlog import Histories
 from foldlog._reports.audit_database import AuditTables
-from foldlog.eventstore import ANY_VERSION, open_store
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
-from tests.said import said
+from foldlog.eventstore import open_store
+from tests.privacy import erased, redacted
+from tests.said import say
 from tests.stored_rows import execute
 from tests.waiting import until
 
@@ -23,22 +22,21 @@ def url(request, url_on):
     return url_on(request.param)
 
 
-def say(store, conversation, times):
-    events = [said(f"word {n}") for n in range(times)]
-    store.append(conversation, events, expected_version=ANY_VERSION)
+def say_words(store, conversation, count):
+    say(store, conversation, *(f"word {n}" for n in range(count)))
 
 
 def test_removals_are_applied_and_confirmed(url, tmp_path):
     path = tmp_path / "audit.db"
     with open_store(url) as store:
-        say(store, "c1", 3)
-        say(store, "c2", 3)
+        say_words(store, "c1", 3)
+        say_words(store, "c2", 3)
         with closing(AuditTables(store, path)) as tables:
             tables.catch_up()
             tables.refresh()
             name = f"audit database {path}"
-            assert redact(store, "c1", 1, reason="asked for", by="ann").unconfirmed == (name,)
-            assert erase(store, "c2", reason="asked for").unconfirmed == (name,)
+            assert redacted(store, "c1", 1).unconfirmed == (name,)
+            assert erased(store, "c2").unconfirmed == (name,)
             tables.refresh()  # it has not come to the entries
             tables.catch_up()
             tables.refresh()
@@ -59,7 +57,7 @@ def test_interrupted_batch_is_not_counted(tmp_path, monkeypatch):
         open_store(f"sqlite:///{tmp_path}/history.db") as store,
         closing(AuditTables(store, tmp_path / "audit.db")) as tables,
     ):
-        say(store, "c1", 3)
+        say_words(store, "c1", 3)
         with monkeypatch.context() as patch:
             patch.setattr(AuditTables, "_follow", interrupted)
             with pytest.raises(KeyboardInterrupt):
@@ -78,8 +76,8 @@ def test_two_followers_add_each_event_once(url, tmp_path):
     ):
         for number in range(5):
             Histories(store).create("c1", replace_erased=True)
-            say(store, "c1", 2)
-            say(store, "kept", 1)
+            say_words(store, "c1", 2)
+            say_words(store, "kept", 1)
             for each in (first, second):
                 each.catch_up()
             expected = [("c1", 3), ("kept", number + 1)]
@@ -87,7 +85,7 @@ def test_two_followers_add_each_event_once(url, tmp_path):
                 execute(path, "SELECT conversation, count(*) FROM events GROUP BY 1 ORDER BY 1")
                 == expected
             )
-            erase(store, "c1", reason="asked for")
+            erased(store, "c1")
         first.catch_up()
     assert execute(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("kept", 5)]
 
@@ -102,7 +100,7 @@ def test_killed_follower_loses_no_event(tmp_path):
             )
             until(lambda: path.exists() and path.stat().st_size > 0)
             for _ in range(20):
-                say(store, "c1", 50)
+                say_words(store, "c1", 50)
             assert process.poll() is None
             os.kill(process.pid, signal.SIGKILL)
             process.wait()

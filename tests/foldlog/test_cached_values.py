@@ -20,11 +20,10 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.documents import listing
 from foldlog.eventstore.documents.listing import recent_conversations
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.runtimes import CachedValues
 from tests.figures import FiguresOfStore, FigureTables
 from tests.foldlog.records import CORPUS
+from tests.privacy import erased, redacted
 from tests.said import said
 from tests.waiting import until
 from tests.web_client import asking_store
@@ -184,14 +183,6 @@ def test_pages_read_few_attributes(histories, monkeypatch):
     assert len(read) <= 2 * 30
 
 
-def _erase(store):
-    erase(store, "b", reason="asked for")
-
-
-def _redact(store):
-    redact(store, "b", 0, reason="asked for", by="me")
-
-
 def _bytes_of(url):
     """Return the bytes of a store's file after a vacuum."""
     with foldlog.open(url) as histories:
@@ -200,13 +191,15 @@ def _bytes_of(url):
     return Path(url.removeprefix("sqlite:///")).read_bytes()
 
 
-@pytest.mark.parametrize("remove", [_erase, _redact])
+@pytest.mark.parametrize(
+    "remove", [erased, lambda *which: redacted(*which, 0)], ids=["erased", "redacted"]
+)
 def test_removal_takes_the_figures(remove, url):
     with foldlog.open(url) as histories:
         listed(histories.store)
     assert b"the words of b" in _bytes_of(url)
     with open_store(url) as store:
-        remove(store)
+        remove(store, "b")
         assert sorted(FigureTables(store.database).between("a", "c")) == ["a", "c"]
     data = _bytes_of(url)
     assert b"the words of a" in data
@@ -217,7 +210,7 @@ def test_removal_takes_the_figures(remove, url):
 def test_list_shows_an_erasure_meanwhile(whole, url):
     with foldlog.open(url) as histories, open_store(url) as other:
         before = [*histories.store.iter_conversations()]
-        erase(other, "b", reason="asked for")
+        erased(other, "b")
         rows = [row for row, _ in FiguresOfStore(histories.store).of(before, whole=whole)]
     assert [(row.id, row.erased_at is None) for row in rows] == [
         ("a", True),

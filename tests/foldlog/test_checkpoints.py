@@ -14,7 +14,8 @@ from foldlog.adapters._shared import erase_all, with_those_below
 from foldlog.eventstore import Annotation, DocumentChanges
 from foldlog.runtimes import companion
 from tests.how_many import examples
-from tests.said import said
+from tests.said import ids, said
+from tests.sound import assert_sound
 
 THREAD = "runtime/t"
 
@@ -132,9 +133,7 @@ def test_each_checkpoint_is_what_was_put(drawn_steps):
                 (checkpoint.id, contents(reader, checkpoint)) for checkpoint in reader.walk(THREAD)
             ]
             assert walked == [(f"{number:03}", expected[number]) for number in reversed(expected)]
-        assert not [
-            finding for verdict in histories.maintenance.verify() for finding in verdict.findings
-        ]
+        assert_sound(histories.store)
 
 
 def test_child_with_a_smaller_id_is_a_fork(checkpoints):
@@ -184,7 +183,7 @@ def test_hidden_checkpoints_are_left_out(checkpoints, histories):
         put(checkpoints, number, f"{number - 1:03}" if number else None, "abcd"[: number + 1])
     checkpoints.hide(THREAD, ["003"])
     checkpoints.hide(THREAD, below="001")
-    assert [checkpoint.id for checkpoint in opened(histories).walk(THREAD)] == ["002", "001"]
+    assert ids(opened(histories).walk(THREAD)) == ["002", "001"]
     assert checkpoints.find(THREAD, "003") is None
     assert contents(checkpoints, checkpoints.find(THREAD, "003", hidden=True))[0] == [*"abcd"]
     put(checkpoints, 4, "002", "abcx")
@@ -268,9 +267,7 @@ def test_thread_continues_after_any_redaction():
             for event_id in documents[number:][::-1]:
                 history.redact(event_id, reason="asked to")
             for reader in (checkpoints, opened(histories)):
-                assert [each.id for each in reader.walk(THREAD)] == [
-                    f"{each:03}" for each in range(number)
-                ][::-1]
+                assert ids(reader.walk(THREAD)) == [f"{each:03}" for each in range(number)][::-1]
             put(checkpoints, 9, f"{number - 1:03}" if number else None, "xy", "new")
             for reader in (checkpoints, opened(histories)):
                 assert contents(reader, reader.find(THREAD))[:2] == (["x", "y"], "new")
@@ -333,6 +330,6 @@ def test_detached_branch_has_its_shared_checkpoints(checkpoints, histories):
     put(checkpoints, 0, None, "x")
     put(checkpoints, 1, "000", "xy")
     put(checkpoints, 2, "000", "xz")
-    assert [each.id for each in checkpoints.walk(THREAD)] == ["002", "001", "000"]
+    assert ids(checkpoints.walk(THREAD)) == ["002", "001", "000"]
     histories.erase(THREAD, reason="asked to", detach_forks=True)
-    assert [each.id for each in checkpoints.walk(THREAD)] == ["002", "000"]
+    assert ids(checkpoints.walk(THREAD)) == ["002", "000"]

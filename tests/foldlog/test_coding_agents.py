@@ -24,6 +24,7 @@ from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import Import, set_sizes
+from tests.foldlog.records import GOLDEN, write_lines
 from tests.web_client import Client, application
 
 WORD = "zebra_lighthouse_4711"
@@ -130,6 +131,13 @@ def compact(histories, session):
     return answer_hook(histories.store, session.hook("SessionStart", source="compact"))
 
 
+@pytest.fixture
+def tools(histories, session):
+    """The tools for a session of two messages, which the hook has imported."""
+    stop(histories, session.user("begin").reply(f"The word is {WORD}."))
+    return answers(histories)
+
+
 # -- the tools
 # --------------------------------------------------------------------------------------------------
 
@@ -186,7 +194,7 @@ def test_hook_imports_sub_agents(histories, session):
 
 
 def test_hook_imports_sub_agents_of_other_programs(histories, tmp_path):
-    tasks = Path(__file__).parents[1] / "golden" / "tasks"
+    tasks = GOLDEN / "tasks"
     codex = {path.stem.rpartition("-")[2]: str(path) for path in (tasks / "codex").iterdir()}
     payload = {"session_id": "top", "transcript_path": codex["top"], "hook_event_name": "Stop"}
     for name in ("a", "b", "c"):
@@ -292,13 +300,10 @@ def test_session_is_found_by_its_id(histories, tmp_path):
 @pytest.mark.parametrize(
     "about", ["x" * 20_000, "9" * 5_000, "--5", "\u00b2", "\x00", "\u6c49" * 3_000]
 )
-def test_any_argument_has_a_short_answer(about, histories, session):
-    session.user("begin").reply("fine")
-    stop(histories, session)
-    tools = answers(histories)
+def test_any_argument_has_a_short_answer(about, tools):
     for text in (
         tools.why(about, "s1"),
-        tools.why("fine", about),
+        tools.why(WORD, about),
         tools.recall(about, conversation="s1"),
         tools.recall(about, conversation="*"),
         tools.recall(path=about, conversation="s1"),
@@ -317,13 +322,6 @@ def test_number_may_be_a_text(histories, session):
     hint = 'to ask about the text 7443, put it in double quotes: "7443"'
     assert tools.why(" 7443", "s1").splitlines()[-1] == hint
     assert "is known" in tools.why('"7443"', "s1")
-
-
-def test_unknown_folder_has_no_conversations(histories, session):
-    answer_hook(histories.store, session.user("begin").hook("Stop"))
-    tools = answers(histories)
-    assert tools.sessions(directory="~nouser/x") == "nothing matches"
-    assert tools.sessions(limit=10**30).startswith("conversation s1: ")
 
 
 FORGED = (
@@ -392,7 +390,9 @@ def test_sessions_of_a_folder_or_a_time(histories, tmp_path):
         line.split()[1] for line in tools.sessions(directory=str(tmp_path / "b")).splitlines()
     ] == ["b:"]
     assert len(tools.sessions(directory=str(tmp_path)).splitlines()) == 2
-    assert tools.sessions(since="2090-01-01") == "nothing matches"
+    for nothing in ({"directory": "~nouser/x"}, {"since": "2090-01-01"}):
+        assert tools.sessions(**nothing) == "nothing matches"
+    assert tools.sessions(limit=10**30).startswith("conversation b: ")
     assert tools.sessions(since="once").startswith("cannot be answered: ")
 
 
@@ -403,10 +403,8 @@ def test_unknown_parameter_is_refused(ask_server):
     assert "conversation_id" in answer.content[0].text
 
 
-def test_server_has_five_reading_tools(histories, session, ask_server):
-    session.user("begin").reply(f"The word is {WORD}.")
-    stop(histories, session)
-
+@pytest.mark.usefixtures("tools")
+def test_server_has_five_reading_tools(ask_server):
     async def ask(client):
         tools = (await client.list_tools()).tools
         return tools, await client.call_tool("why", {"about": WORD, "conversation": "s1"})
@@ -424,14 +422,12 @@ def test_server_has_five_reading_tools(histories, session, ask_server):
     assert answer.text.startswith(f"conversation s1 at version 2: '{WORD}' is known, by event 1")
 
 
-def test_the_tools_of_serve_need_its_token(histories, session, tool_server):
-    session.user("begin").reply(f"The word is {WORD}.")
-    stop(histories, session)
+def test_the_tools_of_serve_need_its_token(histories, tools, tool_server):
     app = application(
         histories.store,
         token="token-of-test",
         port=8765,
-        tools=tool_server.mount(answers(histories)),
+        tools=tool_server.mount(tools),
     )
     cookie = {"cookie": "foldlog-8765=token-of-test"}
     bearer = {"authorization": "Bearer token-of-test"}
@@ -536,7 +532,7 @@ def test_hook_without_a_script_names_its_interpreter(home, foldlog, monkeypatch)
 def test_rewritten_transcript_has_another_format(histories, session):
     answer_hook(histories.store, session.user("begin").reply("fine").hook("Stop"))
     other = [{"role": "user", "content": "begin"}, {"role": "assistant", "content": "fine"}]
-    session.path.write_text("".join(f"{json.dumps(line)}\n" for line in other))
+    write_lines(session.path, other)
     assert [outcome.format for outcome in Import(histories.store, [session.path])] == [
         "openai-chat"
     ]

@@ -3,7 +3,6 @@
 """
 
 import json
-from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
@@ -11,8 +10,10 @@ from pydantic import TypeAdapter
 from foldlog.eventstore import CondensationAction, Message, SystemMessage
 from foldlog.formats import decode, encode
 from foldlog.projections import View
+from tests.foldlog.records import GOLDEN
+from tests.said import ids
 
-CASES = json.loads((Path(__file__).parents[1] / "golden" / "compactions.json").read_text())
+CASES = json.loads((GOLDEN / "compactions.json").read_text())
 MESSAGE = CASES[0]["steps"][0]["append_reply"]
 """A reply of Anthropic with a compaction and a text."""
 RESPONSE = CASES[4]["steps"][0]["append_reply"]
@@ -34,7 +35,7 @@ def test_compaction_replaces_all_before_it(history, case):
         for method, appended in step.items():
             getattr(history, method)(appended)
     assert [type(event).__name__ for event in history.events(4)] == case["events"]
-    assert [event.id for event in history.view()] == case["view"]
+    assert ids(history.view()) == case["view"]
     for dialect, prompt in case["prompts"].items():
         assert history.view().to_messages(dialect) == prompt
 
@@ -92,7 +93,7 @@ def test_import_reads_compactions_as_replies():
     before = [{"role": "developer", "content": "Be brief."}, ASKED, agent_message]
     events = list(decode([*before, item, reply], "openai-responses"))
     view = View.from_events(events)
-    assert [event.id for event in view] == [0, 1, 4, 5]
+    assert ids(view) == [0, 1, 4, 5]
     assert view.to_messages("responses")[2] == CASES[4]["prompts"]["responses"][1]
     _, *again = decode([ASKED, item], "openai-responses")
     assert [type(each) for each in again] == [Message]  # nothing is gone

@@ -11,7 +11,7 @@ import foldlog as api
 from foldlog import Annotation, KeyRing, VersionConflict
 from foldlog.errors import ConversationHasForks, InvalidArgument
 from foldlog.eventstore.maintenance import erase, redact
-from tests.said import said
+from tests.said import ids, said
 from tests.stored_rows import execute
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -99,7 +99,7 @@ def test_newer_companion_stays(opened):
 
     maintenance._stays = stays
     did = maintenance.expire(90 * DAYS, **WHY)
-    assert [row.id for row in did.conversations] == ["t/@1", "t", "a/s"]
+    assert ids(did.conversations) == ["t/@1", "t", "a/s"]
     assert "'t/+writes' is at version 5" in did.stay[0]
 
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 import foldlog as library
-from foldlog.eventstore import Action, CondensationAction, Message, Observation
+from foldlog.eventstore import Action, CondensationAction, Observation
 from foldlog.eventstore.errors import install_command
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
-from tests.said import said
+from tests.said import replied, said
 
 CALLS = 30
 
@@ -30,7 +30,7 @@ def append(conversation, *events):
 
 
 def reply_of(model):
-    return Message(source="agent", content="hm", meta={"model": model})
+    return replied("hm", meta={"model": model})
 
 
 @pytest.fixture

@@ -2,27 +2,26 @@
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 import foldlog
-from foldlog import CondensationAction, Message
+from foldlog import CondensationAction
 from foldlog._base.usage import usage_of
 from foldlog._figures import prices as table_of_prices
 from foldlog.errors import InvalidArgument
 from tests.figures import Prices
-from tests.said import said
+from tests.golden.rows import rows
+from tests.said import replied, said
 from tests.waiting import until
 from tests.web_client import asking_store
 
-USAGE = json.loads((Path(__file__).parents[1] / "golden" / "usage.json").read_text())
-"""Usage as servers, SDKs and programs write it. Some write a cost of 0 without a price."""
 
-
-@pytest.mark.parametrize("written, usage", USAGE["usage as others write it, and as foldlog does"])
+@pytest.mark.parametrize(
+    "written, usage", rows("usage.json", "usage as others write it, and as foldlog does")
+)
 def test_usage_has_one_shape(written, usage):
     assert usage_of(written) == usage
 
@@ -36,7 +35,7 @@ def test_unreadable_count_is_unknown(count):
     assert usage_of({"input_tokens": count}) == {}
 
 
-@pytest.mark.parametrize("reply", USAGE["replies that cost 0.25 dollars for 9 tokens"])
+@pytest.mark.parametrize("reply", rows("usage.json", "replies that cost 0.25 dollars for 9 tokens"))
 def test_recorded_reply_has_its_cost_and_tokens(reply):
     def model_with(number, value):
         """The figures of the model where the reply tells something else for a number."""
@@ -53,7 +52,7 @@ def test_recorded_reply_has_its_cost_and_tokens(reply):
         assert model_with(9, value).prompt_tokens == prompt_tokens
 
 
-@pytest.mark.parametrize("case", USAGE["what a call costs"])
+@pytest.mark.parametrize("case", rows("usage.json", "what a call costs"))
 def test_call_is_priced_by_its_tokens(tmp_path, case):
     path = tmp_path / "prices.json"
     path.write_text(json.dumps({"m": case["price of m"]}))
@@ -171,7 +170,7 @@ def test_pages_show_costs(tmp_path, histories):
         ("partly", reply),
         ("partly", {**reply, "model": "x"}),
     ):
-        histories[name].append(Message(source="agent", content="hm", meta=meta))
+        histories[name].append(replied("hm", meta=meta))
     histories["silent"].append(said("hi"))
     path = tmp_path / "p.json"
     path.write_text('{"m": {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0}}')

@@ -10,8 +10,7 @@ import pytest
 from foldlog._derived.tables import follow, removals_of
 from foldlog._reports.audit_database import AuditTables
 from foldlog.eventstore import StoreUnavailable, open_store
-from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import redact
+from tests.privacy import erased, redacted
 from tests.said import say
 
 ODD = "zebrafinch"
@@ -39,23 +38,37 @@ def left_out(derived):
     return [(damage.conversation, damage.event) for damage in derived.damaged]
 
 
-def fails_for_odd(really):
+def fail_to_read(derived, patch):
+    read = derived.row_of
+
     def row_of(recorded):
         if ODD in getattr(recorded.event, "content", ""):
             raise RecursionError(ODD)
-        return really(recorded)
+        return read(recorded)
 
-    return row_of
+    patch.setattr(derived, "row_of", row_of)
 
 
-def test_failing_event_stops_no_other(derived, store, monkeypatch):
+def fail_to_write(derived, patch):
+    insert = AuditTables._insert
+
+    def refuse(tables, *arguments):
+        insert(tables, *arguments)
+        if ODD in repr(arguments):
+            raise sqlite3.DataError("string or blob too big")
+
+    patch.setattr(AuditTables, "_insert", refuse)
+
+
+@pytest.mark.parametrize("fail_for_odd", [fail_to_read, fail_to_write])
+def test_failing_event_stops_no_other(fail_for_odd, derived, store, monkeypatch):
     say(store, "secret", "a word to erase", "another word")
     say(store, "other", "a word to redact", "the last word")
     derived.catch_up()
-    monkeypatch.setattr(derived, "row_of", fails_for_odd(derived.row_of))
+    fail_for_odd(derived, monkeypatch)
     say(store, "c", "a word before", f"a word of a {ODD}", "a word after")
-    erase(store, "secret", reason="asked for")
-    redact(store, "other", 0, reason="asked for", by="ann")
+    erased(store, "secret")
+    redacted(store, "other", 0)
     derived.catch_up()
     assert texts(derived) == ["a word after", "a word before", "the last word"]
     assert left_out(derived) == [("c", 1)]
@@ -75,15 +88,14 @@ def test_unavailable_store_blames_no_event(derived, store, monkeypatch):
     assert (texts(derived), left_out(derived)) == (["a word"], [])
 
 
-@pytest.mark.parametrize("remove", [erase, redact])
+@pytest.mark.parametrize(
+    "remove", [erased, lambda *which: redacted(*which, 0)], ids=["erased", "redacted"]
+)
 def test_removal_between_two_pages(derived, store, remove):
     """A batch is read a page at a time: a removal may come between two pages."""
     say(store, "c", "a word to remove")
     before = list(follow(store, 0))
-    if remove is erase:
-        erase(store, "c", reason="asked for")
-    else:
-        redact(store, "c", 0, reason="asked for", by="ann")
+    remove(store, "c")
     say(store, "other", "a word")
     batch = [*before, *follow(store, before[-1].position)]
     derived.apply(batch, batch[-1].position, after=0)
@@ -97,29 +109,14 @@ def test_failing_redacted_event_is_removed(derived, store, monkeypatch):
 
     say(store, "c", "a word", "a word to redact")
     derived.catch_up()
-    redact(store, "c", 1, reason="asked for", by="ann")
+    redacted(store, "c", 1)
     monkeypatch.setattr(derived, "row_of", fails)
     derived.catch_up()
     assert texts(derived) == ["a word"]
 
 
-def test_refused_text_is_left_out_alone(derived, store, monkeypatch):
-    really = AuditTables._insert
-
-    def refuses(tables, *arguments):
-        really(tables, *arguments)
-        if ODD in repr(arguments):
-            raise sqlite3.DataError("string or blob too big")
-
-    monkeypatch.setattr(AuditTables, "_insert", refuses)
-    say(store, "c", "a word before", f"a word of a {ODD}", "a word after")
-    derived.catch_up()
-    assert texts(derived) == ["a word after", "a word before"]
-    assert left_out(derived) == [("c", 1)]
-
-
 def test_every_erasing_entry_is_a_removal(store):
     say(store, "c", "a word", "another")
-    redact(store, "c", 0, reason="asked for", by="ann")
-    erase(store, "c", reason="asked for")
+    redacted(store, "c", 0)
+    erased(store, "c")
     assert [removal.ids for removal in removals_of(follow(store, 0))] == [None]

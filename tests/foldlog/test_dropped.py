@@ -19,7 +19,7 @@ from foldlog._reports import dropped as dropped_module
 from foldlog._reports.recall_score import event_terms, event_texts
 from foldlog.projections import View, begins_reply
 from tests.how_many import examples
-from tests.said import said
+from tests.said import ids, replied, said
 
 NAMES = ["src/alpha.py", "src/beta.py", "alpha.py", "GAMMA_SIZE", "4711002", "words"]
 
@@ -31,8 +31,8 @@ def naive(events, condensation):
     before, after = (
         View.from_events(events[:stop]) for stop in (condensation.id, condensation.id + 1)
     )
-    ids = {event.id for event in after}
-    forgotten = [event for event in before if event.id not in ids]
+    shown = {event.id for event in after}
+    forgotten = [event for event in before if event.id not in shown]
     text = "\n".join(text for event in after for text in event_texts(event))
     lost = {}
     for event in forgotten:
@@ -44,9 +44,7 @@ def naive(events, condensation):
         if event.shown and begins_reply(event):
             for term in event_terms(event) & lost.keys():
                 again.setdefault(term, event.id)
-    return [event.id for event in forgotten], sorted(
-        (event, term, again.get(term)) for term, event in lost.items()
-    )
+    return ids(forgotten), sorted((event, term, again.get(term)) for term, event in lost.items())
 
 
 def ids_and_terms(dropped):
@@ -61,7 +59,7 @@ def logs(draw):
     events = []
     for number in range(draw(st.integers(2, 30))):
         words = " ".join(draw(st.lists(st.sampled_from(NAMES), max_size=3)))
-        shown = [event.id for event in View.from_events(events)]
+        shown = ids(View.from_events(events))
         if len(shown) > 1 and draw(st.integers(0, 4)) == 0:
             forgotten_ids = tuple(draw(st.sets(st.sampled_from(shown), min_size=1)))
             summary = draw(st.sampled_from([None, words or "nothing"]))
@@ -125,7 +123,7 @@ def history(history):
             CondensationAction(
                 forgotten_event_ids=(1, 2), summary="read src/a.py", summary_offset=1
             ),
-            Message(source="agent", content="what was MAX_SIZE?"),
+            replied("what was MAX_SIZE?"),
         ]
     )
     return history
@@ -207,7 +205,7 @@ def test_long_range_reads_each_event_once(monkeypatch, histories):
 
 
 def test_search_for_a_term_ends(history, monkeypatch):
-    history.append([said("so?"), Message(source="agent", content="4711002")])
+    history.append([said("so?"), replied("4711002")])
     assert [each.term for each in history.dropped().needed] == ["MAX_SIZE", "4711002"]
     monkeypatch.setattr(dropped_module, "EVENTS_AFTER", 2)
     assert [each.term for each in history.dropped().needed] == ["MAX_SIZE"]
@@ -239,7 +237,7 @@ def test_names_of_tools_are_not_needed_again():
         Observation(tool="todo_list", content="yes", call_id="1"),
         said(text),
         CondensationAction(forgotten_event_ids=(3,)),
-        Message(source="agent", content=text),
+        replied(text),
     )
     events = [replace(event, id=number) for number, event in enumerate(written)]
     (result,) = dropped_module.dropped_among(

@@ -5,7 +5,6 @@ call. ``tests/golden/messages.json`` has the messages; each text in them is call
 import json
 import random
 import re
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -15,10 +14,11 @@ from foldlog import Action, Annotation, Message, Observation, from_openai
 from foldlog.errors import InvalidEvent
 from foldlog.formats import decode, encode
 from foldlog.projections.messages import DIALECTS
+from tests.foldlog.records import GOLDEN
 from tests.how_many import some
 from tests.projections.chat_rules import PROBLEMS
 
-MESSAGES = json.loads((Path(__file__).parents[1] / "golden" / "messages.json").read_text())
+MESSAGES = json.loads((GOLDEN / "messages.json").read_text())
 CHATS = MESSAGES["chats with calls"]
 OF_THE_SERVER = MESSAGES["replies of Anthropic's server"]
 """Every block of a reply in the unions ContentBlock and BetaContentBlock of Anthropic's client, but

@@ -4,7 +4,6 @@ and encrypted.
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from msgspec.json import encode
@@ -26,7 +25,8 @@ from tests.figures import (
     collect_stats,
     document_of,
 )
-from tests.said import said
+from tests.foldlog.records import GOLDEN, write_lines
+from tests.said import ids, said
 
 KEYS = KeyRing(["11" * 32])
 START = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -84,7 +84,7 @@ def prices(tmp_path):
 
 LISTED = Where(companions=False)
 BY_ID = {"sort": "id", "reverse": False}
-RUNS = json.loads((Path(__file__).parents[1] / "golden" / "runs.json").read_text())
+RUNS = json.loads((GOLDEN / "runs.json").read_text())
 
 
 def check(store, tmp_path):
@@ -125,7 +125,7 @@ def test_totals_of_a_store_follow_each_change(store):
 
     def check_totals():
         figures.refresh()
-        every = [row.id for row in store.iter_conversations() if row.erased_at is None]
+        every = [*histories]
         for where in (Where(), LISTED, LISTED._replace(sub_agents=False)):
             chosen = where._replace(only=every)
             assert figures.totals(where).document() == figures.totals(chosen).document()
@@ -211,13 +211,13 @@ def reply_line(session, number):
         "sessionId": session,
         "timestamp": at.isoformat(),
     }
-    return json.dumps({**line, "requestId": f"req_{number}", "message": message}) + "\n"
+    return {**line, "requestId": f"req_{number}", "message": message}
 
 
 def write_logs(logs, replies):
     logs.mkdir(exist_ok=True)
     for name, numbers in replies.items():
-        (logs / f"{name}.jsonl").write_text("".join(reply_line(name, number) for number in numbers))
+        write_lines(logs / f"{name}.jsonl", (reply_line(name, number) for number in numbers))
 
 
 def replies_stored(store):
@@ -272,7 +272,7 @@ def test_lost_figures_are_made_again(store, tmp_path):
     logs = tmp_path / "logs"
     write_logs(logs, {"first": [1, 2], "second": [1, 2]})
     foldlog.Histories(store).import_(logs)
-    names = [row.id for row in store.iter_conversations()]
+    names = ids(store.iter_conversations())
     FiguresOfStore(store).refresh()
     before = FiguresOfStore(store).totals().document()
     for lost in (["first"], names):

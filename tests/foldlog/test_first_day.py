@@ -15,7 +15,7 @@ from tests.commands import NAMES, command_named
 from tests.foldlog.records import SAMPLE
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
-from tests.said import said
+from tests.said import said, say
 
 
 def test_help_has_a_valid_example():
@@ -80,7 +80,7 @@ def test_terminal_as_stdin_is_refused(foldlog, monkeypatch):
 )
 def test_bar_counts_and_vanishes(command, counted, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        store.append("c", [said("a word")] * 1_500, expected_version=0)
+        say(store, "c", *["a word"] * 1_500)
     with open(tmp_path / "out", "wb") as out:
         environment = {"TERM": "xterm", "COLUMNS": "100", "FOLDLOG_DB": "foldlog.db"}
         status, shown, _ = in_a_terminal(

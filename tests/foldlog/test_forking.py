@@ -4,13 +4,13 @@ import asyncio
 import json
 import random
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from foldlog import aio, open as open_histories
 from foldlog.eventstore import ConversationNotFound, InvalidArgument, Observation
 from tests.foldlog.formats import test_openhands_v1 as v1
+from tests.foldlog.records import GOLDEN
 from tests.how_many import some
 from tests.said import said
 
@@ -143,7 +143,7 @@ def test_fork_at_a_call_has_its_results(histories):
 
 @pytest.mark.parametrize("format", ["otlp-genai", "pydantic-ai"])
 def test_fork_has_only_whole_records(histories, format):
-    golden = Path(__file__).parents[1] / "golden" / "imports" / f"{format}.jsonl"
+    golden = GOLDEN / "imports" / f"{format}.jsonl"
     records = json.loads(golden.read_text().splitlines()[0])["records"]
     history = imported(histories, "c1", records, format)
     ids = dict.fromkeys(event.origin.id for event in history.events() if event.origin.id)

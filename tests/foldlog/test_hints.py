@@ -17,7 +17,7 @@ from foldlog._cli import hints
 from foldlog.eventstore import open_store
 from foldlog.eventstore.errors import install_command
 from tests.commands import NAMES, command_named
-from tests.said import said
+from tests.said import say
 
 ROOT = Path(__file__).parents[2]
 HINT = re.compile(r"'foldlog ([a-z]+(?: [^']*)?)'")
@@ -49,7 +49,7 @@ def _no_store():
 def store(tmp_path):
     """A store that is not the default one, with a conversation whose id a shell would part."""
     with open_store(tmp_path / "my store.db") as store:
-        store.append("my $id", [said(str(n)) for n in range(3)], expected_version=0)
+        say(store, "my $id", "0", "1", "2")
     return "my store.db"
 
 

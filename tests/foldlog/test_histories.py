@@ -12,7 +12,6 @@ import foldlog
 from foldlog import (
     Action,
     Annotation,
-    Message,
     NoCondensationAvailable,
     Observation,
 )
@@ -22,7 +21,7 @@ from foldlog.formats import decode, encode
 from tests.foldlog.formats.writing import WRITTEN
 from tests.foldlog.records import SAMPLE
 from tests.golden.rows import rows
-from tests.said import all_said, said
+from tests.said import all_said, replied, said
 
 
 def test_options_after_a_path_are_refused(tmp_path, monkeypatch):
@@ -147,14 +146,13 @@ def test_export_has_the_format_of_the_records(histories):
     assert notes == ["left out: 1 change of documents, which openai-chat cannot hold"]
 
 
-def test_later_append_reads_no_records(monkeypatch):
-    with foldlog.open("memory:") as histories:
-        history, record = histories["c"], {"role": "user", "content": "a"}
-        history.append_records([record], format="openai-responses")
-        queries = []
-        monkeypatch.setattr(histories.store.database.recorder, "query", queries.append)
-        history.append_records([record], format="openai-responses")
-        assert queries == []
+def test_later_append_reads_no_records(monkeypatch, histories):
+    history, record = histories["c"], {"role": "user", "content": "a"}
+    history.append_records([record], format="openai-responses")
+    queries = []
+    monkeypatch.setattr(histories.store.database.recorder, "query", queries.append)
+    history.append_records([record], format="openai-responses")
+    assert queries == []
 
 
 def test_misspelled_strategy_is_refused():
@@ -201,14 +199,14 @@ def test_exported_view_has_its_thinking(format, kept):
         history.append(
             [
                 said("a"),
-                Message(source="agent", content="b", thinking=old),
+                replied("b", thinking=old),
                 said("a"),
-                Message(source="agent", content="b", thinking=hm),
+                replied("b", thinking=hm),
                 said("a"),
                 Action(tool="t", call_id="k", thinking=ok),
                 Observation(content="c", call_id="k", cause=5),
                 reasoning,
-                Message(source="agent", content="d"),
+                replied("d"),
             ]
         )
         history.prepare()

@@ -10,7 +10,7 @@ import foldlog
 from foldlog import Action, CondensationAction, Observation
 from foldlog.projections import View
 from foldlog.projections.stored.revision_codec import PROJECTION
-from tests.said import said
+from tests.said import ids, said
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
 
@@ -57,7 +57,7 @@ def test_calls_without_own_ids_are_closed(history):
     history.append(
         [Action(tool="run"), Action(tool="run"), call("a"), result("a"), call("a", response="r2")]
     )
-    assert [action.id for action in history.open_calls()] == [0, 1, 4]
+    assert ids(history.open_calls()) == [0, 1, 4]
     history.close_open_calls()
     assert history.open_calls() == ()
     assert len(shown(history)) == 4

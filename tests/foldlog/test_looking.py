@@ -29,9 +29,9 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.events import Entry
-from foldlog.eventstore.maintenance.redact import redact
 from tests.foldlog.terminals import FOLDLOG, in_a_terminal
-from tests.said import ids as event_ids, said
+from tests.privacy import redacted
+from tests.said import ids as event_ids, replied, said
 from tests.web_client import asking_store
 
 
@@ -65,7 +65,7 @@ def test_events_of_every_kind_are_shown(foldlog):
     } - of_followers
     with open_store("foldlog.db") as store:
         store.ingest("c", EVERY_KIND)
-        redact(store, "c", 3, reason="asked to", by="me")
+        redacted(store, "c", 3)
         with asking_store(store) as client:
             kinds_of_the_page = client.json("history?id=c")["kinds"]
     lines = foldlog("log c --all").out.splitlines()
@@ -181,8 +181,8 @@ def test_thinking_is_shown_and_found(foldlog, line, shown, stored):
     stored["c"].append(
         [
             Annotation(name="assistant", data=[thought]),
-            Message(source="agent", content="Done.", thinking=[thought]),
-            Message(source="agent", content="Hidden.", thinking=[hidden]),
+            replied("Done.", thinking=[thought]),
+            replied("Hidden.", thinking=[hidden]),
         ]
     )
     stored["d"].append((), documents={"todo": ["prices"]})

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from foldlog.eventstore import KeyRing, Store, StoreRefused, open_store
+from foldlog.eventstore import Store, StoreRefused, open_store
 from tests.foldlog.archive import imports
 
-KEYS = KeyRing(["11" * 32])
 FORMS = {
     "memory": ("memory", None),
-    "sqlite-encrypted": ("sqlite", KEYS),
+    "sqlite-encrypted": ("sqlite", imports.KEYS),
     "postgresql": ("postgresql", None),
-    "postgresql-encrypted": ("postgresql", KEYS),
+    "postgresql-encrypted": ("postgresql", imports.KEYS),
 }
 BOTH_DATABASES = ("test_sources", "test_stores")
 """The test files of which a test on a server is not long. In all other files, only the tests with a

@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+from foldlog import Histories
 from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.stored import raw
-from foldlog.eventstore import Event, Store, open_store
+from foldlog.eventstore import Event, KeyRing, Store, open_store
 from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.eventstore.sources.tables import Source, Sources
 from tests.between import call_before
 from tests.figures import FiguresOfStore, Where
 
+KEYS = KeyRing(["11" * 32])
 SIZES = {
     "block": "foldlog._archive.reading.SIZE",
     "transaction": "foldlog._archive.writing._TRANSACTION_BYTES",
@@ -124,3 +127,8 @@ def meanwhile(store: Store, number: int, act: Callable[[], object], *calls: str)
     store.database.recorder = call_before(recorder, number, act, *calls)
     yield
     store.database.recorder = recorder
+
+
+def redact_event(store: Store, conversation: str, event_id: int) -> RedactionReceipt:
+    """Redact an event with its record, for a reason that does not matter."""
+    return Histories(store)[conversation].redact(event_id, reason="asked for", by="me")

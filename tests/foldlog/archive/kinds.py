@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 from sqlite_utils import Database
 
+from tests.foldlog.records import GOLDEN
+
 Record = dict[str, Any]
 Write = Callable[[Path, Sequence[str], str], None]
-FORMS = json.loads((Path(__file__).parents[2] / "golden" / "kinds.json").read_text("utf-8"))
+FORMS = json.loads((GOLDEN / "kinds.json").read_text("utf-8"))
 
 
 class Line(NamedTuple):

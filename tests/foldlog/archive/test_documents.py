@@ -4,7 +4,6 @@ its text.
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from foldlog import Histories
 from foldlog._archive.refreshing import import_again
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.files.readers import array_in
-from foldlog.eventstore import Message, open_store
+from foldlog.eventstore import open_store
 from tests.foldlog.archive.imports import (
     Failed,
     Import,
@@ -21,10 +20,13 @@ from tests.foldlog.archive.imports import (
     events_of,
     figures_of,
     imported,
+    redact_event,
     set_sizes,
 )
+from tests.foldlog.records import GOLDEN
+from tests.said import say
 
-FILE = Path(__file__).parents[2] / "golden" / "whole_documents.json"
+FILE = GOLDEN / "whole_documents.json"
 DOCUMENTS = json.loads(FILE.read_text("utf-8"))
 MESSAGES, TASK = DOCUMENTS["messages"], DOCUMENTS["a task with messages"]
 ASKED, *_, ANSWERED = MESSAGES
@@ -113,7 +115,7 @@ def test_redaction_removes_text_beside_records(path, store):
     name = imported(store, path).conversation
     last = store.version(name) - 1
     assert b"my secret" in bytes_of(store, name)
-    Histories(store)[name].redact([last], reason="asked for")
+    redact_event(store, name, last)
     for _ in range(2):
         exported = bytes_of(store, name)
         assert b"my secret" not in all_bytes(store, name)
@@ -133,7 +135,7 @@ def test_dry_run_leaves_the_bytes_pending(path, tmp_path, foldlog):
     write(path, {**TASK, "info": {"task": "the deal"}}, {})
     foldlog("import", path)
     with open_store(tmp_path / "foldlog.db") as store:
-        store.append("c", [Message(source="user", content="my secret")], expected_version=0)
+        say(store, "c", "my secret")
     redact = "store redact --reason 'asked for'"
     foldlog(f"{redact} c 0 --no-vacuum --yes")
     dry = foldlog(f"{redact} --matching 'the deal' --dry-run --json")

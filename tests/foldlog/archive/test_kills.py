@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog.eventstore import KeyRing, Redaction
+from foldlog.eventstore import Redaction
 from tests.between import Killed
 from tests.foldlog.archive.imports import (
+    KEYS,
     bytes_of,
     events_of,
     figures_of,
@@ -95,7 +96,6 @@ def record(store, path):
         history.append_records([each], format="openai-chat")
 
 
-KEYS = KeyRing(["11" * 32])
 LONG = ("sqlite-sealed", "postgresql", "postgresql-sealed")
 
 

@@ -22,17 +22,15 @@ from foldlog import Histories
 from foldlog.eventstore import (
     CannotRedact,
     DocumentChanges,
-    KeyRing,
-    Message,
 )
 from foldlog.eventstore.maintenance.backup import vacuum
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.formats import SourceRefused
 from foldlog.runtimes import format_named
 from tests.foldlog.archive.imports import (
+    KEYS,
     Failed,
     Import,
     bytes_of,
@@ -42,10 +40,11 @@ from tests.foldlog.archive.imports import (
     open_with_imports,
 )
 from tests.foldlog.archive.kinds import KINDS, Line
+from tests.privacy import erased
+from tests.said import say
 from tests.sound import problems
 
 WORD = re.compile(r"w[0-9a-f]{24}")
-KEYS = KeyRing(["11" * 32])
 
 
 class Model:
@@ -170,9 +169,7 @@ class Model:
         self.store.version(self.choose_conversation())
 
     def append(self):
-        name = self.choose_conversation()
-        message = Message(source="user", content="somebody goes on")
-        self.store.append(name, message, expected_version=self.store.version(name))
+        say(self.store, self.choose_conversation(), "somebody goes on")
 
     def redact(self):
         """Redact one event. Where its word stands elsewhere, it may come again."""
@@ -232,7 +229,7 @@ class Model:
         for name, source in self.sources():
             if name not in shared and source.parent is not None:
                 words = {*WORD.findall(self.stored())}
-                erase(self.store, name, reason="asked for")
+                erased(self.store, name)
                 self.is_erased = True
                 self.erased |= words - {*WORD.findall(self.stored())}
                 return

@@ -5,12 +5,11 @@ is used.
 import pytest
 
 import foldlog
-from foldlog.eventstore import KeyRing, StoreRefused
+from foldlog.eventstore import StoreRefused
 from foldlog.projections import Views
-from tests.foldlog.archive.imports import imported, open_with_imports
+from tests.foldlog.archive.imports import KEYS, imported, open_with_imports
 from tests.foldlog.records import lines_of
-
-KEYS = KeyRing(["11" * 32])
+from tests.said import ids
 
 
 @pytest.fixture(
@@ -49,7 +48,7 @@ def shown(store, name):
         "backwards": [*store.events(name, reverse=True)],
         "version": store.version(name),
         "view": [view.events for view in (history.view(), views.at(name, 5), history.at(9))],
-        "again": [event.id for event in history.view().events],
+        "again": ids(history.view().events),
         "why": history.why(3),
         "export": [*history.export()],
         "openai": [*history.export("openai-chat")],

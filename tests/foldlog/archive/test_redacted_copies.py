@@ -15,6 +15,7 @@ from tests.foldlog.archive.imports import (
     events_of,
     imported,
     new_store,
+    redact_event,
     refused,
     source_of,
 )
@@ -61,8 +62,8 @@ def test_equal_counts_hide_no_redaction(store, target):
     store.fork("a", 4, "b")
     recorded(store, "b", line(4, SECRET), line(5, "more", "assistant"))
     copy_all(store, target)
-    Histories(target)["b"].redact(event_with_secret(target, "b"), reason="asked for")
-    Histories(store)["a"].redact(1, reason="asked for")
+    redact_event(target, "b", event_with_secret(target, "b"))
+    redact_event(store, "a", 1)
     assert conversations_with(store) == ["b"]
     assert copy_all(target, store, "b") == {"b": None}
     assert conversations_with(store) == []
@@ -76,7 +77,7 @@ def test_longer_target_gets_redactions(store, target):
     copy_all(store, target, "b")
     recorded(target, "b", line(4, "further"))
     further = target.version("b")
-    Histories(store)["a"].redact(event_with_secret(store, "a"), reason="asked for")
+    redact_event(store, "a", event_with_secret(store, "a"))
     assert copy_all(store, target, "b") == {"b": None}
     assert conversations_with(target) == []
     assert target.version("b") == further
@@ -112,32 +113,29 @@ def test_copied_fork_repeats_no_redacted_text(has_events, path, store, target):
     assert_sound(target)
 
 
+def imported_there(store, folder, lines):
+    """Import lines at a place with a secret name, without a key that they contain."""
+    path = write(folder / "s1.jsonl", lines)
+    imported(store, path, where={"branch": SECRET}, is_secret=lambda line: KEY.encode() in line)
+
+
+WITH_KEY = [*LINES[:2], line(2, f"my key is {KEY}"), LINES[3]]
+
+
 def test_redacted_place_stays_away_from_a_growing_source(tmp_path, store, target):
-    place = {"branch": SECRET}
-    lines = LINES[:2]
-    path = write(tmp_path / "s1.jsonl", lines)
-    imported(store, path, where=place)
+    imported_there(store, tmp_path, WITH_KEY[:2])
     copy_all(store, target)
     redact(target)
-    for new in (line(2, f"my key is {KEY}"), line(3, "fine", "assistant")):
-        lines = [*lines, new]
-        imported(
-            store,
-            write(path, lines),
-            where=place,
-            is_secret=lambda record: KEY.encode() in record,
-        )
+    for count in (3, 4):
+        imported_there(store, tmp_path, WITH_KEY[:count])
         assert copy_all(store, target) == {"s1": None}
         assert SECRET not in str(about(source_of(target, "s1")))
 
 
 def test_redacted_place_leaves_a_longer_target(tmp_path, store, target):
-    place = {"branch": SECRET}
-    path = write(tmp_path / "s1.jsonl", LINES[:2])
-    imported(store, path, where=place)
+    imported_there(store, tmp_path, WITH_KEY[:2])
     copy_all(store, target)
-    write(path, [*LINES[:2], line(2, f"my key is {KEY}")])
-    imported(target, path, where=place, is_secret=lambda record: KEY.encode() in record)
+    imported_there(target, tmp_path, WITH_KEY[:3])
     redact(store)
     assert copy_all(store, target) == {"s1": None}
     assert SECRET not in str(about(source_of(target, "s1")))
@@ -146,7 +144,7 @@ def test_redacted_place_leaves_a_longer_target(tmp_path, store, target):
 
 
 def test_copy_begins_again_after_each_redaction(tmp_path, store, target):
-    lines = [line(number, f"word {number}") for number in range(60)]
+    lines = [line(number, f"word {number}") for number in range(20)]
     imported(store, write(tmp_path / "s1.jsonl", lines))
     store.version("s1")
     recorder, depths = store.database.recorder, list[int]()
@@ -155,7 +153,7 @@ def test_copy_begins_again_after_each_redaction(tmp_path, store, target):
         if len(depths) < len(lines):
             depths.append(len(inspect.stack(context=0)))
             store.database.recorder = recorder
-            Histories(store)["s1"].redact(len(depths) - 1, reason="asked for")
+            redact_event(store, "s1", len(depths) - 1)
             store.database.recorder = between
 
     between = Between(recorder, redact_next, ("query",))
@@ -165,4 +163,4 @@ def test_copy_begins_again_after_each_redaction(tmp_path, store, target):
     assert len(depths) == len(lines)
     assert len({*depths}) < 10  # no copy within a copy
     assert copy_all(store, target) == {"s1": None}
-    assert not any(text in str(events_of(target, "s1")) for text in ("word 1", "word 59"))
+    assert not any(text in str(events_of(target, "s1")) for text in ("word 1", "word 19"))

@@ -13,7 +13,6 @@ from foldlog._archive.redacting import redact_beside
 from foldlog._privacy.redacting import redact_events
 from foldlog.adapters._shared import records_of as records_read
 from foldlog.eventstore.maintenance.copy import compare_stores
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.formats import SourceRefused
 from tests.between import Between, before_next_call
 from tests.foldlog.archive.imports import (
@@ -25,10 +24,12 @@ from tests.foldlog.archive.imports import (
     imported,
     meanwhile,
     new_store,
+    redact_event,
     refused,
     set_sizes,
 )
 from tests.foldlog.archive.kinds import KINDS, Line
+from tests.privacy import erased
 from tests.sound import assert_sound
 
 SECRET = "the lamp is behind the third stone"
@@ -85,13 +86,15 @@ def fork(path, store):
 
 
 def redact_secret(store, conversation):
-    Histories(store)[conversation].redact(2, reason="asked to")
+    redact_event(store, conversation, 2)
 
 
 def conversations_with(store, text=SECRET):
     """Return the conversations with a text in a record, between records, or in an event."""
-    rows = [row.id for row in store.conversations() if row.erased_at is None]
-    return [name for name in rows if text in repr([bytes_of(store, name), *events_of(store, name)])]
+    names = Histories(store)
+    return [
+        name for name in names if text in repr([bytes_of(store, name), *events_of(store, name)])
+    ]
 
 
 OTHERS = {
@@ -170,7 +173,7 @@ def test_change_during_the_import_of_a_rewritten_source(change, tmp_path, store)
         if change == "redact":
             redact_secret(store, "s1")
         else:
-            erase(store, "s1", reason="asked for", detach_forks=True)
+            erased(store, "s1", detach_forks=True)
 
     write(path, OTHER)
     with meanwhile(store, 0, act):
@@ -358,7 +361,7 @@ def test_fork_shares_no_record_redacted_in_the_source(path, store, target):
 
 def test_erased_fork_without_shared_records_is_refused(path, store):
     fork = imported(store, write(path, LINES[2:])).conversation
-    erase(store, fork, reason="asked to")
+    erased(store, fork)
     assert isinstance(refused(store, path, prefix="p-"), SourceRefused)
 
 
@@ -410,7 +413,7 @@ def test_redaction_by_age_refuses_only_that_history(chats):
 def test_erasure_refuses_only_that_chat(chats, store):
     first, longer, other = chats
     imported(store, first)
-    erase(store, "a", reason="asked for")
+    erased(store, "a")
     assert imported(store, other).added == 5
     for source, how in ((first, {}), (first, {"prefix": "p-"}), (longer, {})):
         assert isinstance(refused(store, source, **how), SourceRefused)
@@ -533,7 +536,7 @@ def test_later_spans_with_redacted_text_are_refused(tmp_path, store):
 def test_file_of_a_fork_erased_meanwhile_is_named(path, fork, store):
     for each in ("s1", fork):
         store.version(each)
-    with meanwhile(store, 0, lambda: erase(store, fork, reason="asked for")):
-        receipt = Histories(store)["s1"].redact(2, reason="asked for")
+    with meanwhile(store, 0, lambda: erased(store, fork)):
+        receipt = redact_event(store, "s1", 2)
     assert store.conversation(fork).erased_at is not None
     assert any(str(path.with_name("fork.jsonl")) in holder for holder in receipt.unconfirmed)

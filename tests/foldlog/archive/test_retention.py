@@ -1,16 +1,15 @@
 """How old an import is: as old as the last import that added to it, whenever it is used."""
 
-import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from foldlog import Histories
 from tests.foldlog.archive.imports import imported, open_with_imports
+from tests.foldlog.records import GOLDEN, write_lines
 
-AGENTS = Path(__file__).parents[2] / "golden" / "tasks" / "claude-code"
+AGENTS = GOLDEN / "tasks" / "claude-code"
 MARCH = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 
@@ -44,8 +43,7 @@ def session(path, count):
         }
         for number in range(count)
     )
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    return path
+    return write_lines(path, lines)
 
 
 def older(store, age):

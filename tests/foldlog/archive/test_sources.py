@@ -7,10 +7,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from foldlog import Histories
 from foldlog._archive.redacting import source_files
 from foldlog._archive.writing import SourceWriter
-from foldlog.eventstore import Message
 from foldlog.eventstore.maintenance import erase
 from tests.between import before_next_call
 from tests.figures import FiguresOfStore
@@ -28,6 +26,7 @@ from tests.foldlog.archive.imports import (
 )
 from tests.foldlog.records import lines_of
 from tests.privacy import erased
+from tests.said import ids, say
 from tests.sound import assert_sound
 
 
@@ -39,6 +38,12 @@ def lines(request):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "session.jsonl"
+
+
+@pytest.fixture
+def name(lines, path, store):
+    """The name of a session all of whose lines were imported."""
+    return imported_lines(store, path, lines).conversation
 
 
 def test_longer_import_meanwhile_loses_no_records(lines, path, monkeypatch, store):
@@ -69,7 +74,7 @@ def test_log_rewritten_meanwhile_is_compared_again(start, lines, path, monkeypat
     assert_sound(store)
 
 
-def test_first_use_adds_sizes_to_the_figures(lines, path, store):
+def test_first_use_adds_sizes_to_the_figures(name, store):
     def shown(store, name):
         stored = FiguresOfStore(store)
         ((_, figures),) = stored.of([store.conversation(name, pending=True)])
@@ -82,7 +87,6 @@ def test_first_use_adds_sizes_to_the_figures(lines, path, store):
         ]
         return [figures.overview.tokens, figures.overview.sent_events, *forgotten]
 
-    name = imported_lines(store, path, lines).conversation
     assert set(shown(store, name)) == {None}
     store.version(name)
     assert None not in shown(store, name)
@@ -129,21 +133,20 @@ def test_shared_damaged_line_is_no_record(lines, path, store):
     assert bytes_of(store, fork.conversation) == path.read_bytes()
 
 
-def test_erasure_after_a_killed_erasure(lines, path, store, monkeypatch):
-    first = imported_lines(store, path, lines)
+def test_erasure_after_a_killed_erasure(lines, path, name, store, monkeypatch):
     fork = imported_lines(store, path, [*lines[:3], b'{"damaged\n', *lines[4:]]).conversation
     with monkeypatch.context() as killed:
         killed.setattr(erase, "_delete_rows", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             erased(store, fork)
-    for name in (first.conversation, fork):
-        erased(store, name)
+    for each in (name, fork):
+        erased(store, each)
     assert_sound(store)
 
 
 def test_continued_conversation_gets_a_fork(lines, path, store):
     first = imported_lines(store, path, lines[:-1])
-    Histories(store)[first.conversation].append(Message(source="user", content="I go on here"))
+    say(store, first.conversation, "I go on here")
     own = events_of(store, first.conversation)
     unchanged = imported_lines(store, path, lines[:-1])
     assert (unchanged.conversation, unchanged.added) == (first.conversation, 0)
@@ -155,7 +158,7 @@ def test_continued_conversation_gets_a_fork(lines, path, store):
 
 def test_copied_file_continues_its_fork(lines, path, tmp_path, store):
     name = imported_lines(store, path, lines[:-3]).conversation
-    store.append(name, Message(source="user", content="mine"), expected_version=store.version(name))
+    say(store, name, "mine")
     fork = imported_lines(store, path, lines[:-1]).conversation
     assert fork != name
     copy = tmp_path / "copy.jsonl"
@@ -208,14 +211,13 @@ def test_longer_of_two_files_is_stored(lines, tmp_path, store):
     (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
     outcomes = [*Import(store, [tmp_path])]
     assert [outcome.added for outcome in outcomes] == [len(lines) - 2, 2]
-    assert [row.id for row in store.iter_conversations()] == [outcomes[0].conversation]
+    assert ids(store.iter_conversations()) == [outcomes[0].conversation]
     assert bytes_of(store, outcomes[0].conversation) == b"".join(lines)
 
 
-def test_others_make_the_events_first(lines, path, monkeypatch, store):
+def test_others_make_the_events_first(lines, name, monkeypatch, store):
     """Others make them, one in each transaction, always before this one does."""
     set_sizes(monkeypatch, events=1)
-    name = imported_lines(store, path, lines).conversation
     extend, others = store.extend, iter(range(len(lines) - 2))
 
     def late(*arguments, **how):

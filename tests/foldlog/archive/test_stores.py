@@ -13,7 +13,6 @@ from foldlog import Histories
 from foldlog.eventstore import (
     ConversationErased,
     EventsNotMade,
-    KeyRing,
     Message,
     Store,
     StoreUnavailable,
@@ -21,7 +20,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.sources.reading import about
@@ -29,6 +27,7 @@ from foldlog.eventstore.sources.tables import Sources, SourcesToWrite
 from foldlog.formats import SourceRefused
 from tests.between import Killed, before_next_call, kill_after
 from tests.foldlog.archive.imports import (
+    KEYS,
     bytes_of,
     copy_all,
     events_of,
@@ -38,15 +37,15 @@ from tests.foldlog.archive.imports import (
     meanwhile,
     new_store,
     open_with_imports,
+    redact_event,
     refused,
     set_sizes,
     source_of,
 )
 from tests.foldlog.records import CORPUS
+from tests.privacy import erased
 from tests.sound import assert_sound, problems
 from tests.stored_rows import execute
-
-KEYS = KeyRing(["11" * 32])
 
 
 def unused(store, conversation):
@@ -164,7 +163,7 @@ def test_next_copy_restores_no_redacted_event(use, grows, store, target, path, l
     use(store, name)
     copied(store, target)
     redacted = next(event for event in events_of(target, name) if event.id >= 2)
-    Histories(target)[name].redact(redacted.id, reason="asked for", by="me")
+    redact_event(target, name, redacted.id)
     before, records = events_of(target, name), bytes_of(target, name)
     assert records != bytes_of(store, name)
     if grows:
@@ -225,7 +224,7 @@ def test_fork_copied_alone_gets_later_records(path, lines):
 @pytest.mark.parametrize("number", [3, 4, 5, 6])
 def test_erasure_during_a_copy(number, store, target, path, name):
     other = Store(store.database.recorder, store.database.settings)
-    with meanwhile(store, number, lambda: erase(other, name, reason="asked to"), "query"):
+    with meanwhile(store, number, lambda: erased(other, name), "query"):
         copy_all(store, target, jobs=1)
     assert_sound(target)
     for row in target.conversations():
@@ -278,7 +277,7 @@ def test_source_is_encrypted_with_its_conversation(use, tmp_path, path):
 def test_erased_source_is_refused_in_copies_too(use, tmp_path, store, target, path, name):
     records = source_of(store, name).records
     use(store, name)
-    erase(store, name, reason="asked for")
+    erased(store, name)
     rows = store.database.recorder.query(lambda reader: reader.ask_all("sources", 0, 10))
     assert rows == []
     copied(store, target)
@@ -366,6 +365,12 @@ def refusing(store, conversation):
     )
 
 
+def assert_same_redacted_source(store, target, name):
+    assert without_keys(source_of(target, name)) == without_keys(source_of(store, name))
+    assert refusing(target, name) == refusing(store, name) != set()
+    assert bytes_of(target, name) == bytes_of(store, name)
+
+
 @USES
 def test_killed_copy_goes_on(use, monkeypatch, store, target, path, lines):
     set_sizes(monkeypatch, copied_blocks=1)
@@ -374,12 +379,10 @@ def test_killed_copy_goes_on(use, monkeypatch, store, target, path, lines):
         [*killed_copies(store, target)]
         use(store, name)
         last = max(event.id for event in events_of(store, name) if has_content(event))
-        Histories(store)[name].redact(last, reason="asked for", by="me")
+        redact_event(store, name, last)
         [*killed_copies(store, target)]
-        assert without_keys(source_of(target, name)) == without_keys(source_of(store, name))
+        assert_same_redacted_source(store, target, name)
         assert source_of(target, name).redacted != ()
-        assert refusing(target, name) == refusing(store, name) != set()
-        assert bytes_of(target, name) == bytes_of(store, name)
         assert_sound(target)
         assert [*compare_stores(store, target)] == []
     assert events_of(target, name) == events_of(store, name)
@@ -414,7 +417,7 @@ def test_second_copy_writes_only_changed_blocks(monkeypatch, store, target, path
     copied(store, target)
     assert min(firsts) > source_of(target, name).records // 2
     monkeypatch.undo()
-    Histories(store)[name].redact(3, reason="asked for", by="me")
+    redact_event(store, name, 3)
     firsts.clear()
     monkeypatch.setattr(SourcesToWrite, "put_blocks", noted)
     copied(store, target)
@@ -433,7 +436,7 @@ def test_copy_redacts_event_and_record_together(store, target, name):
     ]
     number, text = messages[-1].id, str(messages[-1].content).encode()
     assert text in bytes_of(target, name)
-    Histories(store)[name].redact(number, reason="asked for", by="me")
+    redact_event(store, name, number)
     for _ in killed_copies(store, target):
         (event,) = target.events(name, number, number + 1)
         if not has_content(event):
@@ -441,8 +444,7 @@ def test_copy_redacts_event_and_record_together(store, target, name):
     assert text not in bytes_of(target, name) == bytes_of(store, name)
     assert_sound(target)
     copied(store, target)
-    assert without_keys(source_of(target, name)) == without_keys(source_of(store, name))
-    assert refusing(target, name) == refusing(store, name) != set()
+    assert_same_redacted_source(store, target, name)
     assert figures_of(target, name) == figures_of(store, name)
 
 

@@ -13,10 +13,17 @@ import pytest
 
 from foldlog import EventStoreError, Histories
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.erase import erase
 from tests.between import Killed, kill_after
-from tests.foldlog.archive.imports import Import, bytes_of, events_of, new_store, set_sizes
+from tests.foldlog.archive.imports import (
+    Import,
+    bytes_of,
+    events_of,
+    new_store,
+    redact_event,
+    set_sizes,
+)
 from tests.foldlog.archive.test_redacted_sources import line, write
+from tests.privacy import erased
 from tests.sound import assert_sound
 
 WORD = re.compile(r"w\d+x")
@@ -45,7 +52,7 @@ class TwoStores:
         self.log.append([type(each).__name__ for each in Import(self.stores[0], [path])])
 
     def living(self, store):
-        return [row.id for row in store.iter_conversations() if row.erased_at is None]
+        return [*Histories(store)]
 
     def choose(self):
         store = self.random.choice(self.stores)
@@ -88,14 +95,14 @@ class TwoStores:
         if with_words:
             event = self.random.choice(with_words)
             with suppress(EventStoreError):
-                Histories(store)[name].redact(event.id, reason="asked for")
+                redact_event(store, name, event.id)
                 self.redacted[id(store)].update(WORD.findall(repr(event)))
 
     def erase(self):
         store, name = self.choose()
         if name is not None:
             with suppress(EventStoreError):
-                erase(store, name, reason="asked for", detach_forks=True)
+                erased(store, name, detach_forks=True)
 
     def copy_one(self):
         self.copy(is_whole=False)
