@@ -39,7 +39,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.redacted import can_be_redacted
 from foldlog.runtimes import companion_of
-from tests.adapters.killed import check_killed_in_a_tool
 from tests.adapters.model_server import Refused
 from tests.sound import assert_sound
 
@@ -130,7 +129,11 @@ class Keeps:
         """Return the names of all things, in their order. Fails where a thing is not whole."""
         raise NotImplementedError
 
-    async def test_a_cancelled_call_is_whole_or_absent_and_over(self, url):
+    def program(self, url: str) -> list[str]:
+        """Return the command of a program beside the test, as this module has it."""
+        return [sys.executable, "-um", "tests.adapters.contract", type(self).__module__, url]
+
+    async def test_a_cancelled_call_is_stored_whole_or_absent(self, url):
         async with self.opened(url) as store:
             await self.add(store, "first")
             for number in range(20):
@@ -143,12 +146,10 @@ class Keeps:
                 now = await self.names(store)
                 assert now in (before, [*before, *added])
                 await asyncio.sleep(0.002)
-                assert await self.names(store) == now
+                assert await self.names(store) == now, "the call is over"
 
     @pytest.mark.parametrize("opens", [20, pytest.param(500, marks=pytest.mark.long)])
-    async def test_a_store_that_is_closed_by_either_face_leaves_no_thread_and_no_connection(
-        self, file_url, opens
-    ):
+    async def test_closing_ends_threads_and_connections(self, file_url, opens):
         before = {thread for thread in threading.enumerate() if thread.name.startswith("foldlog")}
         for number in range(opens):
             store = self.opened(file_url)
@@ -165,69 +166,56 @@ class Keeps:
         opened = [os.path.realpath(each) for each in Path("/proc/self/fd").glob("*")]
         assert not [path for path in opened if path.startswith(file_url.removeprefix("sqlite:///"))]
 
-    async def test_conversations_begin_with_the_attributes_of_the_adapter_and_erase_finds_them(
-        self, url
-    ):
+    async def test_conversations_have_the_attributes_of_the_adapter(self, url):
         attributes = {"tenant": "acme", "tags": ["billing"]}
         async with self.opened(url) as store:
             await self.add(store, "first", "second")
             histories = store.histories.sync
-            without = {
-                row.id: histories[row.id].attributes()
-                for row in histories.store.iter_conversations()
-            }
-            for row in histories.store.iter_conversations():
-                histories.erase(row.id, reason="another test")
+            without = {name: histories[name].attributes() for name in histories}
+            for name in without:
+                histories.erase(name, reason="another test")
         async with self.opened(url, attributes=attributes) as store:
-            await self.add(store, "third", "fourth")
             histories = store.histories.sync
-            for number in range(2):  # the first ones have the ids of erased conversations
-                assert await self.names(store) == ["third", "fourth", "fifth"][: 2 + number]
-                rows = [
-                    row for row in histories.store.iter_conversations() if row.erased_at is None
-                ]
-                assert {row.id: histories[row.id].attributes() for row in rows} == {
+            # the first ones have the ids of erased conversations
+            names = list[str]()
+            for opened, added in (
+                (store, ["third", "fourth"]),
+                (self.opened(histories, attributes=attributes), ["fifth"]),
+            ):
+                names += added
+                await self.add(opened, *added)
+                assert await self.names(store) == names
+                assert {name: histories[name].attributes() for name in histories} == {
                     name: {**attributes, **before} for name, before in without.items()
                 }
-                if not number:
-                    await self.add(self.opened(histories, attributes=attributes), "fifth")
-            listed = {
-                row.id for row in histories.list({"tenant": "acme"}, age_max_s=0).conversations
-            }
+            assert histories.list({"tenant": "acme"}, age_max_s=0).conversations
             expired = histories.maintenance.expire(
                 timedelta(0), {"tenant": "acme"}, reason="asked to"
             ).conversations
-            expired = {row.id for row in expired}
-            assert listed
-            assert expired == without.keys()
+            assert {row.id for row in expired} == without.keys()
 
-    async def test_what_is_old_is_erased_and_begins_again(self, url):
+    async def test_an_expired_conversation_begins_again(self, url):
         async with self.opened(url) as store:
             await self.add(store, "first", "second")
             histories = store.histories.sync
-            row = next(row for row in histories.store.iter_conversations() if "/" in row.id)
-            assert row.id.partition("/")[0] == self.runtime
-            assert histories.maintenance.expire(timedelta(0), detach_forks=True).conversations
+            name = next(name for name in histories if "/" in name)
+            assert name.partition("/")[0] == self.runtime
+            expire = histories.maintenance.expire
+            assert expire(timedelta(0), detach_forks=True).conversations
             again = self.opened(histories)
             await self.add(again, "third")
             assert await self.names(again) == ["third"]
-            expired = list(histories.maintenance.expire(timedelta(hours=1)).conversations)
-            assert expired == []
+            assert not expire(timedelta(hours=1)).conversations
 
     @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
     async def test_two_processes_on_one_conversation_lose_nothing(self, url):
         async with self.opened(url) as store:
             await self.add(store, "first")
-        command = [sys.executable, "-m", "tests.adapters.contract", type(self).__module__, url]
-        writers = [subprocess.Popen([*command, name], cwd=ROOT) for name in "ab"]
+        writers = [subprocess.Popen([*self.program(url), name], cwd=ROOT) for name in "ab"]
         assert [writer.wait(timeout=300) for writer in writers] == [0, 0]
         async with self.opened(url) as store:
-            names = await self.names(store)
-        for name in "ab":
-            assert [each for each in names if each.startswith(f"{name}-")] == [
-                f"{name}-{n}" for n in range(20)
-            ]
-        assert len(names) == 41
+            names = (await self.names(store))[1:]
+        assert sorted(names, key=lambda name: name[0]) == [*names_of("a"), *names_of("b")]
 
     async def test_a_server_that_restarts_costs_nothing(self, restartable):
         async with self.opened(restartable.url(schema="s", patience_s="60")) as store:
@@ -242,6 +230,70 @@ class Keeps:
             assert await self.names(store) == [str(number) for number in range(20)]
 
 
+def names_of(writer: str) -> list[str]:
+    """Return the names of the things that a program adds."""
+    return [f"{writer}-{number}" for number in range(20)]
+
+
+class Survives(Keeps):
+    """The SDK has no agents, so a program that adds things is killed."""
+
+    async def test_things_survive_a_kill(self, file_url):
+        command = [*self.program(file_url), "a"]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as adding:
+            assert adding.stdout is not None
+            printed = [adding.stdout.readline().strip() for _ in range(7)]
+            adding.kill()
+            printed += adding.stdout.read().split()
+        async with self.opened(file_url) as store:
+            names = await self.names(store)
+        assert names == names_of("a")[: len(names)]
+        assert len(names) - len(printed) in (0, 1), (names, printed)
+        subprocess.run(
+            [*self.program(file_url), "b"],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            timeout=300,
+            check=True,
+        )
+        async with self.opened(file_url) as store:
+            assert await self.names(store) == [*names, *names_of("b")]
+
+
+class Pays(Keeps):
+    async def run_paying(self, url: str, pay: Any, call_id: str) -> Any:
+        """Run an agent that calls ``pay`` once, for ``tests.adapters.paying``. Return what its model
+        was sent at last.
+        """
+        raise NotImplementedError
+
+    def test_a_tool_killed_midway_does_not_run_again(self, tmp_path):
+        """The call is on disk when its tool runs, and the next model is told that it may have
+        run.
+        """
+        store, bank = f"sqlite:///{tmp_path}/history.db", tmp_path / "bank"
+        program = [sys.executable, "-m", "tests.adapters.paying"]
+        command = [*program, type(self).__module__, store, str(bank)]
+        printed = tmp_path / "printed"  # a file: what a killed process started may hold a pipe open
+        for arguments, status in ((["kill"], -signal.SIGKILL), ([], 0)):
+            with printed.open("w") as output:
+                ran = subprocess.run(
+                    [*command, *arguments], cwd=ROOT, stdout=output, stderr=output, timeout=300
+                )
+            assert ran.returncode == status, printed.read_text()
+            assert bank.read_text().splitlines() == [
+                "on disk: [('pay', 'unknown', 1)]",
+                "paid ann",
+            ], printed.read_text()
+        with foldlog.open(store) as histories:
+            history = next(histories[name] for name in histories if histories[name].effects())
+            (doubt,) = history.effects("unknown")
+            asked = f'pay {{"to": "ann"}} may have run, key {doubt.key}'
+            assert asked in printed.read_text().replace("\\", "")
+            history.settle(doubt.key, "paid, says the bank")
+            assert history.effects("unknown") == ()
+
+
 class Lists(Keeps):
     async def listed(self, store: Any) -> Sequence[Any]:
         """Return what the SDK lists of all conversations."""
@@ -251,7 +303,7 @@ class Lists(Keeps):
         """Begin another conversation, or go on with it."""
         raise NotImplementedError
 
-    async def test_a_list_takes_no_more_queries_with_more_conversations(self, url):
+    async def test_queries_of_a_list_do_not_grow(self, url):
         async with self.opened(url) as store:
             counts = []
             for many in (5, 40):
@@ -336,7 +388,7 @@ def _text_of(event: Any) -> Any:
     return json.loads(event.arguments) if isinstance(event.arguments, str) else event.arguments
 
 
-class Runs(Keeps):
+class Runs(Pays):
     killed_parts = 2
     """How much of a reply is kept whose two calls were killed."""
     prints = "4 of them are shown to the model"
@@ -369,16 +421,15 @@ class Runs(Keeps):
         """Run an agent that is killed by its tool. Return what its model was sent before, part by
         part.
         """
-        command = [sys.executable, "-m", "tests.adapters.contract", type(self).__module__, url]
         died = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+            self.program(url), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
         )
         assert died.returncode == -9, died.stderr[-2_000:]
         sent: list[Any] = ast.literal_eval(died.stdout.splitlines()[-1])
         return sent
 
     @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-    async def test_an_agent_killed_in_a_tool_goes_on_with_every_acknowledged_event(self, url):
+    async def test_a_killed_agent_goes_on_without_loss(self, url):
         sent = self.killed(url)
         async with self.opened(url) as store:
             stored = await self.stored_parts(store)
@@ -391,10 +442,6 @@ class Runs(Keeps):
             assert_sound(store.histories.sync.store)
 
     async def run_paying(self, url: str, pay: Any, call_id: str) -> Any:
-        """Run an agent that calls ``pay`` once, for ``tests.adapters.paying``. Return what its model
-        was sent at last.
-        """
-
         def script(number: int) -> str | Calls:
             asks = number == 0 and "may have run" not in repr(model.prompts[-1])
             return [("pay", call_id, {"to": "ann"})] if asks else "done"
@@ -404,10 +451,7 @@ class Runs(Keeps):
             await self.run(store, model, "pay ann", pay)
         return self.parts(model.prompts[-1]), model.prompts[-1]
 
-    def test_a_tool_in_which_the_process_was_killed_does_not_run_again(self, tmp_path):
-        check_killed_in_a_tool(self, tmp_path)
-
-    async def test_a_conversation_goes_on_whatever_of_it_is_redacted(self, file_url, tmp_path):
+    async def test_a_conversation_goes_on_after_any_redaction(self, file_url, tmp_path):
         async with self.opened(file_url) as store:
             model = self.model(
                 lambda number: "x" if number else [("work", f"c{n}", {}) for n in (0, 1)]
@@ -416,22 +460,14 @@ class Runs(Keeps):
             before = await self.stored_parts(store)
         for copy, name, event in redacted_one_by_one(file_url, tmp_path):
             async with self.opened(copy) as store:
-                stored = await self.stored_parts(store)
-                assert len(stored) == len(before) or isinstance(event, DocumentChanges), (
-                    name,
-                    event.id,
-                    stored,
-                )
+                stored, which = await self.stored_parts(store), (name, event.id)
+                assert len(stored) == len(before) or isinstance(event, DocumentChanges), which
                 model = self.model(lambda number: "finished")
                 await self.run(store, model, "go on", work)
                 if not model.prompts:  # it did what was left of the last run
                     stored = await self.stored_parts(store)
                     await self.run(store, model, "go on", work)
-                assert len(self.parts(model.prompts[0])) == len(stored) + 1, (
-                    name,
-                    event.id,
-                    model.prompts[0],
-                )
+                assert len(self.parts(model.prompts[0])) == len(stored) + 1, which
                 assert "finished" in str((await self.stored_parts(store))[-1])
 
     async def hold(self, store: Any) -> Any:
@@ -439,34 +475,33 @@ class Runs(Keeps):
         reads all again.
         """
 
-    async def test_what_was_redacted_does_not_come_back_from_what_a_program_holds(self):
+    async def test_redacted_text_does_not_return_from_memory(self):
         def tell(n: str) -> str:
             """Tell."""
             return "the third secret"
 
         texts = [f"the {each} secret" for each in ("first", "second", "third", "fourth")]
-        call, reply = [("tell", "c", {"n": texts[1]})], texts[3]
-        for place in range(len(texts)):
+        prompt, argument, _, reply = texts
+        call = [("tell", "c", {"n": argument})]
+        for secret in texts:
             with foldlog.open("memory:") as histories:
                 store = self.opened(histories)
-                await self.run(
-                    store, self.model(lambda number: reply if number else call), texts[0], tell
-                )
+                model = self.model(lambda number: reply if number else call)
+                await self.run(store, model, prompt, tell)
                 held, history = await self.hold(store), history_of(store)
-                for event_id in holding(history, texts[place]):
+                for event_id in holding(history, secret):
                     history.redact(event_id, reason="asked to")
-                assert texts[place] not in repr([*history.events(), history.documents()])
                 model = self.model(lambda number: "finished")
                 with pytest.raises(self.refuses) if self.refuses else nullcontext():
                     await self.run(store, model, "go on", tell, **held or {})
-                assert texts[place] not in repr([*history.events(), history.documents()]), place
+                assert secret not in repr([*history.events(), history.documents()])
                 assert (
                     not model.prompts
                     if self.refuses
                     else "finished" in str((await self.stored_parts(store))[-1])
                 )
 
-    async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(self, file_url, recall):
+    async def test_the_recall_tool_finds_forgotten_text(self, file_url, recall):
         model = self.model(lambda number: "x" if number else [("recall", "c", {"query": "xyzzy"})])
         async with self.opened(file_url) as store:
             await self.run(store, model, "go", recall)
@@ -477,12 +512,8 @@ class Runs(Keeps):
         async with self.opened(file_url) as store:
             await self.run(store, model, "go", work)
             (usage,) = history_of(store).stats().models.values()
-        assert (usage.calls, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) == (
-            3,
-            30,
-            12,
-            6,
-        )
+        tokens = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
+        assert (usage.calls, tokens) == (3, (30, 12, 6))
 
     async def test_the_example_runs(self, example, capsys):
         for _ in range(2):
@@ -497,29 +528,23 @@ class Answers(Runs):
     prompt.
     """
 
-    async def test_a_reply_notes_that_others_appended_while_the_model_answered(self):
-        late = list[int]()
-
+    async def test_a_reply_notes_events_appended_meanwhile(self):
         def script(number: int) -> str:
             if number == 1:
-                late.append(
-                    history_of(store).append(Message(source="user", content="stop"))[0].event.id
-                )
+                history_of(store).append(Message(source="user", content="stop"))
             return f"answer {number}"
 
         with foldlog.open("memory:") as histories:
             store, model = self.opened(histories), self.model(script)
             for prompt in ("go", "go on"):
                 await self.run(store, model, prompt, measure)
-            replies = [
-                each
-                for each in history_of(store).events()
-                if getattr(each, "source", None) == "agent"
-            ]
-            first, second = [each.meta.get("shown_version") for each in replies]
-            assert first is None
-            assert second is not None
-            assert second <= late[0] < replies[1].id
+            history = history_of(store)
+            (late,) = holding(history, "stop")
+            first, second = (
+                each for each in history.events() if getattr(each, "source", None) == "agent"
+            )
+            assert "shown_version" not in first.meta
+            assert second.meta["shown_version"] <= late < second.id
 
 
 class Condenses(Runs):
@@ -533,22 +558,20 @@ class Condenses(Runs):
         raise NotImplementedError
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
-    async def test_a_model_is_sent_what_the_history_says(self, strategy):
+    async def test_prompts_equal_what_the_history_shows(self, strategy):
         self.condense, compared = True, list[tuple[list[Any], list[Any]]]()
 
         def script(number: int) -> str | Calls:
-            is_stored = number or not self.keeps_late
             prompt = self.texts(model.prompts[-1])
-            shown = history_of(store).sent() if is_stored else ()
+            shown = history_of(store).sent() if number or not self.keeps_late else ()
             says = [_text_of(event) for event in shown if not isinstance(event, Annotation)]
             new = len(prompt) - len(says) if self.keeps_late else 0
             compared.append((says, prompt[: len(prompt) - new]))
             assert new <= 2
             if number in (9, 19):
                 return f"answer {number}"
-            return [
-                ("measure", f"c{number}-{n}", {"n": 10 * number + n}) for n in range(1 + number % 2)
-            ]
+            many = range(1 + number % 2)
+            return [("measure", f"c{number}-{n}", {"n": 10 * number + n}) for n in many]
 
         model = self.model(script)
         with foldlog.open("memory:", condenser=STRATEGIES[strategy]) as histories:
@@ -559,15 +582,11 @@ class Condenses(Runs):
             for says, prompt in compared:
                 assert prompt == says
             history = history_of(store)
-            whole = [
-                event.id
-                for event in history.events()
-                if isinstance(event, Message | Action | Observation)
-            ]
-            is_less = [event.id for event in history.sent()] != whole or any(
-                map(is_masked, history.sent())
+            shown = history.sent()
+            count = sum(
+                isinstance(event, Message | Action | Observation) for event in history.events()
             )
-            assert is_less
+            assert len(shown) < count or any(map(is_masked, shown)), "the prompt is condensed"
             assert_sound(histories.store)
 
 
@@ -578,9 +597,9 @@ def work() -> str:
 
 async def _write(keeps: Any, url: str, name: str) -> None:
     async with keeps.opened(url) as store:
-        for number in range(20):
-            await keeps.add(store, f"{name}-{number}")
-            print(f"{name}-{number}")  # noqa: T201 - what its caller reads
+        for added in names_of(name):
+            await keeps.add(store, added)
+            print(added)  # noqa: T201 - what its caller reads
 
 
 async def _die(keeps: Any, url: str) -> None:
@@ -625,19 +644,12 @@ def check_import(histories: foldlog.Histories, format: str, written: str, images
     exported as it was.
     """
     history = histories["theirs"]
-    history.append_records(json.loads(written), format=format)
-    contents = [
-        event.content for event in history.view() if isinstance(event, Message | Observation)
-    ]
-    parts = [part for content in contents if isinstance(content, tuple) for part in content]
-    assert [part["image_url"]["url"] for part in parts if part["type"] == "image_url"] == [
-        IMAGE_URL
-    ] * images
-    texts = [content for content in contents if isinstance(content, str)] + [
-        part.get("text", "") for part in parts
-    ]
-    assert not [text for text in texts if "77AA" in text]
-    assert [*history.export(format=format)] == json.loads(written)
+    records = json.loads(written)
+    history.append_records(records, format=format)
+    shown = repr([getattr(event, "content", None) for event in history.view()])
+    image = f"'image_url': {{'url': '{IMAGE_URL}'"
+    assert shown.count(image) == shown.count("77AA") == images
+    assert [*history.export(format=format)] == records
 
 
 # -- requests

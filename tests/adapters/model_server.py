@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from foldlog._testing.answers import stream_of
+
 
 class Refused(Exception):
     """What a model's server answers to messages that are malformed, or too many."""
@@ -93,10 +95,6 @@ class ModelServer:
 # --------------------------------------------------------------------------------------------------
 
 
-def _event(name, **fields):
-    return f"event: {name}\n{_data({'type': name, **fields})}"
-
-
 def _data(value):
     return f"data: {json.dumps(value)}"
 
@@ -120,23 +118,8 @@ def _anthropic(request, reply):
         "model": request.get("model", "claude"),
         "usage": usage,
     }
-    if not request.get("stream"):
-        return {**message, "content": blocks, **stop}
-    begun = {**message, "content": [], **stop, "stop_reason": None}
-    events = [_event("message_start", message=begun)]
-    for index, block in enumerate(blocks):
-        if block["type"] == "text":
-            first = {**block, "text": ""}
-            delta = {"type": "text_delta", "text": block["text"]}
-        else:
-            first = {**block, "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-        events.append(_event("content_block_start", index=index, content_block=first))
-        events.append(_event("content_block_delta", index=index, delta=delta))
-        events.append(_event("content_block_stop", index=index))
-    events.append(_event("message_delta", delta=stop, usage=usage))
-    events.append(_event("message_stop"))
-    return events
+    answer = {**message, "content": blocks, **stop}
+    return [*stream_of(answer, "anthropic")] if request.get("stream") else answer
 
 
 def _chat(request, reply):
@@ -195,11 +178,12 @@ def _responses(request, reply):
         "total_tokens": reply.prompt_tokens + reply.completion_tokens,
     }
     about = {"id": f"r{len(request['input'])}"}
-    return [
-        _event("response.created", response=about),
-        *(_event("response.output_item.done", item=item) for item in items),
-        _event("response.completed", response={**about, "usage": usage}),
+    events = [
+        {"type": "response.created", "response": about},
+        *({"type": "response.output_item.done", "item": item} for item in items),
+        {"type": "response.completed", "response": {**about, "usage": usage}},
     ]
+    return [f"event: {event['type']}\n{_data(event)}" for event in events]
 
 
 def _gemini(request, reply):

@@ -91,7 +91,7 @@ def conversation(url):
         return name, list(histories[name].export()), histories[name].view().to_messages()
 
 
-def test_a_session_is_mirrored_line_by_line_and_goes_on_from_the_store_alone(world):
+def test_a_session_goes_on_from_the_store_alone(world):
     url, folder, home = world
     server, first = AnthropicServer(script(["echo one"])), home()
     ran = agent(url, server, first, folder, "begin")
@@ -123,7 +123,7 @@ def test_a_session_is_mirrored_line_by_line_and_goes_on_from_the_store_alone(wor
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_an_agent_that_is_killed_by_its_own_tool_goes_on_in_another_process(world, url):
+def test_a_killed_agent_goes_on_in_another_process(world, url):
     _, folder, home = world
     server = AnthropicServer(script(["echo one", KILL]))
     killed = agent(url, server, home(), folder, "begin")
@@ -170,7 +170,7 @@ def parts(messages):
 
 
 @pytest.mark.anyio
-async def test_the_view_is_what_the_server_was_sent_over_random_steps(world):
+async def test_the_view_equals_the_prompt_of_random_steps(world):
     """With parallel calls, compactions of Claude Code, sessions that go on elsewhere and sessions
     that are forked.
     """

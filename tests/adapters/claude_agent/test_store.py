@@ -1,6 +1,7 @@
 """``FoldlogSessionStore``: what the SDK's contract asks, and what a session does to a store."""
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -34,11 +35,13 @@ from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks
 from tests.adapters.contract import (
     VALUES,
     Lists,
+    Pays,
     approvals_of,
+    asked,
     decided,
+    history_of,
     redacted_one_by_one,
 )
-from tests.adapters.killed import check_killed_in_a_tool
 from tests.adapters.model_server import Reply
 from tests.between import before_next_call
 from tests.sound import assert_sound
@@ -83,29 +86,23 @@ async def test_the_conformance_suite_of_the_sdk_passes(url, tmp_path, request):
     assert len(stores) >= 14
 
 
-async def test_entries_come_back_as_they_were_after_a_fresh_open(file_url):
-    choice = random.Random(1)
-    entries = []
+async def test_random_entries_survive_a_reopen(file_url):
+    choice, entries = random.Random(1), []
+    names = [
+        "message",
+        "content",
+        "n",
+        "toolUseResult",
+        "timestamp",
+        "isSidechain",
+        "a\x00",
+        "\ud800",
+    ]
     for number in range(200):
-        entry = (
-            line(number)
-            if choice.random() < 0.5
-            else {"type": choice.choice(["x", "system", "summary", "user"])}
-        )
+        other = {"type": choice.choice(["x", "system", "summary", "user"])}
+        entry = choice.choice([line(number), other])
         for _ in range(choice.randrange(4)):
-            name = choice.choice(
-                [
-                    "message",
-                    "content",
-                    "n",
-                    "toolUseResult",
-                    "timestamp",
-                    "a\x00",
-                    "\ud800",
-                    "isSidechain",
-                ]
-            )
-            entry[name] = choice.choice([*VALUES, 1e308, {"": ""}])
+            entry[choice.choice(names)] = choice.choice([*VALUES, 1e308, {"": ""}])
         entries.append(entry)
     async with FoldlogSessionStore(file_url) as store:
         appended = 0
@@ -126,22 +123,17 @@ async def test_any_text_may_be_a_name(store, name):
     for each in (key, agent):
         await store.append(each, [line(1)])
         assert await store.load(each) == [line(1)]
-    assert [each["session_id"] for each in await store.list_sessions(key["project_key"])] == [
-        key["session_id"]
-    ]
-    assert [
-        each["session_id"] for each in await store.list_session_summaries(key["project_key"])
-    ] == [f"s{name}"]
+    for listing in (store.list_sessions, store.list_session_summaries):
+        listed = await listing(key["project_key"])
+        assert [each["session_id"] for each in listed] == [key["session_id"]]
     assert await store.list_subkeys(key) == [agent["subpath"]]
     await store.delete(key)
-    assert (
-        await store.load(key),
-        await store.load(agent),
-        await store.list_sessions(f"p{name}"),
-    ) == (None, None, [])
+    for each in (key, agent):
+        assert await store.load(each) is None
+    assert await store.list_sessions(key["project_key"]) == []
 
 
-async def test_the_history_can_be_looked_at_while_the_session_runs(store, histories):
+async def test_a_history_can_be_read_during_a_session(store, histories):
     await store.append(KEY, [line(0), line(1)])
     history = histories[store.conversation({**KEY, "subpath": ""})]
     assert [event.content for event in history.view()] == ["m0", "m1"]
@@ -156,7 +148,7 @@ async def test_the_history_can_be_looked_at_while_the_session_runs(store, histor
     assert history.why(0).by.id == 2
 
 
-async def test_a_session_that_was_deleted_begins_again(histories):
+async def test_a_deleted_session_begins_again(histories):
     store, other = FoldlogSessionStore(histories), FoldlogSessionStore(histories)
     await store.append(KEY, [line(0), line(1)])
     await other.append(KEY, [line(2)])
@@ -168,41 +160,35 @@ async def test_a_session_that_was_deleted_begins_again(histories):
     assert await store.load(KEY) is None
     with pytest.raises(ConversationErased):
         await other.append(KEY, [line(3)])  # what it writes belongs to the session that was deleted
-    await store.append(KEY, [line(0)])
-    await store.append(KEY, [line(4)])
-    assert await store.load(KEY) == [line(0), line(4)]
-    assert await FoldlogSessionStore(histories).load(KEY) == [line(0), line(4)]
+    for number in (0, 4):
+        await store.append(KEY, [line(number)])
+    for each in (store, FoldlogSessionStore(histories)):
+        assert await each.load(KEY) == [line(0), line(4)]
     assert [row["session_id"] for row in await store.list_sessions("-work")] == ["s"]
     assert len(await store.list_session_summaries("-work")) == 1
     assert_sound(histories.store)
 
 
-async def test_summaries_are_what_the_sdk_folds_and_cost_what_is_new(histories, monkeypatch):
+async def test_summaries_equal_the_sdks_and_are_incremental(histories, monkeypatch):
     choice, theirs = random.Random(3), InMemorySessionStore()
     stores = [FoldlogSessionStore(histories), FoldlogSessionStore(histories)]
-    keys = [{**KEY, "session_id": name} for name in "abc"]
-    number = 0
+    numbers = itertools.count()
+
+    async def summaries(store):
+        listed = await store.list_session_summaries("-work")
+        return {summary["session_id"]: summary["data"] for summary in listed}
+
     for turn in range(120):
-        key, store = choice.choice(keys), choice.choice(stores)
+        key, store = {**KEY, "session_id": choice.choice("abc")}, choice.choice(stores)
         entries = []
-        for _ in range(choice.randrange(1, 9)):
+        for number in itertools.islice(numbers, choice.randrange(1, 9)):
             about = {"customTitle": f"t{number}"} if choice.random() < 0.1 else {}
-            entries.append(
-                line(number, timestamp=f"2026-01-01T00:00:{number % 60:02}.000Z", cwd="/w", **about)
-            )
-            number += 1
-        await store.append(key, entries)
-        await theirs.append(key, entries)
+            time = f"2026-01-01T00:00:{number % 60:02}.000Z"
+            entries.append(line(number, timestamp=time, cwd="/w", **about))
+        for each in (store, theirs):
+            await each.append(key, entries)
         if turn % 10 == 0:
-            summaries = {
-                summary["session_id"]: summary["data"]
-                for summary in await store.list_session_summaries("-work")
-            }
-            expected = {
-                summary["session_id"]: summary["data"]
-                for summary in await theirs.list_session_summaries("-work")
-            }
-            assert summaries == expected
+            assert await summaries(store) == await summaries(theirs)
     read, before = [], foldlog.History.events
 
     def events(self, *arguments, **options):
@@ -212,17 +198,10 @@ async def test_summaries_are_what_the_sdk_folds_and_cost_what_is_new(histories, 
 
     monkeypatch.setattr(foldlog.History, "events", events)
     fresh = FoldlogSessionStore(histories)
-    summaries = {
-        summary["session_id"]: summary["data"]
-        for summary in await fresh.list_session_summaries("-work")
-    }
-    assert summaries == {
-        summary["session_id"]: summary["data"]
-        for summary in await theirs.list_session_summaries("-work")
-    }
+    assert await summaries(fresh) == await summaries(theirs)
     assert len(read) <= 9 * 8, "not the 500 entries"
     read.clear()
-    await fresh.list_session_summaries("-work")
+    await summaries(fresh)
     assert read == []
 
 
@@ -231,18 +210,18 @@ def write_lines(path, entries):
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
 
-async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, monkeypatch):
+async def test_a_folder_of_transcripts_is_imported(histories, tmp_path, monkeypatch):
     store, projects = FoldlogSessionStore(histories), tmp_path / "projects"
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     names = [str(uuid.UUID(int=number)) for number in range(1, 5)]
     about = {"timestamp": "2026-01-01T00:00:00.000Z", "gitBranch": "main"}
-    folders = {name: "-work" if number < 3 else "-other" for number, name in enumerate(names)}
-    cwd = {"-work": "/work", "-other": "/other"}
+    folders = dict(zip(names, ["-work"] * 3 + ["-other"], strict=True))
     wrote = {}
     for name, folder in folders.items():
+        cwd = folder.replace("-", "/")
         wrote[name] = [
             {"type": "summary", "summary": f"about {name}", "leafUuid": "x"},
-            *(line(n, sessionId=name, cwd=cwd[folder], **about) for n in range(5)),
+            *(line(n, sessionId=name, cwd=cwd, **about) for n in range(5)),
         ]
         write_lines(projects / folder / f"{name}.jsonl", wrote[name])
     write_lines(projects / "-work" / "agent-1.jsonl", [line(0)])
@@ -258,15 +237,12 @@ async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, mon
     assert await store.list_subkeys(key) == ["subagents/flows/agent-7"]
     loaded = await store.load({**key, "subpath": "subagents/flows/agent-7"})
     assert loaded == [line(0, isSidechain=True), {"agentType": "x", "type": "agent_metadata"}]
+    of_a_file = {"last_modified": ANY, "file_size": None, "created_at": ANY}
     for folder, name in (("/work", names[0]), ("/other", names[3])):
-        there = {info.session_id: info for info in list_sessions(folder, include_worktrees=False)}
+        there = list_sessions(folder, include_worktrees=False)
+        assert name in {info.session_id for info in there}
         here = {info.session_id: info for info in await list_sessions_from_store(store, folder)}
-        assert name in there
-        for info in there.values():
-            assert here.pop(info.session_id) == replace(
-                info, last_modified=ANY, file_size=None, created_at=ANY
-            ), "all but what a file has"
-        assert here == {}
+        assert here == {info.session_id: replace(info, **of_a_file) for info in there}
 
     assert await store.import_folder(projects / "-work") == (3, 0, ())
     with (projects / "-work" / f"{names[0]}.jsonl").open("a") as file:
@@ -282,7 +258,7 @@ async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, mon
         await store.import_folder(tmp_path / "none")
 
 
-async def test_a_session_that_is_deleted_during_an_import_is_not_imported_in_part(
+async def test_a_session_deleted_during_its_import_stays_deleted(
     store, histories, tmp_path, monkeypatch
 ):
     name = str(uuid.UUID(int=1))
@@ -300,7 +276,7 @@ async def test_a_session_that_is_deleted_during_an_import_is_not_imported_in_par
     assert await store.load(key) == entries
 
 
-class TestKeeps(Lists):
+class TestKeeps(Lists, Pays):
     runtime = "claude"
 
     def opened(self, url, **options):
@@ -354,14 +330,9 @@ class TestKeeps(Lists):
         server.close()
         return sent[-1]
 
-    def test_a_tool_in_which_the_process_was_killed_does_not_run_again(self, tmp_path):
-        check_killed_in_a_tool(self, tmp_path)
-
 
 @pytest.mark.parametrize("flush", ["eager", "batched"])
-async def test_who_was_asked_to_permit_a_call_and_who_decided_are_its_approvals(
-    store, tmp_path, flush
-):
+async def test_permissions_are_approvals_of_their_call(store, tmp_path, flush):
     def play(prompt):
         if not prompt.get("tools"):
             return Reply("a title")
@@ -389,45 +360,40 @@ async def test_who_was_asked_to_permit_a_call_and_who_decided_are_its_approvals(
         async for _ in client.receive_response():
             pass
     server.close()
-    (conversation,) = store.histories.sync
-    questions = {
-        name: [data[0]["asked"], data[0]["shown"]["tool"], data[0]["shown"]["arguments"]["command"]]
-        for name, data in approvals_of(store.histories.sync[conversation]).items()
-    }
-    assert questions == {f"c{n}": ["ann", "Bash", f"touch {n}"] for n in (1, 2, 3)}
-    decisions = approvals_of(store.histories.sync[conversation])
-    assert {name: data[1:] for name, data in decisions.items()} == {
-        "c1": [decided(False, by="ann", reason="not now")],
-        "c2": [decided(True, by="ann")],
-        "c3": [decided(True, by="ann", reason='edited: {"command": "touch 4"}')],
+    decisions = [
+        decided(False, by="ann", reason="not now"),
+        decided(True, by="ann"),
+        decided(True, by="ann", reason='edited: {"command": "touch 4"}'),
+    ]
+    assert approvals_of(history_of(store)) == {
+        f"c{n}": [asked("Bash", to="ann", command=f"touch {n}"), decision]
+        for n, decision in enumerate(decisions, 1)
     }
 
 
-async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redacted(
-    file_url, tmp_path
-):
+async def test_a_session_stays_readable_after_any_redaction(file_url, tmp_path):
     key = {"project_key": project_key_for_directory(str(tmp_path)), "session_id": str(uuid.uuid4())}
     ids = [str(uuid.uuid4()) for _ in range(6)]
     called = [
         {"type": "tool_use", "id": f"c{n}", "name": "Read", "input": {"path": "x"}} for n in (0, 1)
     ]
     result = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": "read"} for n in (0, 1)]
-    thinking = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
-    contents = [
-        "hello",
-        thinking,
-        [{"type": "text", "text": "I look"}, *called],
-        result,
-        [{"type": "text", "text": "x"}],
-        "y",
+    reply = {"role": "assistant", "type": "message", "model": "m"}
+    messages = [
+        {"role": "user", "content": "hello"},
+        {
+            **reply,
+            "id": "m0",
+            "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}],
+        },
+        {**reply, "id": "m0", "content": [{"type": "text", "text": "I look"}, *called]},
+        {"role": "user", "content": result},
+        {**reply, "id": "m1", "content": [{"type": "text", "text": "x"}]},
+        {"role": "user", "content": "y"},
     ]
     entries = []
-    for place, content in enumerate(contents):
-        role = "assistant" if place in (1, 2, 4) else "user"
-        message = {"role": role, "content": content}
-        if role == "assistant":
-            message |= {"type": "message", "model": "m", "id": f"m{place // 3}"}
-        about = {"type": role, "uuid": ids[place], "sessionId": key["session_id"]}
+    for place, message in enumerate(messages):
+        about = {"type": message["role"], "uuid": ids[place], "sessionId": key["session_id"]}
         about["parentUuid"] = ids[place - 1] if place else None
         time = f"2026-01-01T00:00:0{place}.000Z"
         more = {"isSidechain": False, "timestamp": time, "cwd": "/x", "message": message}
@@ -447,7 +413,7 @@ async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redact
             assert all(each.message["content"] for each in read), event
 
 
-async def test_entries_without_a_type_are_refused_by_name(store):
+async def test_an_entry_without_a_type_is_refused(store):
     with pytest.raises(foldlog.EventStoreError, match=r"record 1: expected .* text under 'type'"):
         await store.append(KEY, [line(0), {"uuid": str(uuid.uuid4())}])
     assert await store.load(KEY) is None

@@ -28,7 +28,7 @@ def lines(path: Path) -> list:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_a_workflow_killed_at_any_point_ends_with_one_prompt_for_each_turn(
+def test_a_killed_workflow_has_one_prompt_each_turn(
     tmp_path: Path,
 ) -> None:
     kills, doubts = 0, 0
@@ -57,7 +57,7 @@ def test_a_workflow_killed_at_any_point_ends_with_one_prompt_for_each_turn(
     assert doubts == 4
 
 
-def test_the_state_of_a_workflow_does_not_grow_with_its_prompts(tmp_path: Path) -> None:
+def test_a_workflows_state_does_not_contain_prompts(tmp_path: Path) -> None:
     assert run(tmp_path, 0, 8).returncode == 0
     with sqlite3.connect(tmp_path / "dbos.sqlite") as dbos:
         (outputs,) = dbos.execute("select sum(length(output)) from operation_outputs").fetchone()

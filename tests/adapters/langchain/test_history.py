@@ -3,7 +3,6 @@ the log keeps.
 """
 
 import random
-from pathlib import Path
 
 import pytest
 from langchain_core.chat_history import InMemoryChatMessageHistory
@@ -23,8 +22,7 @@ import foldlog
 from foldlog.adapters.langchain import FoldlogChatMessageHistory, FoldlogRequests
 from foldlog.eventstore import CondensationAction
 from tests.adapters import contract
-from tests.adapters.contract import Keeps, check_requests
-from tests.adapters.killed import check_killed_while_it_adds
+from tests.adapters.contract import Survives, check_requests
 
 pytestmark = [
     pytest.mark.anyio,
@@ -33,6 +31,11 @@ pytestmark = [
 ]
 
 VALUES = [*contract.VALUES, (1, (2,)), b"\x00\xff"]
+
+
+@pytest.fixture
+def ours(histories):
+    return FoldlogChatMessageHistory("s", histories)
 
 
 def any_message(choice: random.Random) -> BaseMessage:
@@ -61,7 +64,7 @@ def any_message(choice: random.Random) -> BaseMessage:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_random_operations_are_what_the_sdks_history_in_memory_does(histories, seed):
+async def test_random_operations_equal_the_sdks_history(histories, seed):
     choice, theirs = random.Random(seed), InMemoryChatMessageHistory()
     ours = FoldlogChatMessageHistory("s/1", histories)
     for _ in range(60):
@@ -81,8 +84,7 @@ async def test_random_operations_are_what_the_sdks_history_in_memory_does(histor
     assert histories["langchain/s%2F1"].version() == ours.history.version()
 
 
-async def test_a_condensation_is_a_summary_in_the_messages_and_the_log_keeps_all(histories):
-    ours = FoldlogChatMessageHistory("s", histories)
+async def test_a_condensation_is_a_message_with_its_summary(ours):
     ours.add_messages([HumanMessage("one"), AIMessage("two"), HumanMessage("three")])
     ours.history.append(
         CondensationAction(forgotten_event_ids=[0, 1], summary="1, 2", summary_offset=0)
@@ -94,7 +96,7 @@ async def test_a_condensation_is_a_summary_in_the_messages_and_the_log_keeps_all
     assert [event.content for event in ours.history.events(0, 3)] == ["one", "two", "three"]
 
 
-async def test_it_condenses_where_its_histories_say_so():
+async def test_a_history_condenses_as_configured():
     with foldlog.open(
         "memory:", condenser={"type": "amortized_forgetting", "max_size": 6}
     ) as histories:
@@ -116,8 +118,8 @@ async def test_clearing_retracts_or_erases(histories, how):
     assert ("secret" in str(list(ours.history.events()))) == (how == "retract")
 
 
-async def test_a_copy_of_another_history_adds_only_what_is_new(histories):
-    theirs, ours = InMemoryChatMessageHistory(), FoldlogChatMessageHistory("s", histories)
+async def test_a_repeated_copy_adds_only_new_messages(ours):
+    theirs = InMemoryChatMessageHistory()
     theirs.add_messages([HumanMessage("one"), AIMessage("two")])
     assert (ours.copy_from(theirs), ours.copy_from(theirs)) == (2, 0)
     theirs.add_messages([HumanMessage("three")])
@@ -128,11 +130,7 @@ async def test_a_copy_of_another_history_adds_only_what_is_new(histories):
         ours.copy_from(theirs)
 
 
-def test_what_was_added_before_a_kill_is_there(tmp_path: Path) -> None:
-    check_killed_while_it_adds(TestKeeps(), tmp_path)
-
-
-class TestKeeps(Keeps):
+class TestKeeps(Survives):
     runtime = "langchain"
 
     def opened(self, url, **options):
@@ -145,7 +143,7 @@ class TestKeeps(Keeps):
         return [message.content for message in await store.aget_messages()]
 
 
-async def test_a_reply_names_its_request_with_the_tools_and_the_system_message(histories):
+async def test_a_reply_names_its_request(histories):
     requests = FoldlogRequests()
     tool = {"type": "function", "function": {"name": "measure", "parameters": {}}}
     model = GenericFakeChatModel(messages=iter([AIMessage("9 m"), AIMessage("1 m")]))

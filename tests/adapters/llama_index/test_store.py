@@ -3,7 +3,6 @@ follows.
 """
 
 import random
-from pathlib import Path
 
 import pytest
 from llama_index.core.base.llms.types import (
@@ -21,17 +20,9 @@ from foldlog.adapters import llama_index
 from foldlog.adapters._records.llama_index import NAME
 from foldlog.adapters._shared import below
 from foldlog.adapters.llama_index import FoldlogChatStore
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    ConversationErased,
-    Message,
-    Observation,
-    Retraction,
-)
+from foldlog.eventstore import Action, ConversationErased, Observation
 from foldlog.formats import decode
-from tests.adapters.contract import Keeps, holding
-from tests.adapters.killed import check_killed_while_it_adds
+from tests.adapters.contract import Survives, holding
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +30,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 CALL = ToolCallBlock(tool_call_id="c", tool_name="f", tool_kwargs={"x": 1})
 OF_OPENAI = {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}
 MESSAGES = [
-    lambda: ChatMessage("hi", role="user"),
+    lambda: user("hi"),
     lambda: ChatMessage("", role="assistant"),
     lambda: ChatMessage("a\x00é", role="user", additional_kwargs={"x": [None, {"$y": 1}]}),
     lambda: ChatMessage(
@@ -55,8 +46,21 @@ MESSAGES = [
 ]
 
 
+@pytest.fixture
+def store(histories):
+    return FoldlogChatStore(histories)
+
+
+def user(text):
+    return ChatMessage(text, role="user")
+
+
+def contents(store):
+    return [message.content for message in store.get_messages("k")]
+
+
 @pytest.mark.parametrize("seed", range(3))
-async def test_random_operations_are_what_the_sdks_store_in_memory_does(histories, seed):
+async def test_random_operations_equal_the_sdks_store(histories, seed):
     choice, theirs = random.Random(seed), SimpleChatStore()
     for _ in range(120):
         ours, key, what = FoldlogChatStore(histories), choice.choice(["k", "a/b"]), choice.random()
@@ -83,32 +87,24 @@ async def test_random_operations_are_what_the_sdks_store_in_memory_does(historie
         )
 
 
-async def test_what_leaves_the_list_is_taken_back_at_its_end_and_else_forgotten(histories):
-    store = FoldlogChatStore(histories)
-    first, second, third = (ChatMessage(text, role="user") for text in ("one", "two", "three"))
-    store.set_messages("k", [first, second, third])
+async def test_removed_messages_are_retracted_or_forgotten(store):
+    messages = [user(text) for text in ("one", "two", "three")]
+    store.set_messages("k", messages)
     store.delete_last_message("k")
-    store.set_messages("k", [second])
-    changes = [
-        event
-        for event in store.history("k").events()
-        if isinstance(event, Retraction | CondensationAction)
-    ]
-    assert [type(each) for each in changes] == [Retraction, CondensationAction]
-    assert [event.content for event in store.history("k").view()] == ["two"]
-    assert len([event for event in store.history("k").events() if isinstance(event, Message)]) == 3
+    store.set_messages("k", messages[1:2])
+    history = store.history("k")
+    kinds = [type(event).__name__ for event in history.events()]
+    assert kinds == ["Message"] * 3 + ["Retraction", "CondensationAction"]
+    assert [event.content for event in history.view()] == ["two"]
 
 
-async def test_messages_become_events_and_events_become_messages(histories):
-    records = [each().model_dump(mode="json") for each in MESSAGES]
-    events = list(decode(records, format=NAME))
-    called = [event.tool for event in events if isinstance(event, Action)]
-    assert called == ["f", "g"]
-    assert [(event.tool, event.call_id) for event in events if isinstance(event, Observation)] == [
-        ("f", "c")
-    ]
-    assert next(event for event in events if isinstance(event, Action)).thinking
-    store = FoldlogChatStore(histories)
+async def test_messages_become_events_and_events_become_messages(store):
+    events = list(decode([each().model_dump(mode="json") for each in MESSAGES], format=NAME))
+    calls = [event for event in events if isinstance(event, Action)]
+    assert [event.tool for event in calls] == ["f", "g"]
+    (result,) = (event for event in events if isinstance(event, Observation))
+    assert (result.tool, result.call_id) == ("f", "c")
+    assert calls[0].thinking
     history = store.history("k")
     history.append({"role": "user", "content": "go"})
     history.append(
@@ -121,52 +117,44 @@ async def test_messages_become_events_and_events_become_messages(histories):
     assert written[2].additional_kwargs["tool_call_id"] == "c9"
 
 
-async def test_a_memory_keeps_its_messages_in_the_store(histories):
-    memory = ChatMemoryBuffer.from_defaults(
-        chat_store=FoldlogChatStore(histories), chat_store_key="user-7"
-    )
-    memory.put(ChatMessage("hi", role="user"))
-    assert [each.content for each in memory.get()] == ["hi"]
-    assert histories["llama-index/user-7"].version() == 1
+async def test_a_memory_keeps_its_messages_in_the_store(store, histories):
+    memory = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="k")
+    memory.put(user("hi"))
+    assert memory.get() == store.get_messages("k") == [user("hi")]
+    assert histories["llama-index/k"].version() == 1
 
 
-async def test_it_condenses_where_its_histories_say_so():
+async def test_a_store_condenses_as_configured():
     with foldlog.open(
         "memory:", condenser={"type": "amortized_forgetting", "max_size": 6}
     ) as histories:
         store = FoldlogChatStore(histories, condense=True)
         for number in range(9):
-            messages = [ChatMessage(f"{number}", role="user"), ChatMessage("yes", role="assistant")]
+            messages = [user(f"{number}"), ChatMessage("yes", role="assistant")]
             store.set_messages("k", [*store.get_messages("k"), *messages])
         assert len(store.get_messages("k")) <= 6
 
 
-def test_what_was_added_before_a_kill_is_there(tmp_path: Path) -> None:
-    check_killed_while_it_adds(TestKeeps(), tmp_path)
-
-
-class TestKeeps(Keeps):
+class TestKeeps(Survives):
     runtime = "llama-index"
 
     def opened(self, url, **options):
         return FoldlogChatStore(url, **options)
 
     async def add(self, store, *names):
-        there = await store.aget_messages("k") if len(names) > 1 else []
-        messages = [ChatMessage(name, role="user") for name in names]
+        messages = [user(name) for name in names]
         if len(names) == 1:
             await store.async_add_message("k", messages[0])
         else:
-            await store.aset_messages("k", [*there, *messages])
+            await store.aset_messages("k", [*await store.aget_messages("k"), *messages])
 
     async def names(self, store):
         return [message.content for message in await store.aget_messages("k")]
 
 
-def test_a_key_that_is_erased_as_keys_are_listed_is_left_out(histories, monkeypatch):
-    store = FoldlogChatStore(histories)
+def test_a_list_omits_a_key_erased_meanwhile(store, histories, monkeypatch):
     for key in ("a", "b"):
-        store.add_message(key, ChatMessage("one", role="user"))
+        store.add_message(key, user("one"))
     erased = store.history("a").id
 
     def then_erased(*args):
@@ -179,25 +167,23 @@ def test_a_key_that_is_erased_as_keys_are_listed_is_left_out(histories, monkeypa
 
 
 @pytest.mark.parametrize("clear", [None, "retract", "erase"])
-def test_a_message_that_is_redacted_before_its_list_is_set_again_stays_redacted(histories, clear):
+def test_a_list_set_again_restores_no_redacted_text(histories, clear):
     """``ChatSummaryMemoryBuffer`` reads all messages, resets the memory, and sets some of them."""
     store = FoldlogChatStore(histories, clear=clear or "retract")
     for text in ("marigold", "two", "two"):
-        store.add_message("k", ChatMessage(text, role="user"))
+        store.add_message("k", user(text))
     messages = store.get_messages("k")
     store.history("k").redact(0, reason="asked to")
     if clear:
         store.delete_messages("k")
-    store.set_messages("k", [*messages, ChatMessage("three", role="user")])
-    assert "marigold" not in repr(list(store.history("k").events()))
-    texts = [message.content for message in store.get_messages("k")]
-    assert texts == ["[redacted]", "two", "two", "three"]
+    store.set_messages("k", [*messages, user("three")])
+    assert holding(store.history("k"), "marigold") == []
+    assert contents(store) == ["[redacted]", "two", "two", "three"]
 
 
-def test_messages_that_are_erased_by_another_program_are_not_set_again(histories):
-    store = FoldlogChatStore(histories)
-    new = ChatMessage("two", role="user")
-    store.set_messages("k", [ChatMessage("marigold", role="user")])
+def test_erased_messages_are_not_set_again(store, histories):
+    new = user("two")
+    store.set_messages("k", [user("marigold")])
     messages = store.get_messages("k")
     histories.erase(store.history("k").id, reason="asked to")
     with pytest.raises(ConversationErased):
@@ -207,19 +193,17 @@ def test_messages_that_are_erased_by_another_program_are_not_set_again(histories
     assert store.get_messages("k") == [new]
 
 
-def test_a_redacted_message_stays_redacted_although_the_condenser_hid_other_messages():
+def test_condensed_lists_restore_no_redacted_text():
     condenser = {"type": "recent_events", "max_events": 2, "keep_first": 0}
     with foldlog.open("memory:", condenser=condenser) as histories:
         store = FoldlogChatStore(histories, condense=True)
         for text in ("one", "marigold"):
-            store.add_message("k", ChatMessage(text, role="user"))
+            store.add_message("k", user(text))
             store.get_messages("k")
             store.add_message("k", ChatMessage(f"re {text}", role="assistant"))
-        messages = store.get_messages("k")
-        assert [message.content for message in messages] == ["marigold", "re marigold"]
-        history = store.history("k")
+        messages, history = store.get_messages("k"), store.history("k")
+        assert contents(store) == ["marigold", "re marigold"]
         history.redact(holding(history, "marigold"), reason="asked to")
         store.set_messages("k", messages)
-        assert "marigold" not in repr(list(history.events()))
-        texts = [message.content for message in store.get_messages("k")]
-        assert texts == ["[redacted]", "[redacted]"]
+        assert holding(history, "marigold") == []
+        assert contents(store) == ["[redacted]", "[redacted]"]

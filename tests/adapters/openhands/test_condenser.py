@@ -31,7 +31,7 @@ def messages(count, *, system=True):
     return [*([prompt] if system else []), *talk]
 
 
-def test_a_request_is_answered(histories, tmp_path):
+def test_a_condensation_request_is_answered(histories, tmp_path):
     server, conversation_id = ChatServer(lambda prompt, number: Reply("done")), uuid4()
     store = FoldlogFileStore(histories, conversation_id)
     talk = conversation(store, conversation_id, served(server.url), tmp_path, FoldlogCondenser())
@@ -59,7 +59,7 @@ def test_a_request_is_answered(histories, tmp_path):
 
 
 @pytest.mark.anyio
-async def test_what_is_forgotten_is_in_the_ids_of_the_sdk():
+async def test_a_condensation_has_the_sdks_ids():
     events = messages(30)
     condenser = FoldlogCondenser(config={"type": "digest", "max_size": 20, "keep_first": 1})
     condensation = await condenser.acondense(View.from_events(events))
@@ -76,7 +76,7 @@ async def test_what_is_forgotten_is_in_the_ids_of_the_sdk():
     assert "message 3" in second.summary
 
 
-def test_the_room_of_the_agents_model_is_kept():
+def test_the_models_context_limit_is_respected():
     talk = (said("word " * 500, source=("user", "agent")[number % 2]) for number in range(20))
     view = View.from_events([*messages(1), *talk])
     condenser = FoldlogCondenser(config={"type": "digest", "max_size": 1_000, "keep_first": 1})
@@ -86,7 +86,7 @@ def test_the_room_of_the_agents_model_is_kept():
     assert isinstance(condenser.condense(view, small), Condensation)
 
 
-def test_masks_are_masks_in_the_sdk():
+def test_masked_results_are_masked_for_the_sdk():
     import random
 
     choice, events = random.Random(1), messages(1)
@@ -108,7 +108,7 @@ def test_masks_are_masks_in_the_sdk():
     assert masked.events[-5:] == view.events[-5:]
 
 
-def test_what_no_model_was_shown_stays():
+def test_unshown_events_are_not_forgotten():
     since = [*worked("x"), *messages(40, system=False)[::2]]
     view = View.from_events([*messages(10), *since])
     for config in (
@@ -122,7 +122,7 @@ def test_what_no_model_was_shown_stays():
         assert len(result.events) < len(view.events)
 
 
-def test_what_has_no_room_is_shortened_in_the_sdk():
+def test_long_events_are_shortened_for_the_sdk():
     image = ImageContent(image_urls=["data:image/png;base64,AA=="])
     action, big = worked("word " * 9_000, image, is_error=True)
     view = View.from_events([*messages(0), action, big, said("first " * 9_000)])
@@ -145,7 +145,7 @@ def test_what_has_no_room_is_shortened_in_the_sdk():
     assert view.events[-2] is big
 
 
-def test_calls_that_are_cleared_are_cleared_in_the_sdk():
+def test_cleared_calls_are_cleared_for_the_sdk():
     view = View.from_events(
         [*messages(2), *worked("one " * 800), *worked("two " * 800), *worked("three " * 800)]
     )
@@ -163,7 +163,7 @@ def test_calls_that_are_cleared_are_cleared_in_the_sdk():
     assert ["one" in results[0], "two" in results[1], "three" in results[2]] == [False, False, True]
 
 
-def test_what_is_hidden_is_hidden_in_the_sdk():
+def test_hidden_events_are_hidden_for_the_sdk():
     view = View.from_events(messages(30))
     recent = FoldlogCondenser(
         config={"type": "recent_events", "max_events": 6, "keep_first": 2}
@@ -171,13 +171,13 @@ def test_what_is_hidden_is_hidden_in_the_sdk():
     assert recent.events == [*view.events[:2], *view.events[-4:]]
 
 
-def test_nothing_that_can_be_forgotten_is_the_sdks_error():
+def test_nothing_to_forget_is_the_sdks_error():
     view = View.from_events([*messages(0), CondensationRequest()])
     with pytest.raises(NoCondensationAvailableException):
         FoldlogCondenser().condense(view)
 
 
-def test_it_is_stored_as_json_and_holds_no_keys():
+def test_a_condenser_is_json_without_keys():
     condenser = FoldlogCondenser(config={"type": "digest", "max_size": 50})
     assert CondenserBase.model_validate_json(condenser.model_dump_json()) == condenser
     assert condenser.handles_condensation_requests()

@@ -116,7 +116,7 @@ def shown(history):
     return [event.origin.id for event in history.view()]
 
 
-def test_a_tree_of_random_events_is_what_the_sdks_own_store_keeps(url, tmp_path):
+def test_a_random_tree_equals_the_sdks(url, tmp_path):
     choice = random.Random(1)
     store, theirs = FoldlogFileStore(url, "c1"), LocalFileStore(str(tmp_path / "theirs"))
     log, other = EventLog(store), EventLog(theirs)
@@ -150,7 +150,7 @@ def test_a_tree_of_random_events_is_what_the_sdks_own_store_keeps(url, tmp_path)
     store.close()
 
 
-def test_files_that_are_no_events_are_those_of_the_sdks_store_in_memory(store):
+def test_other_files_equal_the_sdks(store):
     choice, theirs = random.Random(5), InMemoryFileStore()
     paths = ["base_state.json", "a/b.txt", "a/c.txt", "a/d/e.json", "f"]
     for _ in range(150):
@@ -179,7 +179,7 @@ def test_files_that_are_no_events_are_those_of_the_sdks_store_in_memory(store):
         store.read("../other/base_state.json")
 
 
-def test_a_growing_state_is_kept_as_differences(store):
+def test_a_growing_state_is_stored_as_differences(store):
     state = {"agent": {"prompt": "x" * 20_000}, "usages": [], "leaf_event_id": None}
     for number in range(80):
         state["usages"].append({"model": "m", "prompt_tokens": number, "cost": 1e-05 * number})
@@ -192,7 +192,7 @@ def test_a_growing_state_is_kept_as_differences(store):
     assert store.read("base_state.json") == "not JSON"
 
 
-def test_the_usage_of_each_call_is_recorded_once(histories):
+def test_each_calls_usage_is_recorded_once(histories):
     def state(*calls):
         tokens = [
             {"model": "m", "prompt_tokens": n, "completion_tokens": 2, "cache_read_tokens": 1}
@@ -212,7 +212,7 @@ def test_the_usage_of_each_call_is_recorded_once(histories):
     assert (figures.prompt_tokens, figures.completion_tokens, figures.cached_tokens) == (24, 6, 3)
 
 
-def test_an_event_is_written_once_and_is_never_deleted(store):
+def test_an_event_is_not_overwritten_or_deleted(store):
     log = EventLog(store)
     event = said("one")
     log.append(event)
@@ -233,7 +233,7 @@ def test_an_event_is_written_once_and_is_never_deleted(store):
     assert list(EventLog(store)) == [event]
 
 
-def test_a_log_that_could_not_be_listed_is_not_taken_for_an_empty_one(histories, monkeypatch):
+def test_a_failed_listing_is_no_empty_log(histories, monkeypatch):
     EventLog(FoldlogFileStore(histories, "c1")).append(said("one"))
     store = FoldlogFileStore(histories, "c1")
     with monkeypatch.context() as patched:
@@ -278,7 +278,7 @@ class TestKeeps(Runs):
     runtime = "openhands"
     killed_parts = 0  # messages show no call without a result
     # the SDK's tools are classes of their own
-    test_the_model_reads_what_was_forgotten_with_the_recall_tool = None
+    test_the_recall_tool_finds_forgotten_text = None
 
     def opened(self, url, **options):
         return FoldlogFileStore(url, ID, **options)
@@ -350,7 +350,7 @@ class TestKeeps(Runs):
             )
 
 
-def test_condensations_of_the_sdk_are_ours(store):
+def test_the_sdks_condensation_is_a_condensation(store):
     log = EventLog(store)
     events = [said(str(number)) for number in range(4)]
     for before, event in zip([None, *events], events, strict=False):
@@ -373,7 +373,7 @@ def test_condensations_of_the_sdk_are_ours(store):
     assert list(EventLog(store))[-1] == forgets
 
 
-def test_a_conversation_is_copied_from_the_sdks_store(histories, tmp_path):
+def test_a_conversation_is_copied_and_copied_on(histories, tmp_path):
     choice, theirs = random.Random(7), LocalFileStore(str(tmp_path / "theirs"))
     log, heads = EventLog(theirs), [None]
     store = FoldlogFileStore(histories, "c1")

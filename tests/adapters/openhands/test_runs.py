@@ -5,7 +5,6 @@ branches.
 import asyncio
 import json
 import random
-from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -19,7 +18,6 @@ from tests.adapters.openhands.agents import conversation, scripted, served
 from tests.adapters.openhands.chat_server import ChatServer, parts_of, work
 from tests.sound import assert_sound
 
-ROOT = Path(__file__).parents[3]
 ID = UUID("6b0d6b5f-1f0e-4d55-9d0e-3a3f0a0f1c11")
 
 
@@ -55,7 +53,7 @@ def shown(talk):
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_a_conversation_is_resumed_as_it_was(url, workspace):
+def test_a_conversation_resumes_as_it_was(url, workspace):
     with FoldlogFileStore(url, ID) as store:
         talk = conversation(store, ID, scripted(("c1", "this"), ("c2", "that"), "done"), workspace)
         talk.send_message("go")
@@ -80,9 +78,7 @@ def test_a_conversation_is_resumed_as_it_was(url, workspace):
 
 
 @pytest.mark.parametrize("condenses", ["foldlog", "the SDK"])
-def test_the_view_is_what_the_server_was_sent_over_random_steps(
-    histories, workspace, serve, condenses
-):
+def test_the_view_equals_the_prompt_of_random_steps(histories, workspace, serve, condenses):
     """With parallel calls, branches that are left and entered again, condensations and
     condensations on request.
     """
@@ -121,7 +117,7 @@ def test_the_view_is_what_the_server_was_sent_over_random_steps(
     assert len(condensations(store.history)) > 5
 
 
-def test_a_run_that_is_cancelled_leaves_what_the_sdk_knows(histories, workspace):
+def test_a_cancelled_run_leaves_the_sdks_events(histories, workspace):
     for number in range(6):
         conversation_id = uuid4()
         store = FoldlogFileStore(histories, conversation_id)
@@ -150,7 +146,7 @@ def test_a_run_that_is_cancelled_leaves_what_the_sdk_knows(histories, workspace)
         again.close()
 
 
-def test_the_sdk_passes_the_store_on_where_the_page_says_so(histories, workspace):
+def test_a_fork_of_the_sdk_is_in_memory(histories, workspace):
     """``fork`` writes to files, or to memory: if this fails, the page on adapters is to be
     changed.
     """

@@ -68,7 +68,7 @@ def store(histories):
     return FoldlogConversationStore(histories)
 
 
-async def test_a_run_is_saved_without_a_save_and_the_next_run_goes_on(store):
+async def test_a_run_saves_itself_and_goes_on(store):
     result = await agent_of(store, steps(3)).run("how far?", conversation_id="c")
     assert result.output == "finished"
     loaded = await store.load("c")
@@ -87,7 +87,7 @@ async def test_a_run_is_saved_without_a_save_and_the_next_run_goes_on(store):
 
 
 @pytest.mark.parametrize("condense", [True, False])
-async def test_the_view_is_what_the_model_is_sent_over_random_steps(file_url, condense):
+async def test_the_view_equals_the_prompt_of_random_steps(file_url, condense):
     choice, compared = random.Random(4), []
     with foldlog.open(
         file_url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}
@@ -161,7 +161,7 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(file_url, co
         )
 
 
-async def test_a_message_is_saved_before_the_model_and_before_the_tools(store):
+async def test_messages_are_saved_before_models_and_tools(store):
     calls = []
 
     async def look(kind):
@@ -187,7 +187,7 @@ async def test_a_message_is_saved_before_the_model_and_before_the_tools(store):
 
 
 @pytest.mark.parametrize("ends", ["early", "exhaustive"])
-async def test_the_results_of_the_last_response_of_a_streamed_run_are_saved(store, ends):
+async def test_a_streamed_runs_last_results_are_saved(store, ends):
     """The SDK shows no capability the request with them."""
 
     async def stream(messages, info):
@@ -228,9 +228,7 @@ async def test_the_results_of_the_last_response_of_a_streamed_run_are_saved(stor
 @pytest.mark.parametrize(
     "ends", ["raises at once", "raises", "raises after all", "leaves", "cancels", "is cancelled"]
 )
-async def test_what_was_received_of_a_streamed_response_is_saved_however_its_block_ends(
-    store, ends, output
-):
+async def test_interrupted_streams_save_what_was_received(store, ends, output):
     async def stream(messages, info):
         check(messages)
         for place, tool in enumerate(("measure", "final_result") if output is Unit else ()):
@@ -273,7 +271,7 @@ async def test_what_was_received_of_a_streamed_response_is_saved_however_its_blo
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_paused_run_goes_on_with_the_result_of_the_call_that_ran(store, streamed):
+async def test_a_paused_run_goes_on_with_its_results(store, streamed):
     ran = []
 
     async def stream(messages, info):
@@ -304,7 +302,7 @@ async def test_a_paused_run_goes_on_with_the_result_of_the_call_that_ran(store, 
     assert {("tool-return", "c0"), ("tool-return", "c1")} <= set(parts_of(result.all_messages()))
 
 
-async def test_who_was_asked_and_who_decided_are_events_of_the_call(store):
+async def test_approvals_are_events_of_their_call(store):
     def script(messages, number):
         calls = [ToolCallPart("pay", {"euros": n}, f"c{n}") for n in (1, 2)]
         return said("finished") if number else ModelResponse(parts=calls)
@@ -324,7 +322,7 @@ async def test_who_was_asked_and_who_decided_are_events_of_the_call(store):
 
 
 @pytest.mark.parametrize("secret", ["9 km", "approved"])
-async def test_a_run_goes_on_after_a_result_beside_an_approval_was_redacted(store, secret):
+async def test_a_run_goes_on_after_redacted_results(store, secret):
     """The SDK joins the two requests with the results for the next run."""
 
     def script(messages, number):
@@ -354,7 +352,7 @@ async def test_a_run_goes_on_after_a_result_beside_an_approval_was_redacted(stor
         assert secret not in str(messages)
 
 
-async def test_one_agent_may_run_in_two_conversations_at_once(store):
+async def test_one_agent_runs_in_two_conversations_at_once(store):
     agent = agent_of(store, steps(3))
     names = ("c", "d")
     results = await asyncio.gather(
@@ -364,7 +362,7 @@ async def test_one_agent_may_run_in_two_conversations_at_once(store):
         assert (await store.load(name)).messages == result.all_messages()
 
 
-async def test_a_run_with_a_stale_copy_is_refused_and_takes_nothing_back(store):
+async def test_a_run_with_a_stale_copy_is_refused(store):
     await agent_of(store, steps(1)).run("go", conversation_id="c")
     stale = await store.load("c")
     await agent_of(store, steps(0)).run("b", conversation=await store.load("c"))
@@ -379,7 +377,7 @@ async def test_a_run_with_a_stale_copy_is_refused_and_takes_nothing_back(store):
 
 
 @pytest.mark.parametrize("turns", [0, 1])
-async def test_a_run_whose_model_failed_can_be_run_again(store, turns):
+async def test_a_run_repeats_after_a_model_error(store, turns):
     history = []
     for _ in range(turns):
         history = (
@@ -400,7 +398,7 @@ async def test_a_run_whose_model_failed_can_be_run_again(store, turns):
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-async def test_a_run_goes_on_after_an_answer_of_the_caller_to_the_output_tool(store, as_json):
+async def test_the_caller_may_answer_the_output_tool(store, as_json):
     """The SDK marks the changed message in no way: all messages before it have to be given."""
 
     def script(messages, number):
@@ -424,7 +422,7 @@ async def test_a_run_goes_on_after_an_answer_of_the_caller_to_the_output_tool(st
     assert (await store.read_record("c")).branches == [*before.branches, before.head_id]
 
 
-async def test_a_run_with_the_last_messages_only_goes_on_after_all(store):
+async def test_a_run_with_only_recent_messages_appends(store):
     await agent_of(store, steps(1)).run("go", conversation_id="c")
     before = await messages_of(store)
     result = await agent_of(store, steps(0)).run(
@@ -434,7 +432,7 @@ async def test_a_run_with_the_last_messages_only_goes_on_after_all(store):
     assert (await store.read_record("c")).branches == []
 
 
-async def test_the_second_of_two_runs_at_once_is_told(store):
+async def test_the_second_simultaneous_run_conflicts(store):
     await agent_of(store, steps(0)).run("go", conversation_id="c")
 
     async def run(name):
@@ -461,7 +459,7 @@ async def test_the_second_of_two_runs_at_once_is_told(store):
             assert any([entry.message for entry in line] == result.all_messages() for line in lines)
 
 
-async def test_a_run_that_is_cancelled_in_a_tool_goes_on(store):
+async def test_a_cancelled_run_goes_on(store):
     started = asyncio.Event()
 
     async def wait() -> str:

@@ -156,7 +156,7 @@ async def random_operation(store, choice):
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_random_operations_are_what_the_sdks_store_in_memory_does(store, seed):
+async def test_random_operations_equal_the_sdks_store(store, seed):
     choice, twin = random.Random(seed), Twin(store, InMemoryConversationStore())
     for _ in range(60):
         with contextlib.suppress(UserError):
@@ -165,7 +165,7 @@ async def test_random_operations_are_what_the_sdks_store_in_memory_does(store, s
     assert_sound(store.histories.sync.store)
 
 
-async def test_messages_come_back_as_they_were_after_a_fresh_open(file_url):
+async def test_random_messages_survive_a_reopen(file_url):
     choice = random.Random(5)
     messages = [any_message(choice) for _ in range(300)]
     async with FoldlogConversationStore(file_url) as store:
@@ -195,7 +195,7 @@ def texts_of(view):
     return [event.content for event in view]
 
 
-async def test_a_branch_is_a_retraction_and_the_view_is_what_the_sdk_has(store, histories):
+async def test_a_branch_is_a_retraction(store, histories):
     await talk(store, "c", "one", "two")
     record = await store.read_record("c")
     await store.branch("c", at=2, expected_revision=record.revision)
@@ -224,7 +224,7 @@ async def test_a_fork_shares_the_events_of_its_parent(store, histories):
     assert len(await messages_of(store)) == 4
 
 
-async def test_deleting_erases_and_a_fork_keeps_what_it_shares(store, histories):
+async def test_a_fork_outlives_its_deleted_parent(store, histories):
     conversation = await talk(store, "c", "one", "two")
     calls = [("measure", f"c{number}", {}) for number in range(2)]
     conversation.messages[1:2] = [reply(calls)]
@@ -241,12 +241,12 @@ async def test_deleting_erases_and_a_fork_keeps_what_it_shares(store, histories)
     assert {record.conversation_id for record in await store.list_conversations()} == {"c", "d"}
 
 
-async def test_a_conversation_that_never_was_is_not_deleted(store):
+async def test_deleting_an_unknown_conversation_is_a_conflict(store):
     with pytest.raises(ConversationConflict):
         await store.delete_record("never", expected_revision="any")
 
 
-async def test_what_was_saved_since_it_was_looked_at_is_not_deleted(store, histories, monkeypatch):
+async def test_a_conversation_saved_meanwhile_is_not_deleted(store, histories, monkeypatch):
     await talk(store, "c", "one")
     record = await store.read_record("c")
     # in the thread that deletes: another task saves first
@@ -257,7 +257,7 @@ async def test_what_was_saved_since_it_was_looked_at_is_not_deleted(store, histo
     assert len(await messages_of(store)) == 4
 
 
-async def test_a_save_that_another_one_precedes_after_its_look_is_told(store, monkeypatch):
+async def test_a_save_after_a_simultaneous_one_conflicts(store, monkeypatch):
     await talk(store, "c", "one")
     conversation = await store.load("c")
     conversation.messages = [*conversation.messages, prompt("three")]
@@ -279,9 +279,7 @@ async def goes_on_from(store, conversation_id, other_id):
     await store.write_record(new, new_entries=[entry], expected_revision=record.revision)
 
 
-async def test_messages_of_another_conversation_are_copied_without_what_is_redacted_meanwhile(
-    store, histories, monkeypatch
-):
+async def test_copied_messages_omit_text_redacted_meanwhile(store, histories, monkeypatch):
     await talk(store, "c", "one", "marigold")
     await store.fork("c", at=2, new_conversation_id="d")
     original, fork = (histories[store.conversation(name)] for name in "cd")
@@ -292,9 +290,7 @@ async def test_messages_of_another_conversation_are_copied_without_what_is_redac
     assert texts_of(fork.view()) == ["one", "re one", "[redacted]", "[redacted]", "next"]
 
 
-async def test_a_save_after_messages_that_are_deleted_meanwhile_is_a_conflict(
-    store, histories, monkeypatch
-):
+async def test_a_save_after_erased_messages_conflicts(store, histories, monkeypatch):
     await talk(store, "c", "one", "two")
     await store.fork("c", at=2, new_conversation_id="d")
     fork = histories[store.conversation("d")]
@@ -307,9 +303,7 @@ async def test_a_save_after_messages_that_are_deleted_meanwhile_is_a_conflict(
     assert texts_of(fork.view()) == ["one", "re one"]
 
 
-async def test_text_redacted_in_the_parent_of_a_fork_is_not_saved_again(
-    store, histories, monkeypatch
-):
+async def test_text_redacted_in_a_parent_stays_redacted(store, histories, monkeypatch):
     await talk(store, "c", "marigold")
     await store.fork("c", new_conversation_id="d")
     original, fork = (histories[store.conversation(name)] for name in "cd")
@@ -323,7 +317,7 @@ async def test_text_redacted_in_the_parent_of_a_fork_is_not_saved_again(
     assert fork.version() == version
 
 
-async def test_a_fork_that_was_killed_before_it_had_its_record_is_not_there(store, histories):
+async def test_a_fork_without_a_record_is_absent(store, histories):
     await talk(store, "c", "one", "two")
     await talk(store, "c", "three")
     histories[store.conversation("c")].fork(id=store.conversation("d"))
@@ -336,7 +330,7 @@ async def test_a_fork_that_was_killed_before_it_had_its_record_is_not_there(stor
     assert texts_of(histories[store.conversation("e")].view()) == ["one", "re one"]
 
 
-async def test_a_copy_of_another_store_has_its_branches_and_forks(store):
+async def test_a_copy_has_all_branches_and_forks(store):
     theirs = InMemoryConversationStore()
     choice = random.Random(9)
     for _ in range(40):
@@ -409,9 +403,7 @@ class TestKeeps(Answers, Lists, Condenses):
         return parts_of(await messages_of(store))
 
 
-async def test_a_history_that_an_application_compacted_is_condensed_and_not_taken_back(
-    store, histories
-):
+async def test_an_applications_compaction_is_a_condensation(store, histories):
     first = [
         ModelRequest.user_text_prompt("one"),
         said("two"),
@@ -439,7 +431,7 @@ async def test_a_history_that_an_application_compacted_is_condensed_and_not_take
     ]
 
 
-async def test_attributes_that_are_set_stay_when_a_conversation_is_saved_again(histories, store):
+async def test_a_save_does_not_reset_attributes(histories, store):
     conversation = Conversation(conversation_id="c", messages=[said("hi")])
     await store.save(conversation)
     histories[store.conversation("c")].set_attributes(title="Refunds")
@@ -448,9 +440,7 @@ async def test_attributes_that_are_set_stay_when_a_conversation_is_saved_again(h
     assert histories[store.conversation("c")].attributes()["title"] == "Refunds"
 
 
-async def test_a_record_in_memory_is_not_that_of_a_conversation_that_other_code_changed(
-    histories, store
-):
+async def test_a_record_changed_elsewhere_is_read_again(histories, store):
     other, conversation = (
         FoldlogConversationStore(histories),
         Conversation(conversation_id="c", messages=[said("hi")]),
@@ -474,7 +464,7 @@ def shown(content):
 SHOWN = ["see", ("image/png", IMAGE), ("application/pdf", FILE)]
 
 
-async def test_the_sdk_reads_its_export_and_a_view_shows_its_images(histories):
+async def test_exports_are_readable_and_views_show_images(histories):
     image = BinaryContent(data=IMAGE, media_type="image/png")
     calls = [ToolCallPart("look", {"at": 1}, name) for name in ("c1", "c2")]
     results = [
