@@ -38,7 +38,6 @@ from tests.adapters.contract import (
     check_requests,
     condensations,
     decided,
-    history_of,
     holding,
     steps,
 )
@@ -50,6 +49,11 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def provider(histories):
     return FoldlogHistoryProvider(histories)
+
+
+@pytest.fixture
+def history(provider):
+    return provider.histories.sync[provider.conversation("s")]
 
 
 def plain(messages):
@@ -100,43 +104,35 @@ def any_message(choice, number):
     )
 
 
-async def test_random_messages_are_kept_as_the_sdks_own_provider_keeps_them(file_url):
-    choice, theirs, states = (
-        random.Random(3),
-        InMemoryHistoryProvider(),
-        {"a": {}, "b/c": {}, None: {}},
-    )
+async def test_random_messages_equal_the_sdks_provider(file_url):
+    choice, theirs = random.Random(3), InMemoryHistoryProvider()
+    states = {"a": {}, "b/c": {}, None: {}}
     for opened in range(4):
         async with FoldlogHistoryProvider(file_url) as provider:
             for number in range(40 * opened, 40 * opened + 40):
-                session = choice.choice(list(states))
-                their_messages = await theirs.get_messages(session, state=states[session])
-                if choice.random() < 0.7:
-                    new = [any_message(choice, f"{number}-{n}") for n in range(choice.randrange(4))]
-                else:  # the SDK gives messages again
-                    new = [
-                        *their_messages[choice.choice([0, -1, -2, len(their_messages)]) :],
-                        any_message(choice, number),
-                    ]
+                session, state = choice.choice(list(states.items()))
+                before = await theirs.get_messages(session, state=state)
+                new = [any_message(choice, f"{number}-{n}") for n in range(choice.randrange(4))]
+                if choice.random() < 0.3:  # the SDK gives messages again
+                    again = before[choice.choice([0, -1, -2, len(before)]) :]
+                    new = [*again, any_message(choice, number)]
                 await provider.save_messages(session, new)
-                await theirs.save_messages(session, new, state=states[session])
-                assert plain(await provider.get_messages(session)) == plain(
-                    await theirs.get_messages(session, state=states[session])
-                )
+                await theirs.save_messages(session, new, state=state)
+                expected = plain(await theirs.get_messages(session, state=state))
+                assert plain(await provider.get_messages(session)) == expected
 
 
-async def test_what_the_same_words_of_a_user_add(provider):
+async def test_equal_messages_of_a_user_are_both_stored(provider):
     for _ in range(2):
         await provider.save_messages("s", [Message("user", ["again"])])
     assert [message.text for message in await provider.get_messages("s")] == ["again", "again"]
 
 
 @pytest.mark.filterwarnings("ignore:.FILE_HISTORY")
-async def test_a_session_of_the_sdk_is_copied_and_copied_on(provider, tmp_path):
+async def test_a_session_is_copied_and_copied_on(provider, tmp_path):
     theirs = FileHistoryProvider(tmp_path / "theirs")
-    await theirs.save_messages(
-        "s", [Message("user", [str(number)], message_id=f"m{number}") for number in range(9)]
-    )
+    first = [Message("user", [str(number)], message_id=f"m{number}") for number in range(9)]
+    await theirs.save_messages("s", first)
     assert await provider.copy_from(theirs, "s") == 9
     assert plain(await provider.get_messages("s")) == plain(await theirs.get_messages("s"))
     await theirs.save_messages("s", [Message("user", ["more"])])
@@ -203,91 +199,85 @@ async def run_agent(agent, prompt):
     return await agent.run(prompt, session=AgentSession(session_id="s"))
 
 
-async def shown_before_the_reply(histories):
+async def shown_before_the_reply(provider):
     """What the View has before the last reply of the model."""
-    messages = await FoldlogHistoryProvider(histories).get_messages("s")
+    messages = await FoldlogHistoryProvider(provider.histories.sync).get_messages("s")
     assert messages[-1].role == "assistant"
     return parts(messages[:-1])
 
 
-OF_THE_SDK = {
-    "window": lambda choice: {"compaction_strategy": SlidingWindowStrategy(keep_last_groups=5)},
-    "calls": lambda choice: {
-        "compaction_strategy": SelectiveToolCallCompactionStrategy(keep_last_tool_call_groups=2)
-    },
-    "condense": lambda choice: {},
-}
-
-
 @pytest.mark.parametrize(
-    "url, how",
-    [("memory", "window"), ("sqlite", "calls"), ("postgres", "condense")],
+    "url, strategy",
+    [
+        ("memory", SlidingWindowStrategy(keep_last_groups=5)),
+        ("sqlite", SelectiveToolCallCompactionStrategy(keep_last_tool_call_groups=2)),
+        ("postgres", None),
+    ],
     indirect=["url"],
+    ids=["window", "calls", "condense"],
 )
-async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
-    choice = random.Random(how)
-    with foldlog.open(
-        url, condenser={"type": "digest", "max_size": 14, "keep_first": 1}
-    ) as histories:
-        provider = FoldlogHistoryProvider(histories, condense=how == "condense")
-        client = client_of(steps(choice), messages_max=40 if how == "condense" else None)
-        agent = agent_of(client, provider, **OF_THE_SDK[how](choice))
+async def test_the_view_equals_the_prompt_of_each_call(url, strategy):
+    choice = random.Random(3)
+    with foldlog.open(url, condenser=STRATEGIES["digest"]) as histories:
+        provider = FoldlogHistoryProvider(histories, condense=strategy is None)
+        client = client_of(steps(choice), messages_max=None if strategy else 40)
+        agent = agent_of(client, provider, compaction_strategy=strategy)
         history = histories[provider.conversation("s")]
-        await talk_and_branch(agent, client, histories, choice)
+        await talk_and_branch(agent, client, provider, choice)
         assert len(condensations(history)) >= 5
         assert_sound(histories.store)
 
 
-async def talk_and_branch(agent, client, histories, choice):
+async def talk_and_branch(agent, client, provider, choice):
     """Run an agent until it has 200 prompts, from another version now and then. Each prompt is what
     the View shows.
     """
-    history = histories[FoldlogHistoryProvider(histories).conversation("s")]
+    history = provider.histories.sync[provider.conversation("s")]
     while len(client.prompts) < 200:
         await run_agent(agent, f"step {len(client.prompts)}")
-        assert await shown_before_the_reply(histories) == parts(client.prompts[-1])
+        assert await shown_before_the_reply(provider) == parts(client.prompts[-1])
         if choice.random() < 0.1 and len(client.prompts) > 20:
-            history.retract(choice.choice(ends_of_turns(history)), "another branch")
+            # versions at which a reply without calls was the end
+            ends = [event.id + 1 for event in history.events() if is_end(event)]
+            history.retract(choice.choice(ends[-5:-1]), "another branch")
 
 
-def ends_of_turns(history):
-    """Versions at which a reply without calls was the end."""
-    events = list(history.events())
-    return [
-        event.id + 1
-        for event in events
-        if getattr(event, "content", "") and "finished" in str(event)
-    ][-5:-1]
+def is_end(event):
+    return "finished" in str(getattr(event, "content", ""))
 
 
-def summarizing(choice):
-    return SummarizationStrategy(
-        client=ScriptedClient(lambda messages, number: [said(f"summary {number}")])
-    )
+def numbered(text):
+    """Return a client that says a text with the number of its reply."""
+    return ScriptedClient(lambda messages, number: [said(f"{text} {number}")])
 
 
-BEFORE_A_RUN = {
-    "window": lambda choice: SlidingWindowStrategy(keep_last_groups=4),
-    "summaries": summarizing,
-    "results": lambda choice: ToolResultCompactionStrategy(keep_last_tool_call_groups=1),
-}
+SUMMARIES = SummarizationStrategy(client=numbered("summary"))
 
 
-@pytest.mark.parametrize("how", BEFORE_A_RUN)
-async def test_the_sdks_own_compaction_is_kept(histories, provider, how):
-    choice = random.Random(how)
+@pytest.mark.parametrize(
+    "strategy, has_summaries",
+    [
+        (SlidingWindowStrategy(keep_last_groups=4), False),
+        (SUMMARIES, True),
+        (ToolResultCompactionStrategy(keep_last_tool_call_groups=1), True),
+    ],
+    ids=["window", "summaries", "results"],
+)
+async def test_the_sdks_own_compaction_is_stored(provider, history, strategy, has_summaries):
+    choice = random.Random(3)
     client = client_of(steps(choice))
-    compaction = CompactionProvider(
-        before_strategy=BEFORE_A_RUN[how](choice), history_source_id=provider.source_id
-    )
-    agent = agent_of(client, provider, compaction, each_call=False)
-    history = histories[provider.conversation("s")]
-    await talk_and_branch(agent, client, histories, choice)
+    agent = agent_of(client, provider, compacting(provider, strategy), each_call=False)
+    await talk_and_branch(agent, client, provider, choice)
     appended = condensations(history)
     assert len(appended) >= 5
-    assert any(event.summary for event in appended) == (how != "window")
+    assert any(event.summary for event in appended) == has_summaries
     everything = [event for event in history.events() if event.origin is not None]
     assert len(everything) > len(history.view()), "the log keeps what was left out"
+
+
+def compacting(provider, strategy):
+    """Return what compacts the messages of a session before a run."""
+    return CompactionProvider(before_strategy=strategy, history_source_id=provider.source_id)
 
 
 async def summarized_once(provider, act):
@@ -303,10 +293,8 @@ async def summarized_once(provider, act):
         act()
         return [said("a marigold")]
 
-    strategy = SummarizationStrategy(client=ScriptedClient(summarize))
-    compaction = CompactionProvider(before_strategy=strategy, history_source_id=provider.source_id)
-    client = ScriptedClient(lambda messages, number: [said(f"reply {number}")])
-    agent = agent_of(client, provider, compaction, each_call=False)
+    compaction = compacting(provider, SummarizationStrategy(client=ScriptedClient(summarize)))
+    agent = agent_of(numbered("reply"), provider, compaction, each_call=False)
     for number in range(8):
         if not quoting:
             await run_agent(agent, "marigold" if number == 0 else f"{number}")
@@ -314,21 +302,17 @@ async def summarized_once(provider, act):
     return agent
 
 
-async def test_a_summary_that_may_quote_a_message_redacted_meanwhile_is_not_stored(
-    provider, histories
-):
-    history = histories[provider.conversation("s")]
+async def test_a_summary_with_redacted_text_is_not_stored(provider, history):
     redact = lambda: history.redact(holding(history, "marigold"), reason="asked to")  # noqa: E731
     agent = await summarized_once(provider, redact)
     assert condensations(history) == []
     await run_agent(agent, "go on")
     assert "no flower" in [event.summary for event in condensations(history)]
-    assert "marigold" not in repr(list(history.events()))
+    assert holding(history, "marigold") == []
 
 
-async def test_a_message_of_which_no_summary_is_stored_is_shown(provider, histories):
+async def test_a_message_without_a_stored_summary_is_shown(provider, history):
     await provider.save_messages("s", [Message("user", ["marigold"])])
-    history = histories[provider.conversation("s")]
     _, unredacted = history._version_and_guard()
     history.redact(0, reason="asked to")
     run = agent_framework._Run([], [], unredacted, None)
@@ -339,9 +323,7 @@ async def test_a_message_of_which_no_summary_is_stored_is_shown(provider, histor
     assert not messages[1].additional_properties.get(EXCLUDED_KEY)
 
 
-async def test_a_summary_forgets_nothing_of_a_session_that_began_again_meanwhile(
-    provider, histories
-):
+async def test_a_summary_spares_a_session_begun_again(provider, histories):
     name = provider.conversation("s")
 
     def begin_again():
@@ -354,65 +336,55 @@ async def test_a_summary_forgets_nothing_of_a_session_that_began_again_meanwhile
     assert condensations(histories[name]) == []
 
 
-async def test_a_summary_that_the_provider_was_not_told_hides_nothing(provider):
-    choice = random.Random(5)
-    client = client_of(steps(choice))
-    agent = agent_of(client, provider, compaction_strategy=summarizing(choice))
-    for number in range(20):
-        await run_agent(agent, f"step {number}")
+async def test_a_summary_within_a_run_hides_nothing(provider):
+    client = client_of(steps(random.Random(5)))
+    agent = agent_of(client, provider, compaction_strategy=SUMMARIES)
+    prompts = [f"step {number}" for number in range(20)]
+    for prompt in prompts:
+        await run_agent(agent, prompt)
     users = [message.text for message in await provider.get_messages("s") if message.role == "user"]
-    assert users == [f"step {number}" for number in range(20)]
+    assert users == prompts
 
 
-async def test_what_is_left_out_within_a_run_is_forgotten(provider, histories):
-    client = ScriptedClient(
-        lambda messages, number: (
-            [call("measure", '{"unit":"km"}', f"c{number}")] if number < 6 else [said("finished")]
-        )
-    )
+async def test_results_left_out_within_a_run_are_forgotten(provider):
+    client = client_of(lambda number: measures(number) if number < 6 else "finished")
     strategy = SelectiveToolCallCompactionStrategy(keep_last_tool_call_groups=2)
     await run_agent(agent_of(client, provider, each_call=False, compaction_strategy=strategy), "go")
-    assert await shown_before_the_reply(histories) == parts(client.prompts[-1])
+    assert await shown_before_the_reply(provider) == parts(client.prompts[-1])
     assert len(client.prompts[-1]) == 5
 
 
-def three_steps(messages, number):
-    return (
-        [call("measure", '{"unit":"km"}', f"c{number}")] if number % 3 < 2 else [said("finished")]
-    )
+def measures(number):
+    return [("measure", f"c{number}", {"unit": "km"})]
+
+
+def three_steps(number):
+    return measures(number) if number % 3 < 2 else "finished"
 
 
 @pytest.mark.parametrize("strategy", [None, *STRATEGIES])
-async def test_runs_of_a_session_at_once_send_each_call_right_before_its_results(strategy):
+async def test_simultaneous_runs_send_calls_before_their_results(strategy):
     async def ask_another() -> str:
         """Ask."""
         for number in range(4):
             await run_agent(agent_of(other, provider), f"other {number}")
         return "asked"
 
-    def script(messages, number):
-        calls = [call("measure", '{"unit":"km"}', "c0"), call("ask_another", "{}", "b")]
-        return [said("finished")] if number else [said("let me see"), *calls]
+    def script(number):
+        calls = ["let me see", *measures(0), ("ask_another", "b", {})]
+        return "finished" if number else calls
 
     with foldlog.open("memory:", condenser=STRATEGIES.get(strategy)) as histories:
         provider = FoldlogHistoryProvider(histories, condense=strategy is not None)
         # they refuse a prompt as a server does
-        client, other = ScriptedClient(script), ScriptedClient(three_steps)
+        client, other = client_of(script), client_of(three_steps)
         await run_agent(agent_of(client, provider, tools=(measure, ask_another)), "go")
-        assert [
-            content.get("text") or content["call_id"]
-            for _, (content,) in parts(client.prompts[-1])[-5:]
-        ] == [
-            "let me see",
-            *("c0", "b", "c0", "b"),
-        ]
+        contents = [content for _, (content,) in parts(client.prompts[-1])[-5:]]
+        sent = [content.get("text") or content["call_id"] for content in contents]
+        assert sent == ["let me see", "c0", "b", "c0", "b"]
         await run_agent(agent_of(other, provider), "and now")
-        results = [
-            event
-            for event in histories[provider.conversation("s")].events()
-            if isinstance(event, Observation)
-        ]
-        assert len(results) == 12
+        events = histories[provider.conversation("s")].events()
+        assert sum(isinstance(event, Observation) for event in events) == 12
 
 
 class Nameless(ScriptedClient):
@@ -435,15 +407,8 @@ def calls_in(messages):
 
 
 @pytest.mark.parametrize("kind", [ScriptedClient, Nameless])
-async def test_a_call_that_a_killed_run_left_is_in_no_later_prompt(provider, kind):
-    def script(messages, number):
-        return (
-            [call("measure", '{"unit":"km"}', f"c{number}")]
-            if messages[-1].role == "user"
-            else [said("finished")]
-        )
-
-    client = kind(script)
+async def test_a_killed_runs_call_is_not_sent(provider, kind):
+    client = kind(lambda _, number: replies("finished" if number % 2 else measures(number)))
     for number in range(3):
         await provider.save_messages("s", dead(number))
         await run_agent(agent_of(client, provider), "step")
@@ -466,21 +431,18 @@ async def approved(agent, session):
 
 
 @pytest.mark.parametrize("each_call", [True, False])
-async def test_a_call_that_was_not_approved_is_in_no_later_prompt(provider, each_call):
-    replies = [[call("risky", "{}", "c0")], [call("risky", "{}", "c1")], [said("finished")]]
-    client = ScriptedClient(lambda messages, number: replies[number])
-    agent, session = (
-        agent_of(client, provider, each_call=each_call, tools=(risky,)),
-        AgentSession(session_id="s"),
-    )
+async def test_an_unapproved_call_is_not_sent(provider, each_call):
+    client = client_of(lambda number: "finished" if number == 2 else [("risky", f"c{number}", {})])
+    agent = agent_of(client, provider, each_call=each_call, tools=(risky,))
+    session = AgentSession(session_id="s")
     await agent.run("go", session=session)
     assert await approved(agent, session) == "finished"
     assert calls_in(client.prompts[-1]) == ["c1", "c1"], "a server refuses a call without a result"
 
 
-async def test_a_call_that_waits_for_approval_is_loaded_and_goes_on(provider):
-    calls = [call("risky", "{}", "c"), call("measure", '{"unit":"km"}', "beside")]
-    client = ScriptedClient(lambda messages, number: [said("finished")] if number % 2 else calls)
+async def test_a_call_goes_on_after_its_approval(provider):
+    calls = [("risky", "c", {}), ("measure", "beside", {"unit": "km"})]
+    client = client_of(lambda number: "finished" if number % 2 else calls)
     for each_call in (True, False):
         client.prompts.clear()
         session = AgentSession(session_id=f"s{each_call}")
@@ -496,22 +458,18 @@ async def test_a_call_that_waits_for_approval_is_loaded_and_goes_on(provider):
 @pytest.mark.parametrize(
     "allowed, each_call, streamed", [(True, True, False), (False, False, False), (True, True, True)]
 )
-async def test_who_was_asked_and_who_decided_are_events_of_the_call(
-    provider, allowed, each_call, streamed
-):
+async def test_approvals_are_events_of_their_call(provider, history, allowed, each_call, streamed):
     async def run(message):
         if not streamed:
             return await agent.run(message, session=session)
         return await agent.run(message, session=session, stream=True).get_final_response()
 
-    calls = [call("risky", "{}", "c")]
-    client = ScriptedClient(lambda messages, number: calls if not number else [said("finished")])
+    client = client_of(lambda number: "finished" if number else [("risky", "c", {})])
     middleware = [provider.approvals]
     agent = agent_of(client, provider, each_call=each_call, tools=(risky,), middleware=middleware)
     session = AgentSession(session_id="s")
     (request,) = (await run("go")).user_input_requests
     await run(Message("user", [request.to_function_approval_response(allowed)], author_name="ann"))
-    history = provider.histories.sync[provider.conversation("s")]
     question = {"asked": None, "shown": {"tool": "risky", "arguments": "{}"}}
     assert approvals_of(history) == {"c": [question, decided(allowed, by="ann")]}
 
@@ -522,20 +480,19 @@ FILES = [
 ]
 
 
-def test_a_view_shows_the_images_of_messages_of_the_sdk(histories):
+def test_a_view_shows_the_sdks_images(histories):
     result = Content.from_function_result(call_id="c1", result=[said("see"), *FILES])
     messages = [
         Message("user", FILES),
         Message("assistant", [call("look", "{}", "c1")]),
         Message("tool", [result]),
     ]
-    check_import(
-        histories, "agent-framework", json.dumps([message.to_dict() for message in messages]), 2
-    )
+    written = json.dumps([message.to_dict() for message in messages])
+    check_import(histories, "agent-framework", written, 2)
 
 
-async def test_a_reply_names_its_request_with_the_tools_and_the_instructions(provider):
+async def test_a_reply_names_its_request(provider, history):
     client = client_of(lambda number: "9 m" if number else [("measure", "c", {"unit": "m"})])
     settings = {"instructions": "You measure.", "middleware": [provider.requests]}
     await run_agent(agent_of(client, provider, **settings), "measure")
-    check_requests(history_of(provider))
+    check_requests(history)

@@ -73,65 +73,37 @@ class ScriptedModel(BaseLlm):
         yield LlmResponse(content=content, usage_metadata=self.usage)
 
 
+def scripted(script, **settings):
+    """Return a model that plays a ``contract.Script``."""
+    return ScriptedModel(
+        script=lambda contents, number: reply(script(number)), prompts=[], **settings
+    )
+
+
 _TEXTS = ["", "hi", "a\x00b", "\ud800", "é" * 3, '{"a": 1}', "$bytes"]
-_JSON = [
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    2**62,
-    "",
-    "é",
-    "a b",
-    [],
-    {},
-    [{"a": [None, 1]}],
-    {"$bytes": "AA=="},
-    {"$x": {}},
-]
+_JSON = [None, True, 0, 1.5, 2**62, "", "é", [], {}, [{"a": [None, 1]}], {"$bytes": "AA=="}]
 _VALUES = [*_JSON, 2**70, "a\x00b", "\ud800", b"\x00\xff", (), (1, (b"q",)), {"": {"$tuple": 1}}]
+_KEYS = ["a", "b", "$bytes", "temp:t", "app:a", "app:b", "user:a", "user:$x", "user:temp:x"]
 
 
 def any_state(choice, values=_JSON):
-    keys = [
-        "a",
-        "b",
-        "$bytes",
-        "temp:t",
-        "app:a",
-        "app:b",
-        "user:a",
-        "user:$x",
-        "user:temp:x",
-        "x:y",
-    ]
-    return {choice.choice(keys): choice.choice(values) for _ in range(choice.randrange(4))}
+    return {choice.choice(_KEYS): choice.choice(values) for _ in range(choice.randrange(4))}
 
 
 def any_event(choice, number, *, plain=False):
     """Return an event of any form; a plain one holds what the SDK's own JSON can hold."""
-    text = choice.choice(["hi", "é"] if plain else _TEXTS)
-    value = choice.choice(_JSON if plain else _VALUES)
+    values = _JSON if plain else _VALUES
+    text, value = choice.choice(["hi", "é"] if plain else _TEXTS), choice.choice(values)
+    result = types.FunctionResponse(id="c0", name="f", response={"result": value, "n": None})
+    error = types.FunctionResponse(name="f", response={"error": text})
+    blob = types.Blob(data=b"\x00\xff", mime_type=choice.choice(["image/png", "audio/wav"]))
     parts = [
         types.Part(text=text),
         types.Part(text=text, thought=True, thought_signature=b"\xfe\x00"),
-        types.Part(
-            function_call=types.FunctionCall(
-                id=choice.choice([None, "c0"]), name="f", args={"a": value}
-            )
-        ),
-        types.Part(
-            function_response=types.FunctionResponse(
-                id="c0", name="f", response={"result": value, "n": None}
-            )
-        ),
-        types.Part(function_response=types.FunctionResponse(name="f", response={"error": text})),
-        types.Part(
-            inline_data=types.Blob(
-                data=b"\x00\xff", mime_type=choice.choice(["image/png", "audio/wav"])
-            )
-        ),
+        call("f", choice.choice([None, "c0"]), a=value),
+        types.Part(function_response=result),
+        types.Part(function_response=error),
+        types.Part(inline_data=blob),
         types.Part(file_data=types.FileData(file_uri="gs://x/y", mime_type="image/png")),
     ]
     content = types.Content(
@@ -144,7 +116,7 @@ def any_event(choice, number, *, plain=False):
         author=choice.choice(["user", "agent"]),
         timestamp=choice.choice([1000.0, 1000.25, 1e9]) + number * choice.choice([0.1, 1.0]),
         content=choice.choice([None, content, content]),
-        actions=EventActions(state_delta=any_state(choice, _JSON if plain else _VALUES)),
+        actions=EventActions(state_delta=any_state(choice, values)),
         long_running_tool_ids=choice.choice([None, {"b", "a"}]),
         custom_metadata=choice.choice([None, {"x": value}]),
     )

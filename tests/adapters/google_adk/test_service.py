@@ -8,7 +8,6 @@ import random
 import sqlite3
 from contextlib import closing, suppress
 from functools import partial
-from pathlib import Path
 
 import pytest
 from google.adk.agents import LlmAgent
@@ -51,12 +50,12 @@ from tests.adapters.contract import (
 )
 from tests.adapters.google_adk.scripted import (
     USAGE,
-    ScriptedModel,
     any_event,
     any_state,
     call,
     reply,
     said,
+    scripted,
 )
 from tests.between import before_next_call
 
@@ -68,13 +67,22 @@ pytestmark = [
     # The SDK says once in a process which of its own features are experimental.
     pytest.mark.filterwarnings(r"ignore:\[EXPERIMENTAL\]:UserWarning"),
 ]
-ROOT = Path(__file__).parents[3]
 S = {"app_name": "a", "user_id": "u", "session_id": "s"}
+KEYS = "k", "user:k", "app:k"
 
 
 @pytest.fixture
 def service(histories):
     return FoldlogSessionService(histories)
+
+
+def change(**fields):
+    """Return an event of a user with these fields of its actions."""
+    return event_of(actions=EventActions(**fields))
+
+
+def event_of(**fields):
+    return Event(**{"author": "user", "invocation_id": "i", **fields})
 
 
 async def events_of(service):
@@ -106,13 +114,9 @@ async def erase_state(service, *names):
         with suppress(foldlog.ConversationNotFound):
             service.histories.sync.erase(service.conversation(*names), reason="asked to")
         return
-    where = (
-        "user_states WHERE app_name = ? AND user_id = ?"
-        if names[1:]
-        else "app_states WHERE app_name = ?"
-    )
+    table, which = ("user", " AND user_id = ?") if names[1:] else ("app", "")
     with closing(sqlite3.connect(service._db_path)) as database, database:
-        database.execute(f"DELETE FROM {where}", names)
+        database.execute(f"DELETE FROM {table}_states WHERE app_name = ?{which}", names)
 
 
 def random_operation(choice, number):
@@ -155,21 +159,16 @@ def random_operation(choice, number):
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_random_operations_are_what_the_sdks_sqlite_service_does(service, tmp_path, seed):
+async def test_random_operations_equal_the_sdks_service(service, tmp_path, seed):
     choice, theirs = random.Random(seed), SqliteSessionService(str(tmp_path / "theirs.db"))
     ours_held, theirs_held, number, appended = {}, {}, 0, 0
     platform_time.set_time_provider(lambda: 900.0 + number)
     try:
         for number in range(150):
             operate = random_operation(choice, number)
-            answer, expected = (
-                await outcome(operate(service, ours_held)),
-                await outcome(operate(theirs, theirs_held)),
-            )
-            assert as_json(answer) == as_json(expected)
-            appended += (
-                isinstance(answer, list) and answer[:1] != [] and isinstance(answer[0], Event)
-            )
+            answer = await outcome(operate(service, ours_held))
+            assert as_json(answer) == as_json(await outcome(operate(theirs, theirs_held)))
+            appended += isinstance(answer, list) and isinstance((answer or [None])[0], Event)
     finally:
         platform_time.reset_time_provider()
     assert appended > 20
@@ -189,12 +188,11 @@ async def talk(service, count=1, **names):
     session = await service.get_session(**names) or await service.create_session(**names)
     for _ in range(count):
         number = len(session.events)
-        event = Event(id=f"e{number}", invocation_id="i", author="user", content=said(str(number)))
-        await service.append_event(session, event)
+        await service.append_event(session, event_of(id=f"e{number}", content=said(str(number))))
     return session
 
 
-async def test_events_and_states_come_back_as_they_were_after_a_fresh_open(file_url):
+async def test_random_events_survive_a_reopen(file_url):
     choice = random.Random(3)
     events = [any_event(choice, number) for number in range(200)]
     events.sort(key=lambda event: event.timestamp)
@@ -210,29 +208,20 @@ async def test_events_and_states_come_back_as_they_were_after_a_fresh_open(file_
         loaded = await service.get_session(**S)
         assert exact(loaded.events) == exact(events)
         assert loaded.events == events
-        assert {key: repr(value) for key, value in loaded.state.items()} == {
-            key: repr(held[key]) for key in held
-        }
+        assert sorted(map(repr, loaded.state.items())) == sorted(map(repr, held.items()))
         recent = await service.get_session(**S, config=GetSessionConfig(num_recent_events=7))
         assert exact(recent.events) == exact(events[-7:])
         assert recent.state == loaded.state
-        after = await service.get_session(
-            **S, config=GetSessionConfig(after_timestamp=events[100].timestamp)
-        )
-        assert after.events == [
-            event for event in events if event.timestamp >= events[100].timestamp
-        ]
+        time = events[100].timestamp
+        after = await service.get_session(**S, config=GetSessionConfig(after_timestamp=time))
+        assert after.events == [event for event in events if event.timestamp >= time]
 
 
 @pytest.mark.parametrize("killed_at", ["adk/a/u/s", "adk/a/u/+state", "adk/a/+state"])
-async def test_an_event_is_stored_with_its_changes_of_shared_states_or_not_at_all(
-    service, monkeypatch, killed_at
-):
-    session = await service.create_session(**S, state=dict.fromkeys(("k", "user:k", "app:k"), 1))
-    delta, append = dict.fromkeys(("k", "user:k", "app:k"), 2), Appending.__call__
-    event = Event(
-        id="e", author="agent", invocation_id="i", actions=EventActions(state_delta=delta)
-    )
+async def test_events_and_shared_states_change_atomically(service, monkeypatch, killed_at):
+    session = await service.create_session(**S, state=dict.fromkeys(KEYS, 1))
+    delta, append = dict.fromkeys(KEYS, 2), Appending.__call__
+    event = change(state_delta=delta)
 
     def killed(work, transaction):
         result = append(work, transaction)
@@ -250,35 +239,26 @@ async def test_an_event_is_stored_with_its_changes_of_shared_states_or_not_at_al
 
 
 @pytest.mark.parametrize("scope, names", [("user", ("a", "u")), ("app", ("a",))])
-async def test_a_shared_state_that_was_erased_holds_only_what_came_after(service, scope, names):
+async def test_an_erased_shared_state_begins_empty(service, scope, names):
     for session_id, value, expected in (("s", "old", {}), ("t", "new", {f"{scope}:k": "new"})):
         session = await service.create_session(**{**S, "session_id": session_id})
-        actions = EventActions(state_delta={f"{scope}:k": value})
-        await service.append_event(
-            session, Event(author="agent", invocation_id="i", actions=actions)
-        )
+        await service.append_event(session, change(state_delta={f"{scope}:k": value}))
         if value == "old":
             await erase_state(service, *names)
         for each in (await service.list_sessions(app_name="a")).sessions:
-            assert (
-                (await service.get_session(**{**S, "session_id": each.id})).state
-                == expected
-                == each.state
-            )
+            loaded = await service.get_session(**{**S, "session_id": each.id})
+            assert loaded.state == each.state == expected
 
 
-async def test_sessions_that_run_at_once_change_shared_states_and_bring_nothing_erased_back(url):
+async def test_concurrent_sessions_restore_no_erased_state(url):
     async with FoldlogSessionService(url) as first:
         second = FoldlogSessionService(first.histories if url == "memory:" else url)
 
         async def work(service, name):
-            session = await service.create_session(app_name="a", user_id="u", session_id=name)
+            session = await service.create_session(**{**S, "session_id": name})
             for number in range(10):
                 delta = {f"{scope}:{name}": number for scope in ("app", "user")}
-                event = Event(
-                    author="agent", invocation_id="i", actions=EventActions(state_delta=delta)
-                )
-                await service.append_event(session, event)
+                await service.append_event(session, change(state_delta=delta))
             return name
 
         async def states():
@@ -294,51 +274,39 @@ async def test_sessions_that_run_at_once_change_shared_states_and_bring_nothing_
                 for was, now in zip(before, await states(), strict=True):
                     assert all(number > was.get(name, -1) for name, number in now.items())
 
-        await asyncio.gather(
-            erase(), *(work(each, f"s{n}") for n, each in enumerate([first, second] * 3))
-        )
-        names = await asyncio.gather(
-            *(work(each, f"t{n}") for n, each in enumerate([first, second] * 3))
-        )
+        def sessions(name):
+            return [work(each, f"{name}{n}") for n, each in enumerate([first, second] * 3)]
+
+        await asyncio.gather(erase(), *sessions("s"))
+        names = await asyncio.gather(*sessions("t"))
         for state in await states():
             assert {name: state[name] for name in names} == dict.fromkeys(names, 9)
         await second.close()
 
 
-async def test_a_call_that_waits_for_a_confirmation_stays_whole_in_the_session_that_runs():
+async def test_a_call_awaiting_confirmation_stays_whole():
     with foldlog.open("memory:", condenser=STRATEGIES["cleared"]) as histories:
         service = FoldlogSessionService(histories, condense=True)
         session = await service.create_session(**S)
         for number in range(8):
-            parts = [call("measure", f"c{number}", unit="km" * 400)]
-            result = types.FunctionResponse(
-                id=f"c{number}", name="measure", response={"result": "9 km"}
+            name = f"c{number}"
+            question = event_of(content=reply([("measure", name, {"unit": "km" * 400})]))
+            answer = change(
+                requested_tool_confirmations={} if number else {name: ToolConfirmation()}
             )
-            confirmation = EventActions(
-                requested_tool_confirmations={} if number else {"c0": ToolConfirmation()}
+            result = types.FunctionResponse(id=name, name="measure", response={"result": "9 km"})
+            answer.content = types.Content(
+                role="user", parts=[types.Part(function_response=result)]
             )
-            answer = types.Content(role="user", parts=[types.Part(function_response=result)])
-            for content, actions in (
-                (types.Content(role="model", parts=parts), EventActions()),
-                (answer, confirmation),
-            ):
-                event = Event(author="agent", invocation_id="i", content=content, actions=actions)
+            for event in (question, answer):
                 await service.append_event(session, event)
-        stored = await events_of(service)
-        whole = [
-            event.content == copy.content
-            for event, copy in zip(session.events, stored, strict=True)
-        ]
-        assert whole[:3] == [True, True, False]
+        pairs = zip(session.events, await events_of(service), strict=True)
+        assert [held.content == stored.content for held, stored in pairs][:3] == [True, True, False]
 
 
 @pytest.mark.parametrize("answer", [{"confirmed": True}, {"response": '{"confirmed": false}'}])
-async def test_who_was_asked_and_who_decided_are_events_of_the_call(service, answer):
+async def test_approvals_are_events_of_their_call(service, answer):
     await service.create_session(**S)
-
-    def script(contents, number):
-        return said("finished") if number else types.Content(role="model", parts=[CALL])
-
     paid = []
 
     def pay(euros: int) -> str:
@@ -346,16 +314,14 @@ async def test_who_was_asked_and_who_decided_are_events_of_the_call(service, ans
         paid.append(euros)
         return "paid"
 
-    tools, model = (
-        [FunctionTool(pay, require_confirmation=True)],
-        ScriptedModel(script=script, prompts=[]),
-    )
-    *_, asked_event = [
-        event
+    tools = [FunctionTool(pay, require_confirmation=True)]
+    model = scripted(lambda number: "finished" if number else [("pay", "c1", {"euros": 5})])
+    calls = [
+        each
         for event in await run(service, model, "go", tools)
-        if any(each.name == "adk_request_confirmation" for each in event.get_function_calls())
+        for each in event.get_function_calls()
     ]
-    (request,) = asked_event.get_function_calls()
+    *_, request = (each for each in calls if each.name == "adk_request_confirmation")
     response = types.FunctionResponse(id=request.id, name=request.name, response=answer)
     await run(service, model, types.Part(function_response=response), tools)
     history = service.histories.sync[service.conversation(*S.values())]
@@ -365,34 +331,27 @@ async def test_who_was_asked_and_who_decided_are_events_of_the_call(service, ans
     assert paid == [5] * decision["approved"]
 
 
-CALL = call("pay", "c1", euros=5)
-
-
-async def test_a_deleted_session_is_erased_and_its_id_is_used_again(service, histories):
+async def test_a_deleted_session_is_erased_and_begins_again(service, histories):
     await talk(service, 2)
-    attributes = history_of(service).attributes()
-    assert attributes == {
-        "runtime": "google-adk",
-        "app": "a",
-        "user": "u",
-    }, "by which retention finds it"
+    history = history_of(service)
+    attributes = {"runtime": "google-adk", "app": "a", "user": "u"}
+    assert history.attributes() == attributes, "by which retention finds it"
     await service.delete_session(**S)
     assert await service.get_session(**S) is None
-    assert histories.store.conversation(service.conversation("a", "u", "s")).erased_at is not None
-    assert [event.id for event in (await talk(service, 1)).events] == ["e0"]
-    assert await ids_of(service) == ["e0"]
+    assert history.id not in histories
+    assert [event.id for event in (await talk(service)).events] == ["e0"] == await ids_of(service)
 
 
-async def test_another_process_makes_a_session_stale(service):
-    session, other = await talk(service, 1), await service.get_session(**S)
-    await service.append_event(session, Event(id="x", author="user", invocation_id="i"))
+async def test_events_of_others_make_a_session_stale(service):
+    session, other = await talk(service), await service.get_session(**S)
+    await service.append_event(session, event_of(id="x"))
     with pytest.raises(StaleSessionError, match="session 's' was updated at"):
-        await service.append_event(other, Event(id="y", author="user", invocation_id="i"))
+        await service.append_event(other, event_of(id="y"))
     assert await ids_of(service) == ["e0", "x"]
 
 
-async def test_an_event_that_is_delivered_again_is_stored_once(service):
-    session = await talk(service, 1)
+async def test_an_event_delivered_twice_is_stored_once(service):
+    session = await talk(service)
     event = any_event(random.Random(7), 1)
     event.timestamp = session.last_update_time
     late = await service.get_session(**S)
@@ -401,43 +360,37 @@ async def test_an_event_that_is_delivered_again_is_stored_once(service):
         await talk(service, number)  # another program goes on
     await service.append_event(late, event.model_copy(deep=True))
     for each in (session, late):
-        assert [stored_event.id for stored_event in each.events] == ["e0", "e1"]
-    ids = await ids_of(service)
-    assert ids == [f"e{number}" for number in range(5)]
+        assert [held.id for held in each.events] == ["e0", "e1"]
+    assert await ids_of(service) == [f"e{number}" for number in range(5)]
 
 
-async def test_an_append_that_another_one_precedes_after_its_look_is_stale(service, monkeypatch):
-    session = await talk(service, 1)
+async def test_an_append_after_a_simultaneous_one_is_stale(service, monkeypatch):
+    session = await talk(service)
     # in the thread that appends: another task appends first
-    append = lambda: asyncio.run(talk(service, 1))  # noqa: E731
+    append = lambda: asyncio.run(talk(service))  # noqa: E731
     before_next_call(monkeypatch, HistoryRecorder, "decode_all", append)
     with pytest.raises(StaleSessionError):
-        await service.append_event(session, Event(id="x", author="user", invocation_id="i"))
+        await service.append_event(session, event_of(id="x"))
     assert await ids_of(service) == ["e0", "e1"]
 
 
-async def test_a_copy_of_another_service_has_its_sessions_and_states(service, tmp_path):
+async def test_a_copy_has_all_sessions_and_states(service, tmp_path):
     theirs, choice = SqliteSessionService(str(tmp_path / "theirs.db")), random.Random(4)
-    for user in ("u", "v"):
-        for name in ("s", "t"):
-            session = await theirs.create_session(
-                app_name="a", user_id=user, session_id=name, state={"app:n": name}
-            )
-            for number in range(12):
-                event = any_event(choice, number, plain=True)
-                event.timestamp = session.last_update_time + 1
-                await theirs.append_event(session, event)
+    sessions = [{**S, "user_id": user, "session_id": name} for user in "uv" for name in "st"]
+    for names in sessions:
+        session = await theirs.create_session(**names, state={"app:n": names["session_id"]})
+        for number in range(12):
+            event = any_event(choice, number, plain=True)
+            event.timestamp = session.last_update_time + 1
+            await theirs.append_event(session, event)
     assert await service.copy_from(theirs, app_name="a") == 4
     assert await service.copy_from(theirs, app_name="a") == 0
-    for user in ("u", "v"):
-        for name in ("s", "t"):
-            names = {"app_name": "a", "user_id": user, "session_id": name}
-            assert as_json(await service.get_session(**names)) == as_json(
-                await theirs.get_session(**names)
-            )
-    assert as_json((await service.list_sessions(app_name="a")).sessions) == as_json(
-        (await theirs.list_sessions(app_name="a")).sessions
-    )
+    ours_all, theirs_all = [
+        [(await each.list_sessions(app_name="a")).sessions]
+        + [await each.get_session(**names) for names in sessions]
+        for each in (service, theirs)
+    ]
+    assert as_json(ours_all) == as_json(theirs_all)
 
 
 class TestKeeps(Lists, Condenses):
@@ -449,22 +402,15 @@ class TestKeeps(Lists, Condenses):
     async def add(self, store, *names):
         while True:
             session = await store.get_session(**S) or await store.create_session(**S)
-            actions = EventActions(
-                state_delta={"k": names[-1], "user:k": names[-1], "app:k": names[-1]}
-            )
-            try:
-                await store.append_event(
-                    session,
-                    Event(id=" ".join(names), author="user", invocation_id="i", actions=actions),
-                )
-            except StaleSessionError:
-                continue
-            return
+            actions = EventActions(state_delta=dict.fromkeys(KEYS, names[-1]))
+            with suppress(StaleSessionError):
+                await store.append_event(session, event_of(id=" ".join(names), actions=actions))
+                return
 
     async def names(self, store):
         session = await store.get_session(**S)
         names = [name for event in session.events for name in event.id.split()]
-        assert session.state == dict.fromkeys(("k", "user:k", "app:k"), names[-1])
+        assert session.state == dict.fromkeys(KEYS, names[-1])
         return names
 
     async def listed(self, store):
@@ -482,33 +428,25 @@ class TestKeeps(Lists, Condenses):
         session = await store.get_session(**names)
         if session is None:
             session = await store.create_session(**names, state={"k": number, "user:k": 0})
-        delta = {"k": session.state["k"] - 1, "user:k": session.state["user:k"] - 1}
-        await store.append_event(
-            session,
-            Event(author="user", invocation_id="i", actions=EventActions(state_delta=delta)),
-        )
+        delta = {key: session.state[key] - 1 for key in ("k", "user:k")}
+        await store.append_event(session, change(state_delta=delta))
 
     def model(self, script):
-        return ScriptedModel(
-            script=lambda contents, number: reply(script(number)), prompts=[], usage=USAGE
-        )
+        return scripted(script, usage=USAGE)
 
     async def run(self, store, model, prompt, *tools):
         if await store.get_session(**S) is None:
-            await store.create_session(**S, state={"k": 1, "user:k": 2, "app:k": 3})
+            await store.create_session(**S, state=dict.fromkeys(KEYS, 1))
         await run(store, model, prompt, tools)
 
     def texts(self, prompt):
         def text(part):
             called, result = part.function_call, part.function_response
-            if result:
-                (value,) = result.response.values()
-                return (
-                    json.dumps(result.response, ensure_ascii=False)
-                    if value[:1].isdigit()
-                    else value
-                )  # what stands there
-            return called.args if called else part.text
+            if not result:
+                return called.args if called else part.text
+            (value,) = result.response.values()
+            whole = json.dumps(result.response, ensure_ascii=False)
+            return whole if value[:1].isdigit() else value  # what stands there
 
         return [text(part) for content in prompt for part in content.parts]
 
@@ -546,95 +484,86 @@ async def run(service, model, prompt, tools=(measure,), **settings):
 
 def shown(view):
     """What a View shows, as ``sent``."""
-    parts = {
-        "Action": lambda event: ("call", event.tool),
-        "Observation": lambda event: ("result", event.tool),
-    }
-    return [parts.get(type(event).__name__, lambda event: event.content)(event) for event in view]
+    kinds = {"Action": "call", "Observation": "result"}
+    parts = [(kinds.get(type(event).__name__), event) for event in view]
+    return [(kind, event.tool) if kind else event.content for kind, event in parts]
 
 
 def sent(contents):
     """What a request says, part by part."""
-    parts = [part for content in contents for part in content.parts]
-    calls = [("call", part.function_call.name) if part.function_call else None for part in parts]
-    results = [
-        ("result", part.function_response.name) if part.function_response else None
-        for part in parts
-    ]
-    return [
-        call or result or part.text
-        for part, call, result in zip(parts, calls, results, strict=True)
-    ]
+
+    def what(part):
+        for kind, each in (("call", part.function_call), ("result", part.function_response)):
+            if each:
+                return kind, each.name
+        return part.text
+
+    return [what(part) for content in contents for part in content.parts]
+
+
+NEVER = {"compaction_interval": 1_000, "overlap_size": 0}
+OFTEN = {"compaction_interval": 2, "overlap_size": 0}
 
 
 @pytest.mark.parametrize(
-    "url, compaction",
+    "url, seed, condenses, compaction",
     [
-        ("memory", "interval"),
-        ("sqlite", "overlap"),
-        ("postgres", "tokens"),
-        ("sqlite", "foldlog"),
-        ("memory", "both"),
+        ("memory", "interval", False, OFTEN),
+        ("sqlite", "overlap", False, {"compaction_interval": 3, "overlap_size": 1}),
+        ("postgres", "tokens", False, {**NEVER, "token_threshold": 100, "event_retention_size": 5}),
+        ("sqlite", "foldlog", True, NEVER),
+        ("memory", "both", True, OFTEN),
     ],
     indirect=["url"],
 )
-async def test_the_view_is_what_the_model_is_sent_with_rewinds_and_compactions(url, compaction):
-    condenses = compaction in ("foldlog", "both")
-    with foldlog.open(
-        url, condenser={"type": "digest", "max_size": 12, "keep_first": 1}
-    ) as histories:
-        await _compare(FoldlogSessionService(histories, condense=condenses), compaction)
+async def test_the_view_equals_prompts_after_rewinds_and_compactions(
+    url, seed, condenses, compaction
+):
+    with foldlog.open(url, condenser=STRATEGIES["digest"]) as histories:
+        service = FoldlogSessionService(histories, condense=condenses)
+        await _compare(service, random.Random(seed), condenses, compaction)
 
 
-async def _compare(service, compaction):
-    choice, requests, compared = random.Random(compaction), [], []
-    sizes = {"interval": (2, 0), "overlap": (3, 1), "both": (2, 0)}.get(compaction, (1_000, 0))
-    tokens = {"token_threshold": 100, "event_retention_size": 5} if compaction == "tokens" else {}
+async def _compare(service, choice, condenses, compaction):
+    requests, compared = [], []
 
-    def script(contents, number):
-        compared.append((shown(history.view()), sent(contents)))
+    def script(number):
+        compared.append((shown(history.view()), sent(model.prompts[-1])))
         if choice.random() < 0.5:
-            return said(f"answer {number}")
-        calls = [call("measure", f"c{number}-{n}", unit="km") for n in range(choice.choice([1, 2]))]
-        return types.Content(role="model", parts=calls)
+            return f"answer {number}"
+        many = range(choice.choice([1, 2]))
+        return [("measure", f"c{number}-{n}", {"unit": "km"}) for n in many]
 
-    def summarize(contents, number):
-        requests.append(contents)
-        return said(f"summary {number}")
+    def summarize(number):
+        requests.append(number)
+        return f"summary {number}"
 
-    model = ScriptedModel(script=script, prompts=[])
-    summarizer = LlmEventSummarizer(llm=ScriptedModel(script=summarize, prompts=[]))
-    config = EventsCompactionConfig(
-        compaction_interval=sizes[0], overlap_size=sizes[1], summarizer=summarizer, **tokens
-    )
+    model = scripted(script)
+    summarizer = LlmEventSummarizer(llm=scripted(summarize))
+    config = EventsCompactionConfig(summarizer=summarizer, **compaction)
     agent = LlmAgent(name="agent", model=model, tools=[measure])
     app = App(name="a", root_agent=agent, events_compaction_config=config)
-    runner = Runner(app=app, session_service=service)
+    runner, session = Runner(app=app, session_service=service), {"user_id": "u", "session_id": "s"}
     await service.create_session(**S)
     history, rewinds = history_of(service), 0
     while len(compared) < 200:
         turn = types.Content(role="user", parts=[types.Part(text=f"turn {len(compared)}")])
-        events = [
-            event async for event in runner.run_async(user_id="u", session_id="s", new_message=turn)
-        ]
+        events = [event async for event in runner.run_async(**session, new_message=turn)]
         if choice.random() < 0.25:
-            stored = await events_of(service)
-            before = choice.choice([event.invocation_id for event in [*stored[-12:], *events]])
-            await runner.rewind_async(
-                user_id="u", session_id="s", rewind_before_invocation_id=before
-            )
+            recent = [*(await events_of(service))[-12:], *events]
+            before = choice.choice(recent).invocation_id
+            await runner.rewind_async(**session, rewind_before_invocation_id=before)
             rewinds += 1
     for ours, theirs in compared:
         assert ours == theirs
-    if compaction in ("foldlog", "both"):
+    if condenses:
         assert max(len(theirs) for _, theirs in compared) < 24
         assert len(condensations(history)) > len(requests) + 2
-    assert len(requests) > 5 or compaction == "foldlog"
+    assert len(requests) > 5 or (condenses and compaction is NEVER)
     assert rewinds > 5
-    stored = await events_of(service)
-    assert len(list(history.export())) == len(stored)
-    whole = list(decode(history.export(), "google-adk"))
-    assert shown(View.from_events(whole)) == shown(history.view()), (
+    records = list(history.export())
+    assert len(records) == len(await events_of(service))
+    assert shown(View.from_events(list(decode(records, "google-adk")))) == shown(history.view()), (
         "an import of all records gives the same View"
     )
     await _compare_recent(service)
@@ -653,39 +582,30 @@ async def _compare_recent(service):
         assert recent.last_update_time == stored[-1].timestamp
 
 
-async def test_a_state_that_was_redacted_in_the_original_of_a_fork_stays_away(service, monkeypatch):
+async def test_a_forks_state_loses_redacted_values(service, monkeypatch):
     session = await service.create_session(**S, state={"flower": "marigold"})
-    await service.append_event(session, Event(author="user", invocation_id="1", content=said("x")))
+    await service.append_event(session, event_of(content=said("x")))
     original = history_of(service)
     original.fork(id=service.conversation("a", "u", "t"))
-    fork = await service.get_session(**{**S, "session_id": "t"})
-    event = Event(
-        author="user", invocation_id="2", actions=EventActions(state_delta={"color": "blue"})
-    )
+    names = {**S, "session_id": "t"}
+    fork = await service.get_session(**names)
     before_next_call(monkeypatch, service, "_write", lambda: original.redact(0, reason="asked to"))
-    await service.append_event(fork, event)
-    assert (await service.get_session(**{**S, "session_id": "t"})).state == {"color": "blue"}
+    await service.append_event(fork, change(state_delta={"color": "blue"}))
+    assert (await service.get_session(**names)).state == {"color": "blue"}
 
 
-async def test_a_users_state_that_was_redacted_in_the_original_of_a_fork_stays_away(
-    service, monkeypatch
-):
+async def test_a_users_forked_state_loses_redacted_values(service, monkeypatch):
     await service.create_session(**S, state={"user:flower": "marigold"})
     original = service.histories.sync[service.conversation("a", "u")]
     original.fork(id=service.conversation("a", "v"))
     session = await service.create_session(**{**S, "user_id": "v"})
-    event = Event(
-        author="user", invocation_id="1", actions=EventActions(state_delta={"user:color": "blue"})
-    )
     redact = lambda: original.redact(0, reason="asked to")  # noqa: E731
     before_next_call(monkeypatch, Documents, "prepare", redact)
-    await service.append_event(session, event)
+    await service.append_event(session, change(state_delta={"user:color": "blue"}))
     assert await service.get_user_state(app_name="a", user_id="v") == {"color": "blue"}
 
 
-async def test_a_session_that_is_deleted_as_it_is_read_is_not_there(
-    service, histories, monkeypatch
-):
+async def test_a_session_deleted_while_read_is_absent(service, histories, monkeypatch):
     def delete_in_between(*names):
         erase = partial(histories.erase, service.conversation(*names), reason="asked to")
         before_next_call(monkeypatch, service, "_updated_at", erase)
@@ -699,7 +619,7 @@ async def test_a_session_that_is_deleted_as_it_is_read_is_not_there(
     assert await service.get_session(**{**S, "session_id": "t"}) is None
     delete_in_between("a", "u", "v")
     with pytest.raises(SessionNotFoundError):
-        await service.append_event(session, Event(author="user", invocation_id="1"))
+        await service.append_event(session, event_of())
 
 
 def condenses(service, monkeypatch, meanwhile):
@@ -720,39 +640,26 @@ def condenses(service, monkeypatch, meanwhile):
     monkeypatch.setattr(service.histories.sync._handler, "preview", preview)
 
 
-async def test_a_compaction_that_may_quote_a_redacted_event_is_not_stored(histories, monkeypatch):
+async def test_a_compaction_with_redacted_text_is_not_stored(histories, monkeypatch):
     service = FoldlogSessionService(histories, condense=True)
     session = await talk(service, 3)
     history = history_of(service)
-    condenses(
-        service, monkeypatch, lambda forgotten: history.redact(forgotten[0], reason="asked to")
-    )
-    await service.append_event(session, Event(author="user", invocation_id="4", content=said("4")))
-    events = await events_of(service)
-    assert len(events) == 4
-    assert not any(event.actions.compaction for event in events)
+    redact = lambda forgotten: history.redact(forgotten[0], reason="asked to")  # noqa: E731
+    condenses(service, monkeypatch, redact)
+    await service.append_event(session, event_of(content=said("4")))
+    assert [event.actions.compaction for event in await events_of(service)] == [None] * 4
 
 
-async def test_an_event_is_stored_although_another_program_appends_before_its_compaction(
-    histories, monkeypatch
-):
-    service, other = (
-        FoldlogSessionService(histories, condense=True),
-        FoldlogSessionService(histories),
-    )
+async def test_an_append_during_a_compaction_loses_nothing(histories, monkeypatch):
+    service = FoldlogSessionService(histories, condense=True)
     session = await talk(service, 3)
-
-    async def append():
-        event = Event(id="5", author="user", invocation_id="5", content=said("5"))
-        await other.append_event(await other.get_session(**S), event)
-
-    condenses(service, monkeypatch, lambda _: asyncio.run(append()))
-    event = Event(id="4", author="user", invocation_id="4", content=said("4"))
-    await service.append_event(session, event)
-    assert (await ids_of(service))[-2:] == ["4", "5"]
+    other = FoldlogSessionService(histories)
+    condenses(service, monkeypatch, lambda _: asyncio.run(talk(other)))
+    await service.append_event(session, event_of(id="x", content=said("x")))
+    assert (await ids_of(service))[-2:] == ["x", "e4"]
 
 
-async def test_a_compaction_within_the_times_of_an_earlier_one_changes_nothing(service):
+async def test_a_compaction_within_another_changes_nothing(service):
     session = await talk(service, 3)
     times = [event.timestamp for event in session.events]
 
@@ -760,10 +667,7 @@ async def test_a_compaction_within_the_times_of_an_earlier_one_changes_nothing(s
         compaction = EventCompaction(
             start_timestamp=first, end_timestamp=last, compacted_content=said(text)
         )
-        await service.append_event(
-            session,
-            Event(author="user", invocation_id=text, actions=EventActions(compaction=compaction)),
-        )
+        await service.append_event(session, change(compaction=compaction))
 
     history = history_of(service)
     await compact(times[0], times[1], "both")
@@ -773,31 +677,28 @@ async def test_a_compaction_within_the_times_of_an_earlier_one_changes_nothing(s
     assert shown(history.view()) == ["all"]
 
 
-async def test_the_sdk_reads_its_export_and_a_view_shows_its_images(histories):
-    shown = types.Part.from_bytes(data=IMAGE, mime_type="image/png")
-    of_result = types.FunctionResponsePart.from_bytes(data=IMAGE, mime_type="image/png")
+async def test_exports_are_readable_and_views_show_images(histories):
+    image = {"data": IMAGE, "mime_type": "image/png"}
+    shown = types.Part.from_bytes(**image)
+    of_result = types.FunctionResponsePart.from_bytes(**image)
     thought = types.Part(text="hm", thought=True, thought_signature=IMAGE)
     answered = types.FunctionResponse(
         id="c1", name="look", response={"result": "see"}, parts=[of_result]
     )
     parts = [[shown], [thought, call("look", "c1")], [types.Part(function_response=answered)]]
-    events = [
-        Event(author="user", invocation_id="i", content=types.Content(role="user", parts=each))
-        for each in parts
-    ]
-    written = ",".join(event.model_dump_json(exclude_none=True) for event in events)
-    check_import(histories, "google-adk", f"[{written}]", 2)
+    events = [event_of(content=types.Content(role="user", parts=each)) for each in parts]
     service = FoldlogSessionService(histories)
-    session = await service.create_session(app_name="a", user_id="u", session_id="s")
+    session = await service.create_session(**S)
     for event in events:
         await service.append_event(session, event)
-    saved = histories[service.conversation("a", "u", "s")]
-    assert [Event.model_validate_json(json.dumps(each)) for each in saved.export()] == events
+    saved = history_of(service).export()
+    assert [Event.model_validate_json(json.dumps(each)) for each in saved] == events
+    written = ",".join(event.model_dump_json(exclude_none=True) for event in events)
+    check_import(histories, "google-adk", f"[{written}]", 2)
 
 
-async def test_a_reply_names_its_request_with_the_tools_and_the_instructions(service):
-    answers = [types.Content(role="model", parts=[call("measure", "c", unit="km")]), said("9 km")]
-    model = ScriptedModel(script=lambda _, number: answers[number], prompts=[])
+async def test_a_reply_names_its_request(service):
+    model = scripted(lambda number: "9 km" if number else [("measure", "c", {"unit": "km"})])
     await service.create_session(**S)
     asked = {"instruction": "You measure.", "before_model_callback": service.before_model_callback}
     await run(service, model, "measure", **asked)

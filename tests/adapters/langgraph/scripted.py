@@ -10,6 +10,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from pydantic import Field
 
 from tests.adapters import contract
 
@@ -63,7 +64,7 @@ class ScriptedModel(BaseChatModel):
 
     script: Any
     messages_max: int | None = None
-    prompts: list[Any]
+    prompts: list[Any] = Field(default_factory=list)
 
     @property
     def _llm_type(self):

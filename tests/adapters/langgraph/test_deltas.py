@@ -17,6 +17,7 @@ from langgraph.types import Command, Overwrite, interrupt
 import foldlog
 from foldlog import CondensationAction
 from foldlog.adapters.langgraph import FoldlogSaver
+from tests.adapters.contract import counted
 
 delta = pytest.importorskip(
     "langgraph.channels.delta", reason="this release has no channels of differences"
@@ -60,24 +61,22 @@ def ask(compiled, number):
     compiled.invoke(question(number), THREAD, durability="sync")
 
 
-def contents(messages):
+def contents(snapshot):
+    messages = snapshot.values.get("messages", ())
     return [(message.id, message.content) for message in messages]
 
 
-def shown(saver, config=THREAD):
+def shown(saver):
     """The contents of what the View of the thread's history shows."""
-    return [event.content for event in saver.history(config).view()]
+    return [event.content for event in saver.history(THREAD).view()]
 
 
-def state(compiled, config=THREAD):
-    return contents(compiled.get_state(config).values.get("messages", ()))
+def state(compiled):
+    return contents(compiled.get_state(THREAD))
 
 
 def past(compiled):
-    return [
-        contents(snapshot.values.get("messages", ()))
-        for snapshot in compiled.get_state_history(THREAD)
-    ]
+    return [*map(contents, compiled.get_state_history(THREAD))]
 
 
 def texts(messages):
@@ -86,7 +85,7 @@ def texts(messages):
 
 @pytest.mark.parametrize("every", FREQUENCIES)
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_a_thread_that_is_stored_as_differences_has_its_history(url, every, durability):
+def test_a_thread_of_differences_has_its_history(url, every, durability):
     with SqliteSaver.from_conn_string(":memory:") as other, foldlog.open(url) as histories:
         saver = FoldlogSaver(histories)
         compiled = [graph(channel(every), each, answer) for each in (other, saver)]
@@ -95,7 +94,7 @@ def test_a_thread_that_is_stored_as_differences_has_its_history(url, every, dura
                 each.invoke(question(number), THREAD, durability=durability)
             theirs, ours = map(state, compiled)
             assert ours == theirs
-            assert shown(saver) == [text for _, text in ours]
+            assert shown(saver) == texts(ours)
             saver = FoldlogSaver(histories)  # as another process finds it
             compiled[1] = graph(channel(every), saver, answer)
             assert state(compiled[1]) == ours
@@ -108,7 +107,7 @@ def test_a_thread_that_is_stored_as_differences_has_its_history(url, every, dura
 
 
 @pytest.mark.parametrize("every", FREQUENCIES)
-def test_a_condensation_of_such_a_thread_is_what_the_model_is_sent(histories, every):
+def test_the_model_is_sent_a_threads_condensation(histories, every):
     saver = FoldlogSaver(histories)
     compiled = graph(channel(every), saver, answer)
     for number in range(3):
@@ -117,13 +116,8 @@ def test_a_condensation_of_such_a_thread_is_what_the_model_is_sent(histories, ev
     action = CondensationAction(forgotten_event_ids=forgotten, summary="before", summary_offset=0)
     saver.history(THREAD).append(action)
     sent = saver.pre_model_hook(compiled.get_state(THREAD).values, THREAD)["llm_input_messages"]
-    assert [message.content for message in sent] == [
-        "before",
-        "question 1",
-        "answer 1",
-        "question 2",
-        "answer 2",
-    ]
+    stay = ["question 1", "answer 1", "question 2", "answer 2"]
+    assert [message.content for message in sent] == ["before", *stay]
     ask(compiled, 3)
     assert len(state(compiled)) == 8
     assert shown(saver)[0] == "before"
@@ -138,7 +132,7 @@ def ids_of(saver, *contents):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_any_changes_of_the_messages_are_followed(histories, seed):
+def test_random_changes_are_followed(histories, seed):
     """Messages are added, put in the place of others and removed, and the thread is gone on with
     from its past.
     """
@@ -153,16 +147,12 @@ def test_any_changes_of_the_messages_are_followed(histories, seed):
             case "replace":
                 return {"messages": HumanMessage(f"other {name}", id=now.choice(there))}
             case "remove":
-                return {
-                    "messages": [RemoveMessage(id=now.choice(there)), RemoveMessage(id="unknown")]
-                }
+                removed = now.choice(there), "unknown"
+                return {"messages": [RemoveMessage(each) for each in removed]}
             case "overwrite":
                 return {"messages": Overwrite([AIMessage(f"alone {name}", id=name)])}
-        return {
-            "messages": [
-                AIMessage(f"new {name} {number}", id=f"{name} {number}") for number in range(2)
-            ]
-        }
+        names = [f"{name} {number}" for number in range(2)]
+        return {"messages": [AIMessage(f"new {each}", id=each) for each in names]}
 
     savers = FoldlogSaver(histories), InMemorySaver()
     compiled = [graph(channel(every), saver, node) for saver in savers]
@@ -176,7 +166,7 @@ def test_any_changes_of_the_messages_are_followed(histories, seed):
     assert past(compiled[0]) == past(compiled[1])
 
 
-def test_the_value_is_what_the_graphs_own_reducer_makes_of_the_writes(histories):
+def test_a_value_comes_from_the_graphs_reducer(histories):
     """The history has what was written, until a snapshot tells what is left of it."""
     saver, lengths = FoldlogSaver(histories), list[int]()
     for number, every in enumerate([100, 100, 1, 100]):
@@ -189,7 +179,7 @@ def test_the_value_is_what_the_graphs_own_reducer_makes_of_the_writes(histories)
     assert lengths == [2, 4, 2, 4]
 
 
-def test_writes_that_wait_for_an_answer_are_history_when_their_step_has_ended(histories):
+def test_writes_become_history_when_their_step_ends(histories):
     def wait(state):
         return {"messages": [AIMessage(interrupt("?"), id="i")]}
 
@@ -203,7 +193,7 @@ def test_writes_that_wait_for_an_answer_are_history_when_their_step_has_ended(hi
     assert shown(other) == ["question 0", "said"]
 
 
-def test_a_thread_that_is_copied_has_its_history_too(histories):
+def test_a_copied_thread_has_its_history(histories):
     with SqliteSaver.from_conn_string(":memory:") as other:
         compiled = graph(channel(3), other, answer)
         for number in range(4):
@@ -224,7 +214,7 @@ def test_a_channel_whose_annotation_changes_goes_on(histories):
 
 
 @pytest.mark.parametrize("every", [None, *FREQUENCIES])
-def test_a_turn_writes_its_messages_and_no_others(histories, every):
+def test_a_turn_writes_only_its_own_messages(histories, every):
     saver = FoldlogSaver(histories)
     compiled = graph(channel(every), saver, answer)
     sizes = []
@@ -235,14 +225,11 @@ def test_a_turn_writes_its_messages_and_no_others(histories, every):
     assert max(grown[12:]) < 1.5 * max(grown[:12])
 
 
-def test_what_led_to_a_checkpoint_is_read_in_few_transactions(histories, monkeypatch):
+def test_the_writes_of_a_checkpoint_need_few_queries(histories):
     compiled = graph(channel(10_000), FoldlogSaver(histories), answer)
     for number in range(24):
         ask(compiled, number)
-    recorder, queries = histories.store.database.recorder, []
-    query = recorder.query
-    monkeypatch.setattr(recorder, "query", lambda work: queries.append(work) or query(work))
-    assert FoldlogSaver(histories).get_delta_channel_history(config=THREAD, channels=["messages"])[
-        "messages"
-    ]["writes"]
+    saver, name = FoldlogSaver(histories), "messages"
+    with counted(histories) as queries:
+        assert saver.get_delta_channel_history(config=THREAD, channels=[name])[name]["writes"]
     assert len(queries) < 24  # there are 72 checkpoints

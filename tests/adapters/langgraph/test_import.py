@@ -1,5 +1,6 @@
 """Threads of LangGraph's own savers, moved into foldlog without loss; and messages of LangChain as JSON."""
 
+import itertools
 import json
 from contextlib import nullcontext
 
@@ -11,7 +12,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from foldlog.adapters.langgraph import FoldlogSaver
 from tests.adapters.contract import check_import
-from tests.adapters.langgraph.scripted import ScriptedModel, agent, steps
+from tests.adapters.langgraph.scripted import ScriptedModel, agent, call, steps
 
 THREADS = [{"configurable": {"thread_id": name}} for name in ("one", "tw o/2")]
 
@@ -24,7 +25,7 @@ def measure() -> str:
 
 def run(saver):
     """Run two threads, one with a fork, and leave one in the middle of a step."""
-    graph = agent(ScriptedModel(script=steps(3), prompts=[]), [measure], saver)
+    graph = agent(ScriptedModel(script=steps(3)), [measure], saver)
     for config in THREADS:
         graph.invoke({"messages": [HumanMessage("go", id="go")]}, config, durability="sync")
     early = [state for state in graph.get_state_history(THREADS[0]) if state.next == ("tools",)][-1]
@@ -56,9 +57,10 @@ def contents_of(saver):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "memory"])
-def test_the_threads_of_another_saver_are_copied_without_loss(tmp_path, kind):
-    path = str(tmp_path / "checkpoints.sqlite")
-    other = SqliteSaver.from_conn_string(path) if kind == "sqlite" else nullcontext(InMemorySaver())
+def test_threads_of_another_saver_are_copied_whole(tmp_path, kind):
+    other = nullcontext(InMemorySaver())
+    if kind == "sqlite":
+        other = SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite"))
     with other as theirs, FoldlogSaver("memory:") as ours:
         run(theirs)
         assert ours.copy_from(theirs) == len(contents_of(theirs))
@@ -71,7 +73,7 @@ def test_the_threads_of_another_saver_are_copied_without_loss(tmp_path, kind):
         assert contents_of(ours) == contents_of(theirs), (
             "with the fork, and with writes in their order"
         )
-        graph = agent(ScriptedModel(script=steps(0), prompts=[]), [measure], ours)
+        graph = agent(ScriptedModel(script=steps(0)), [measure], ours)
         ended = graph.invoke({"messages": [HumanMessage("more")]}, THREADS[0], durability="sync")
         assert ended["messages"][-1].content == "finished", (
             "a thread with the versions of the other saver goes on"
@@ -81,15 +83,14 @@ def test_the_threads_of_another_saver_are_copied_without_loss(tmp_path, kind):
         assert len(history.view()) == len(ended["messages"])
 
 
-def test_a_copy_that_was_interrupted_goes_on(tmp_path, monkeypatch):
-    path = tmp_path / "checkpoints.sqlite"
-    with SqliteSaver.from_conn_string(str(path)) as theirs, FoldlogSaver("memory:") as ours:
+def test_an_interrupted_copy_goes_on(monkeypatch):
+    theirs, calls = InMemorySaver(), itertools.count()
+    with FoldlogSaver("memory:") as ours:
         run(theirs)
-        put_rows, remaining = FoldlogSaver._put_rows, [5]
+        put_rows = FoldlogSaver._put_rows
 
         def failing(*args):
-            remaining[0] -= 1
-            if remaining[0] < 0:
+            if next(calls) == 5:
                 raise KeyboardInterrupt
             put_rows(*args)
 
@@ -102,37 +103,20 @@ def test_a_copy_that_was_interrupted_goes_on(tmp_path, monkeypatch):
 
 
 IMAGE = {"type": "image", "base64": "//77AA==", "mime_type": "image/png"}
+BAD = {"name": "f", "args": '{"a": ', "id": "c2", "error": "", "type": "invalid_tool_call"}
 
 
-def test_a_view_shows_a_call_that_langchain_could_not_read(histories):
-    bad = {
-        "name": "f",
-        "args": '{"a": ',
-        "id": "c2",
-        "error": "not JSON",
-        "type": "invalid_tool_call",
-    }
-    called = AIMessage(
-        "I try", tool_calls=[{"name": "look", "args": {}, "id": "c1"}], invalid_tool_calls=[bad]
-    )
+def test_a_view_shows_images_and_invalid_calls(histories):
+    called = call("look", "c1")
+    called.invalid_tool_calls = [BAD]
     messages = [
-        HumanMessage("see"),
+        HumanMessage(["see", IMAGE]),
         called,
-        ToolMessage("far", tool_call_id="c1"),
-        AIMessage([bad]),
+        ToolMessage([IMAGE], tool_call_id="c1"),
+        AIMessage([BAD]),
+        AIMessage([BAD], invalid_tool_calls=[BAD]),
     ]
-    messages.append(AIMessage([bad], invalid_tool_calls=[bad]))
-    check_import(
-        histories, "langchain", json.dumps([message_to_dict(message) for message in messages]), 0
-    )
-    _, call, _, *results = histories["theirs"].view()
-    assert call.thought == ({"type": "text", "text": "I try"}, bad)
-    assert [message.content for message in results] == [(bad,), (bad,)]
-
-
-def test_a_view_shows_the_images_of_messages_of_langchain(histories):
-    called = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
-    messages = [HumanMessage(["see", IMAGE]), called, ToolMessage([IMAGE], tool_call_id="c1")]
-    check_import(
-        histories, "langchain", json.dumps([message_to_dict(message) for message in messages]), 2
-    )
+    check_import(histories, "langchain", json.dumps([*map(message_to_dict, messages)]), 2)
+    _, action, _, *replies = histories["theirs"].view()
+    assert action.thought == ({"type": "text", "text": "I call look"}, BAD)
+    assert [message.content for message in replies] == [(BAD,), (BAD,)]

@@ -53,7 +53,6 @@ from tests.adapters.langgraph.scripted import ScriptedModel, agent, call, check,
 from tests.sound import assert_sound
 
 pytestmark = pytest.mark.anyio
-ROOT = Path(__file__).parents[3]
 THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
 
@@ -68,8 +67,8 @@ def measure() -> str:
     return "9 km"
 
 
-def said(text):
-    return {"messages": [HumanMessage(text)]}
+def said(*texts):
+    return {"messages": [*map(HumanMessage, texts)]}
 
 
 def checkpoint_of(values, versions):
@@ -80,6 +79,10 @@ def checkpoint_of(values, versions):
         "channel_values": values,
         "channel_versions": versions,
     }
+
+
+def put_messages(saver, messages, parent=None):
+    return put(saver, {"messages": messages}, parent)
 
 
 def put(saver, values, parent=None):
@@ -94,7 +97,36 @@ def channels(saver, config):
     return saver.get_tuple(config).checkpoint["channel_values"]
 
 
-async def test_the_conformance_suite_is_passed_whole(url):
+def messages_of(saver, config):
+    return channels(saver, config)["messages"]
+
+
+def numbered(count):
+    """Return so many messages, whose ids are their texts."""
+    return [HumanMessage(str(number), id=str(number)) for number in range(count)]
+
+
+def calling(text, *call_ids):
+    """Return a message with calls of a tool. The id of the message is its text."""
+    calls = [{"name": "f", "args": {}, "id": each} for each in call_ids]
+    return AIMessage(text, id=text, tool_calls=calls)
+
+
+def texts(messages):
+    return [message.content for message in messages]
+
+
+def hooked(model, tools, saver):
+    """Return a graph whose model is sent what the View of a saver shows."""
+    return agent(model, tools, saver, saver.pre_model_hook)
+
+
+def prompt_of(saver, messages):
+    """Return the messages that the model is sent for these."""
+    return saver.pre_model_hook({"messages": messages}, THREAD)["llm_input_messages"]
+
+
+async def test_the_whole_conformance_suite_passes(url):
     @checkpointer_test(name="FoldlogSaver")
     async def open_saver():
         async with FoldlogSaver(url) as opened:
@@ -102,10 +134,10 @@ async def test_the_conformance_suite_is_passed_whole(url):
 
     report = await validate(open_saver)
     assert report.conformance_level() == "FULL"
-    failures = [failure for result in report.results.values() for failure in result.failures]
-    assert not failures
-    assert sum(result.tests_passed for result in report.results.values()) == 81
-    assert all(result.detected for result in report.results.values())
+    results = report.results.values()
+    assert [failure for result in results for failure in result.failures] == []
+    assert sum(result.tests_passed for result in results) == 81
+    assert all(result.detected for result in results)
 
 
 EXACT = {
@@ -154,7 +186,7 @@ EXACT = {
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_a_checkpoint_comes_back_as_it_was_put_after_a_fresh_open(url):
+def test_a_checkpoint_survives_a_reopen(url):
     def round_trip(saver, value):
         """What LangGraph's serializer keeps of a value: it makes lists of tuples in artifacts, and
         it is theirs.
@@ -185,7 +217,7 @@ def test_a_checkpoint_comes_back_as_it_was_put_after_a_fresh_open(url):
         ]
 
 
-def test_a_serializer_that_encrypts_leaves_no_text_in_the_store(tmp_path):
+def test_an_encrypting_serializer_leaves_no_plain_text(tmp_path):
     class Backwards:
         def encrypt(self, plain):
             return "backwards", plain[::-1]
@@ -202,129 +234,94 @@ def test_a_serializer_that_encrypts_leaves_no_text_in_the_store(tmp_path):
     assert b"attack" not in path.read_bytes()
 
 
-def test_what_the_graph_removes_is_forgotten_and_what_it_takes_back_is_retracted(saver):
-    messages = [HumanMessage(str(n), id=str(n)) for n in range(6)]
-    config = put(saver, {"messages": messages})
+def test_removed_messages_are_forgotten_or_retracted(saver):
+    messages = numbered(6)
+    config = put_messages(saver, messages)
     last_messages = [*messages[2:5], HumanMessage("new", id="n")]
     history = saver.history(config)
-    for later, kind in (
-        (messages[:5], Retraction),
-        (messages[2:5], CondensationAction),
-        (last_messages, None),
+    for later, kinds in (
+        (messages[:5], {Retraction}),
+        (messages[2:5], {CondensationAction}),
+        (last_messages, set()),
+        (last_messages[:2], {CondensationAction}),  # what was removed does not come back
+        ([], {CondensationAction}),
     ):
         before = history.version()
-        config = put(saver, {"messages": later}, config)
-        assert channels(saver, config)["messages"] == later
-        assert [event.content for event in history.view()] == [message.content for message in later]
-        kinds = {type(event) for event in history.events(before) if event.structural}
-        assert kinds == ({kind} if kind else set())
-    config = put(saver, {"messages": last_messages[:2]}, config)
-    assert [event.content for event in history.view()] == [
-        "2",
-        "3",
-    ], "what was removed earlier does not come back"
-    config = put(saver, {"messages": []}, config)
-    assert channels(saver, config)["messages"] == []
-    assert not history.view()
+        config = put_messages(saver, later, config)
+        assert messages_of(saver, config) == later
+        assert texts(history.view()) == texts(later)
+        assert {type(event) for event in history.events(before) if event.structural} == kinds
 
 
-def test_what_a_graph_changes_in_place_after_a_call_changes_nothing_that_is_stored(histories):
-    saver, values = (
-        FoldlogSaver(histories),
-        {"a": {"n": [1]}, "messages": [HumanMessage("x", id="x")]},
-    )
-    checkpoint = checkpoint_of(values, {"a": 1, "messages": 1})
-    config = saver.put(THREAD, checkpoint, {}, {"a": 1, "messages": 1})
-    other = FoldlogSaver(histories)
-    for changed in (
-        checkpoint,
-        saver.get_tuple(THREAD).checkpoint,
-        other.get_tuple(THREAD).checkpoint,
-    ):
-        changed["channel_versions"]["a"] = 2
-        changed["channel_values"]["a"]["n"].append(2)
-        changed["channel_values"]["messages"][0].content = "y"
+def test_stored_values_do_not_change_in_place(histories):
+    def values():
+        return {"a": {"n": [1]}, "messages": numbered(1)}
+
+    versions, changed = {"a": 1, "messages": 1}, {"a": {"n": [3]}, "messages": []}
+    saver, other = FoldlogSaver(histories), FoldlogSaver(histories)
+    checkpoint = checkpoint_of(values(), {**versions})
+    config = saver.put(THREAD, checkpoint, {}, versions)
+    for each in (checkpoint, *(reader.get_tuple(THREAD).checkpoint for reader in (saver, other))):
+        each["channel_versions"]["a"] = 2
+        each["channel_values"]["a"]["n"].append(2)
+        each["channel_values"]["messages"][0].content = "y"
     for putting in (other, saver):
-        two = putting.put(
-            config,
-            checkpoint_of({"a": {"n": [3]}, "messages": []}, {"a": 2, "messages": 2}),
-            {},
-            {},
-        )
+        two = putting.put(config, checkpoint_of(changed, {"a": 2, "messages": 2}), {}, {})
         for reader in (saver, other, FoldlogSaver(histories)):
-            assert channels(reader, config) == {
-                "a": {"n": [1]},
-                "messages": [HumanMessage("x", id="x")],
-            }
-            assert channels(reader, two) == {"a": {"n": [3]}, "messages": []}
+            assert channels(reader, config) == values()
+            assert channels(reader, two) == changed
 
 
-def test_messages_that_are_no_messages_are_kept_too(saver):
+def test_values_that_are_no_messages_are_stored(saver):
     config = None
-    for value in (
-        [["user", "hi"]],
-        [HumanMessage("a", id="1")],
-        "text",
-        [RemoveMessage(id="1")],
-        [],
-        [{"role": "x"}],
-    ):
-        config = put(saver, {"messages": value}, config)
-        assert channels(saver, config)["messages"] == value
-    values = [each.checkpoint["channel_values"]["messages"] for each in saver.list(THREAD)]
-    assert values[-2:] == [[HumanMessage("a", id="1")], [["user", "hi"]]]
+    values = [[["user", "hi"]], numbered(1), "text", [RemoveMessage(id="0")], [], [{"role": "x"}]]
+    for value in values:
+        config = put_messages(saver, value, config)
+        assert messages_of(saver, config) == value
+    listed = [each.checkpoint["channel_values"]["messages"] for each in saver.list(THREAD)]
+    assert listed == values[::-1]
 
 
-def test_a_list_of_all_threads_equals_langgraphs_in_as_many_statements(histories, tmp_path):
+def test_a_list_of_all_threads_equals_langgraphs(histories, tmp_path):
     choice, newest, counts = random.Random(3), {}, []
     ours, theirs = FoldlogSaver(histories), SqliteSaver(sqlite3.connect(tmp_path / "theirs.db"))
-
-    def ids(saver, *config, **options):
-        return [entry.checkpoint["id"] for entry in saver.list(*(config or [None]), **options)]
 
     for threads in (8, 60):
         for step in range(4 * threads):
             names = f"t{choice.randrange(threads)}", choice.choice(["", "", "in|ner"])
-            put_at = {
-                "configurable": {
-                    "thread_id": names[0],
-                    "checkpoint_ns": names[1],
-                    "checkpoint_id": None,
-                }
-            }
-            put_at["configurable"]["checkpoint_id"] = newest.get(names)
-            checkpoint = checkpoint_of({"a": step}, {"a": step})
+            checkpoint, parent = checkpoint_of({"a": step}, {"a": step}), newest.get(names)
+            thread = {"thread_id": names[0], "checkpoint_ns": names[1], "checkpoint_id": parent}
+            put_at = {"configurable": thread}
             for saver in (ours, theirs):
                 put = saver.put(
                     put_at, checkpoint, {"source": "loop", "step": step % 3}, {"a": step}
                 )
                 saver.put_writes(put, [("a", step)], "task")
             newest[names] = checkpoint["id"]
-        all_ids = ids(theirs)
+        before = {"configurable": {"thread_id": "t0", "checkpoint_id": ids(theirs, None)[7]}}
         for limit in (0, 1, 5, 50, None):
-            assert ids(ours, limit=limit) == all_ids[:limit]
-            before = {"configurable": {"thread_id": "t0", "checkpoint_id": all_ids[7]}}
-            for options in ({"before": before}, {"filter": {"step": 1}}):
-                assert ids(ours, limit=limit, **options) == ids(theirs, **options)[:limit]
+            for options in ({}, {"before": before}, {"filter": {"step": 1}}):
+                every = ids(theirs, None, **options)
+                assert ids(ours, None, limit=limit, **options) == every[:limit]
         inner = [
-            entry.checkpoint["id"]
+            id_of(entry.config)
             for entry in theirs.list(None)
             if entry.config["configurable"]["checkpoint_ns"]
         ]
         assert ids(ours, {"configurable": {"checkpoint_ns": "in|ner"}}, limit=9) == inner[:9]
         with counted(histories) as queries:
-            ids(ours, limit=5)
+            ids(ours, None, limit=5)
         counts.append(len(queries))
     assert counts[1] <= counts[0] + 5, "it does not depend on the number of threads"
 
 
-def test_the_newest_checkpoint_costs_the_same_number_of_reads_at_any_length(histories):
+def test_the_newest_checkpoint_needs_one_query(histories):
     """The figure of 5,000 checkpoints is in the benchmark; what it rests on is that nothing is
     walked.
     """
     saver, config = FoldlogSaver(histories), None
     for number in range(40):
-        config = put(saver, {"a": number, "messages": [HumanMessage("x", id="x")]}, config)
+        config = put(saver, {"a": number, "messages": numbered(1)}, config)
         if number in (5, 39):
             fresh = FoldlogSaver(histories)
             with counted(histories) as queries:
@@ -340,11 +337,11 @@ class MoodMessage(HumanMessage):
     not hasattr(BaseCheckpointSaver, "with_allowlist"),
     reason="this release has no lists of allowed classes",
 )
-def test_a_copy_with_allowed_classes_reads_their_messages(histories):
+def test_a_copy_with_an_allowlist_reads_its_classes(histories):
     strict = FoldlogSaver(histories, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
     saver = strict.with_allowlist([(MoodMessage.__module__, "MoodMessage")])
-    put(saver, {"messages": [MoodMessage("x", id="x")]})
-    [message] = saver.get_tuple(THREAD).checkpoint["channel_values"]["messages"]
+    put_messages(saver, [MoodMessage("x", id="x")])
+    (message,) = messages_of(saver, THREAD)
     assert type(message) is MoodMessage
 
 
@@ -352,7 +349,7 @@ def test_a_copy_with_allowed_classes_reads_their_messages(histories):
     not hasattr(BaseCheckpointSaver, "get_delta_channel_history"),
     reason="this release has no channels of differences",
 )
-def test_what_is_pruned_still_makes_up_channels_that_are_stored_as_differences(saver):
+def test_pruning_leaves_the_writes_of_differences(saver):
     one = put(saver, {"a": 1})
     saver.put_writes(one, [("d", "first")], "task")
     two = put(saver, {"a": 2}, one)
@@ -364,61 +361,55 @@ def test_what_is_pruned_still_makes_up_channels_that_are_stored_as_differences(s
     assert [write[2] for write in history["d"]["writes"]] == ["first", "second"]
 
 
-def test_a_call_whose_result_is_not_stored_yet_is_sent_with_it(saver):
+def test_a_call_with_an_unstored_result_is_sent(saver):
     """With ``durability="async"`` the result is in the state and in no checkpoint when the model is
     called.
     """
-    messages = [HumanMessage(str(n), id=str(n)) for n in range(6)]
-    waiting = AIMessage("", id="call", tool_calls=[{"name": "f", "args": {}, "id": "c"}])
-    config = put(saver, {"messages": [*messages, waiting]})
+    messages = [*numbered(6), calling("f", "c")]
+    config = put_messages(saver, messages)
     saver.history(config).append(
         CondensationAction(forgotten_event_ids=[0, 1, 2, 3], summary="before", summary_offset=0)
     )
-    state = {"messages": [*messages, waiting, ToolMessage("done", tool_call_id="c", id="t")]}
-    sent = saver.pre_model_hook(state, THREAD)["llm_input_messages"]
-    assert [message.content for message in sent] == ["before", "4", "5", "", "done"]
+    sent = prompt_of(saver, [*messages, ToolMessage("done", tool_call_id="c", id="t")])
+    assert texts(sent) == ["before", "4", "5", "f", "done"]
     check(sent)
-    elsewhere = {"messages": [HumanMessage("other", id="other")] * 9}
-    assert saver.pre_model_hook(elsewhere, THREAD)["llm_input_messages"] == elsewhere["messages"]
+    elsewhere = [HumanMessage("other", id="other")] * 9
+    assert prompt_of(saver, elsewhere) == elsewhere
 
 
 @pytest.mark.parametrize("count", range(8))
 @pytest.mark.parametrize("comes", [None, "before", "after", "fork"])
-def test_a_call_that_was_left_without_a_result_is_not_sent(monkeypatch, count, comes):
+def test_a_call_without_a_result_is_not_sent(monkeypatch, count, comes):
     """Its run was killed in a tool, or a user went on before its result came. The first
     ``count`` messages are stored; all of them are while the prompt is made, or in a fork.
     """
 
-    def calls(name, *ids):
-        return AIMessage(
-            name, id=name, tool_calls=[{"name": "f", "args": {}, "id": each} for each in ids]
-        )
-
     def meanwhile(*which):
         records = newest(*which) if comes == "after" else None
-        put(saver, {"messages": state}, config)
+        put_messages(saver, state, config)
         return newest(*which) if records is None else records
 
-    begins = [
-        HumanMessage("go", id="go"),
-        calls("dead", "c0", "c1"),
-        ToolMessage("0", tool_call_id="c0", id="0"),
+    def result(text, call_id):
+        return ToolMessage(text, tool_call_id=call_id, id=text)
+
+    state = [
+        *numbered(1),
+        calling("dead", "c0", "c1"),
+        result("late", "c0"),
+        HumanMessage("go on", id="on"),
+        calling("again", "c0", "c1"),
+        result("new 0", "c0"),
+        result("new 1", "c1"),
     ]
-    results = [ToolMessage(f"new {n}", tool_call_id=f"c{n}", id=f"new {n}") for n in (0, 1)]
-    state = [*begins, HumanMessage("go on", id="on"), calls("again", "c0", "c1"), *results]
     with FoldlogSaver("memory:", condense=True) as saver:
-        config = put(saver, {"messages": state[:count]}) if count else None
+        config = put_messages(saver, state[:count]) if count else None
         if comes == "fork":
-            put(
-                saver,
-                {"messages": [*state[:count], *(HumanMessage("left") for _ in state)]},
-                config,
-            )
+            put_messages(saver, [*state[:count], *(HumanMessage("left") for _ in state)], config)
         newest = saver._checkpoints.newest_records
         if comes is not None:
             monkeypatch.setattr(saver._checkpoints, "newest_records", meanwhile)
-        sent = saver.pre_model_hook({"messages": state}, THREAD)["llm_input_messages"]
-        assert [message.content for message in sent] == ["go", "go on", "again", "new 0", "new 1"]
+        sent = texts(prompt_of(saver, state))
+        assert sent == ["0", "go on", "again", "new 0", "new 1"]
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
@@ -437,39 +428,32 @@ def test_no_call_is_sent_without_its_result(strategy, durability):
         return "9 km " * 200
 
     def script(messages, number):
-        return (
-            AIMessage("done")
-            if number % 5 == 4
-            else call("measure", *("c0", "c1")[: 1 + number % 2])
-        )
+        calls = call("measure", *("c0", "c1")[: 1 + number % 2])
+        return AIMessage("done") if number % 5 == 4 else calls
 
     with foldlog.open("memory:", condenser=STRATEGIES[strategy]) as histories:
         saver = FoldlogSaver(histories, condense=True)
-        model = ScriptedModel(script=script, prompts=[])
-        graph = agent(model, [measure], saver, saver.pre_model_hook)
+        model = ScriptedModel(script=script)
+        graph = hooked(model, [measure], saver)
         for turn in range(12):
-            past = (
-                [each.config for each in graph.get_state_history(THREAD)]
-                if turn % 3 == 2
-                else [THREAD]
-            )
+            config = THREAD
+            if turn % 3 == 2:
+                past = list(graph.get_state_history(THREAD))
+                config = past[len(past) // 2].config
             with suppress(OSError):
-                graph.invoke(said(str(turn)), past[len(past) // 2], durability=durability)
+                graph.invoke(said(str(turn)), config, durability=durability)
         assert len(model.prompts) > 20
-        assert any(
-            len(prompt) < len(channels(saver, THREAD)["messages"]) for prompt in model.prompts[-3:]
-        )
+        assert min(map(len, model.prompts[-3:])) < len(messages_of(saver, THREAD))
 
 
-def test_a_model_of_a_run_whose_thread_is_deleted_is_sent_all_messages(histories):
-    saver = FoldlogSaver(histories, condense=True)
-    state = {"messages": [HumanMessage(str(n), id=str(n)) for n in range(6)]}
-    put(saver, state)
+def test_a_deleted_threads_messages_are_all_sent(histories):
+    saver, messages = FoldlogSaver(histories, condense=True), numbered(6)
+    put_messages(saver, messages)
     saver.delete_thread("t")
-    assert saver.pre_model_hook(state, THREAD)["llm_input_messages"] == state["messages"]
+    assert prompt_of(saver, messages) == messages
 
 
-def test_it_can_be_copied_as_with_allowlist_does(saver):
+def test_a_copied_saver_has_the_same_store(saver):
     clone = copy.copy(saver)
     config = put(clone, {"a": (1,)})
     assert channels(saver, config) == channels(clone, config)
@@ -481,33 +465,26 @@ def forked(saver):
     branch, the fork.
     """
     one = put(saver, said("secret one"))
-    two = put(saver, {"messages": [HumanMessage("secret one"), HumanMessage("secret two")]}, one)
-    three = put(saver, {"messages": [HumanMessage("secret one"), HumanMessage("three")]}, one)
+    two, three = (put(saver, said("secret one", text), one) for text in ("secret two", "three"))
     for config, text in ((one, "secret two"), (two, "reply"), (three, "another reply")):
         saver.put_writes(config, [("messages", [HumanMessage(text)])], "task")
     return one, two, three
 
 
-def ids(saver):
-    return [each.checkpoint["id"] for each in saver.list(THREAD)]
+def ids(saver, config=THREAD, **options):
+    return [id_of(each.config) for each in saver.list(config, **options)]
 
 
 def id_of(config):
     return config["configurable"]["checkpoint_id"]
 
 
-def test_a_branch_whose_first_branch_is_erased_is_listed_and_goes_on(saver, histories):
+def test_a_branch_outlives_an_erased_first_branch(saver, histories):
     one, _, three = forked(saver)
     histories.erase("langgraph/t", reason="asked to", detach_forks=True)
     assert "langgraph/t/+writes" not in histories, "it holds what was erased"
-    assert (
-        ids(saver)
-        == [id_of(three), id_of(one)]
-        == [each.checkpoint["id"] for each in saver.list(None, limit=9)]
-    )
-    assert saver.get_tuple(one).checkpoint["channel_values"] == {
-        "messages": [HumanMessage("secret one")]
-    }
+    assert ids(saver) == ids(saver, None, limit=9) == [id_of(three), id_of(one)]
+    assert channels(saver, one) == said("secret one")
     four = put(saver, said("four"), three)
     saver.put_writes(four, [("a", 1)], "task")
     assert saver.get_tuple(THREAD).pending_writes == [("task", "a", 1)]
@@ -519,7 +496,7 @@ def test_a_branch_whose_first_branch_is_erased_is_listed_and_goes_on(saver, hist
     assert list(histories) == []
 
 
-def test_what_is_hidden_stays_hidden_when_the_first_branch_is_erased(saver, histories):
+def test_pruned_checkpoints_stay_hidden_after_an_erasure(saver, histories):
     one, _, three = forked(saver)
     saver.prune(["t"])
     assert ids(saver) == [id_of(three)]
@@ -528,7 +505,7 @@ def test_what_is_hidden_stays_hidden_when_the_first_branch_is_erased(saver, hist
     assert saver.get_tuple(one) is None
 
 
-def test_a_thread_in_a_copied_store_has_each_checkpoint_once(saver, histories, tmp_path):
+def test_a_copied_store_lists_each_checkpoint_once(saver, histories, tmp_path):
     forked(saver)
     with foldlog.open(tmp_path / "copy.db") as copied:
         copied.maintenance.copy_from(histories)
@@ -537,14 +514,11 @@ def test_a_thread_in_a_copied_store_has_each_checkpoint_once(saver, histories, t
         assert list(other.list(THREAD, limit=2)) == list(saver.list(THREAD, limit=2))
 
 
-def test_a_message_that_is_redacted_is_redacted_in_the_writes_too(saver, histories):
+def test_a_redaction_covers_pending_writes(saver, histories):
     one, two, _ = forked(saver)
     receipt = histories["langgraph/t"].redact(2, reason="asked to")
     assert [quote.conversation for quote in receipt.quotes] == ["langgraph/t/+writes"]
-    assert (saver.get_tuple(one).pending_writes, len(saver.get_tuple(two).pending_writes)) == (
-        [],
-        1,
-    )
+    assert [len(saver.get_tuple(each).pending_writes) for each in (one, two)] == [0, 1]
     assert "secret two" not in str([*saver.list(THREAD)])
     saver.put_writes(one, [("a", 1)], "task")
     assert saver.get_tuple(one).pending_writes == [("task", "a", 1)]
@@ -554,62 +528,50 @@ class Noted(MessagesState):
     notes: Annotated[list, operator.add]
 
 
-def test_a_thread_with_lists_goes_on_whatever_of_it_is_redacted(file_url, tmp_path):
+def test_a_thread_goes_on_after_any_redaction(file_url, tmp_path):
     def graph_of(saver):
         def answer(state):
             return {"messages": [AIMessage("fine")], "notes": [state["messages"][-1].content]}
 
-        return (
-            StateGraph(Noted).add_node("a", answer).add_edge(START, "a").compile(checkpointer=saver)
-        )
+        builder = StateGraph(Noted).add_node("a", answer).add_edge(START, "a")
+        return builder.compile(checkpointer=saver)
 
     def copies():
         yield from (path for path, _, _ in redacted_one_by_one(file_url, tmp_path))
-        for text in texts:
+        for text in secrets:
             path = tmp_path / "copy.db"
             path.write_bytes(Path(file_url.removeprefix("sqlite:///")).read_bytes())
             with foldlog.open(path) as histories:
-                for name, event in [
-                    each for each in own_events(histories) if text in repr(each[1])
-                ][::-1]:
+                for name, event in reversed(own_events(histories)):
                     if text in repr(histories[name].events(event.id, event.id + 1)):
                         histories[name].redact(event.id, reason="asked to")
             yield f"sqlite:///{path}"
 
-    texts = ("secret one", "secret two", "secret three")
+    secrets = ("secret one", "secret two", "secret three")
     with FoldlogSaver(file_url) as saver:
         graph = graph_of(saver)
-        for text in texts[:2]:
+        for text in secrets[:2]:
             graph.invoke(said(text), THREAD, durability="sync")
         past = list(graph.get_state_history(THREAD))
-        graph.invoke(said(texts[2]), past[2].config, durability="sync")
-    configs = [each.config for each in past]
+        graph.invoke(said(secrets[2]), past[2].config, durability="sync")
     for path in copies():
         with FoldlogSaver(path) as saver:
             graph = graph_of(saver)
-            there = list(graph.get_state_history(THREAD))
-            assert [each.config for each in there][:1] == [graph.get_state(THREAD).config][
-                : len(there)
-            ]
-            for config in configs:
-                graph.get_state(config)
-            assert [each.content for each in graph.invoke(said("go on"), THREAD)["messages"]][
-                -2:
-            ] == ["go on", "fine"]
+            for newest in islice(graph.get_state_history(THREAD), 1):
+                assert newest.config == graph.get_state(THREAD).config
+            for each in past:
+                graph.get_state(each.config)
+            ended = graph.invoke(said("go on"), THREAD)["messages"]
+            assert texts(ended[-2:]) == ["go on", "fine"]
 
 
-async def test_deleting_erases_and_the_id_can_be_used_again(tmp_path):
+async def test_a_deleted_thread_is_erased_and_begins_again(tmp_path):
     path = tmp_path / "h.db"
     async with FoldlogSaver(f"sqlite:///{path}") as saver:
-        one = put(saver, said("secret one"))
-        put(saver, said("secret two"), one)
-        fork = put(saver, said("secret three"), one)
-        await saver.aput_writes(fork, [("a", "secret four")], "task")
+        forked(saver)
         await saver.adelete_thread("t")
-        assert saver.get_tuple(THREAD) is None
         assert not list(saver.list(None))
-        config = put(saver, said("another"))
-        await saver.aput_writes(config, [("a", 1)], "task")
+        await saver.aput_writes(put(saver, said("another")), [("a", 1)], "task")
         assert saver.get_tuple(THREAD).pending_writes == [("task", "a", 1)]
     assert b"secret" not in path.read_bytes()
 
@@ -631,7 +593,7 @@ def deleting_tool(saver):
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("deleter", ["the run's own saver", "another saver"])
-def test_a_run_goes_on_when_its_thread_is_deleted_as_in_langgraph(tmp_path, durability, deleter):
+def test_a_run_outlives_the_deletion_of_its_thread(tmp_path, durability, deleter):
     """In the middle of a step, twice. What the run puts from then on is another thread with the
     id.
     """
@@ -639,23 +601,21 @@ def test_a_run_goes_on_when_its_thread_is_deleted_as_in_langgraph(tmp_path, dura
     with foldlog.open(
         url, condenser={"type": "digest", "max_size": 8, "keep_first": 1}
     ) as histories:
-        ours, theirs, contents = FoldlogSaver(histories, condense=True), InMemorySaver(), []
+        ours, theirs, ended = FoldlogSaver(histories, condense=True), InMemorySaver(), []
         with FoldlogSaver(url) as other:
-            for saver in (ours, theirs):
-                deletes = other if saver is ours and deleter == "another saver" else saver
+            for saver, deletes, graph_of in (
+                (ours, other if deleter == "another saver" else ours, hooked),
+                (theirs, theirs, agent),
+            ):
                 deleting, calls = deleting_tool(deletes)
-                model = ScriptedModel(script=steps(5), prompts=[])
-                graph = agent(
-                    model, [deleting], saver, saver.pre_model_hook if saver is ours else None
-                )
-                ended = graph.invoke(said("go"), THREAD, durability=durability)
+                graph = graph_of(ScriptedModel(script=steps(5)), [deleting], saver)
+                messages = graph.invoke(said("go"), THREAD, durability=durability)["messages"]
                 assert len(calls) == 7
-                contents.append([message.content for message in ended["messages"]])
-                stored = saver.get_tuple(THREAD).checkpoint["channel_values"]["messages"]
-                assert [message.content for message in stored] == contents[-1]
-            assert contents[0] == contents[1]
+                ended.append(texts(messages))
+                assert texts(messages_of(saver, THREAD)) == ended[-1]
+            assert ended[0] == ended[1]
             if durability == "sync":
-                assert len(list(ours.list(THREAD))) == len(list(theirs.list(THREAD)))
+                assert len(ids(ours)) == len(ids(theirs))
         assert_sound(histories.store)
         ours.delete_thread("t")
         assert ours.get_tuple(THREAD) is None
@@ -671,16 +631,12 @@ class TestKeeps(Condenses):
 
     async def add(self, store, *names):
         newest = await store.aget_tuple(THREAD)
-        before = [] if newest is None else newest.checkpoint["channel_values"]["messages"]
-        values = {
-            "messages": [*before, *(HumanMessage(name, id=name) for name in names)],
-            "a": names[-1],
-        }
-        versions = {"messages": len(before) + 1, "a": len(before) + 1}
-        config = THREAD if newest is None else newest.config
-        put = await store.aput(
-            config, checkpoint_of(values, versions), {"step": len(before)}, versions
-        )
+        before = newest.checkpoint["channel_values"]["messages"] if newest else []
+        messages = [*before, *(HumanMessage(name, id=name) for name in names)]
+        versions = dict.fromkeys(("messages", "a"), len(before) + 1)
+        checkpoint = checkpoint_of({"messages": messages, "a": names[-1]}, versions)
+        config = newest.config if newest else THREAD
+        put = await store.aput(config, checkpoint, {"step": len(before)}, versions)
         await store.aput_writes(put, [("w", names[-1])], "task")
 
     async def names(self, store):
@@ -688,21 +644,19 @@ class TestKeeps(Condenses):
         names = []
         for entry in [each async for each in store.alist(THREAD)][::-1]:
             values = entry.checkpoint["channel_values"]
-            names += [message.content for message in values["messages"][entry.metadata["step"] :]]
+            names += texts(values["messages"][entry.metadata["step"] :])
             assert values["a"] == names[-1]
             assert entry.pending_writes in ([], [("task", "w", names[-1])])
         return names
 
     def model(self, script):
-        return ScriptedModel(script=lambda messages, number: reply(script(number)), prompts=[])
+        return ScriptedModel(script=lambda messages, number: reply(script(number)))
 
     async def hold(self, store):
         return {"before": (await store.aget_tuple(THREAD)).checkpoint["channel_values"]["messages"]}
 
     async def run(self, store, model, prompt, *tools, before=()):
-        graph = agent(
-            model, [*map(tool, tools)], store, store.pre_model_hook if self.condense else None
-        )
+        graph = (hooked if self.condense else agent)(model, [*map(tool, tools)], store)
         # ``next`` leaves out those whose writes are there already
         pending = (await graph.aget_state(THREAD)).tasks
         durability = os.environ.get("DURABILITY", "sync")
@@ -711,9 +665,8 @@ class TestKeeps(Condenses):
 
     def texts(self, prompt):
         def texts_of(message):
-            return [each["args"] for each in getattr(message, "tool_calls", ())] or [
-                message.content
-            ]
+            arguments = [each["args"] for each in getattr(message, "tool_calls", ())]
+            return arguments or [message.content]
 
         return [text for message in prompt for text in texts_of(message)]
 
@@ -722,21 +675,14 @@ class TestKeeps(Condenses):
 
     async def stored_parts(self, store):
         newest = await store.aget_tuple(THREAD)
-        return list(
-            parts_of(
-                [] if newest is None else newest.checkpoint["channel_values"].get("messages", [])
-            )
-        )
+        values = newest.checkpoint["channel_values"] if newest else {}
+        return list(parts_of(values.get("messages", ())))
 
-    def test_a_tool_does_not_run_again_where_checkpoints_are_put_at_the_end(
-        self, tmp_path, monkeypatch
-    ):
+    def test_exit_durability_repeats_no_killed_tool(self, tmp_path, monkeypatch):
         monkeypatch.setenv("DURABILITY", "exit")
-        self.test_a_tool_in_which_the_process_was_killed_does_not_run_again(tmp_path)
+        self.test_a_tool_killed_midway_does_not_run_again(tmp_path)
 
-    async def test_a_kill_while_checkpoints_are_put_later_leaves_some_of_them(
-        self, file_url, monkeypatch
-    ):
+    async def test_a_kill_leaves_a_prefix_of_asynchronous_checkpoints(self, file_url, monkeypatch):
         monkeypatch.setenv("DURABILITY", "async")
         sent = self.killed(file_url)
         async with self.opened(file_url) as store:
@@ -768,7 +714,7 @@ def shown(view):
 
 
 @pytest.mark.parametrize("file_url", ["sqlite"], indirect=True)
-def test_the_view_is_what_the_model_was_sent_over_random_steps(file_url):
+def test_the_view_equals_the_prompt_of_random_steps(file_url):
     """With parallel calls, time travel, messages that the graph removes, and condensations."""
     choice, compared, forks, removed = random.Random(5), [], 0, 0
     with foldlog.open(
@@ -828,7 +774,7 @@ def test_the_view_is_what_the_model_was_sent_over_random_steps(file_url):
         assert_sound(histories.store)
 
 
-def test_a_thread_that_is_deleted_as_checkpoints_are_listed_is_left_out(saver):
+def test_a_list_omits_a_thread_deleted_meanwhile(saver):
     for thread_id in ("a", "b"):
         parent = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
         for number in range(3):
@@ -842,7 +788,7 @@ def test_a_thread_that_is_deleted_as_checkpoints_are_listed_is_left_out(saver):
 
 
 @pytest.mark.parametrize("place", ["walk", "hide"])
-def test_a_thread_that_is_deleted_as_runs_are_hidden_stops_nothing(place, saver, monkeypatch):
+def test_hiding_runs_survives_a_threads_deletion(place, saver, monkeypatch):
     config = put(saver, {"n": 1})
     config["configurable"]["run_id"] = "r"
     saver.put(config, checkpoint_of({"n": 2}, {"n": 2}), {"run_id": "r"}, {"n": 2})
@@ -893,9 +839,7 @@ REVIEWS = [{"action_name": "pay", "allowed_decisions": ["approve", "edit", "reje
         (lambda call: call, lambda answers: answers),
     ],
 )
-def test_an_interrupt_and_its_answer_are_approvals_of_the_calls_that_it_shows(
-    histories, durability, request_of, answers_in
-):
+def test_an_interrupt_is_an_approval_of_its_calls(histories, durability, request_of, answers_in):
     def ask(state):
         answers = interrupt(
             {"action_requests": [request_of(each) for each in PAY], "review_configs": REVIEWS}
@@ -934,7 +878,7 @@ def test_an_interrupt_and_its_answer_are_approvals_of_the_calls_that_it_shows(
         ([True, False], None),
     ],
 )
-async def test_a_tool_that_interrupts_asks_about_its_call(saver, answer, decision):
+async def test_an_interrupt_in_a_tool_is_an_approval(saver, answer, decision):
     @tool
     async def pay(euros: int) -> str:
         """Pay."""
@@ -951,7 +895,7 @@ async def test_a_tool_that_interrupts_asks_about_its_call(saver, answer, decisio
 
 
 @pytest.mark.parametrize("durability", ["sync", "exit"])
-def test_a_reply_names_its_request_with_the_tools_and_the_system_message(saver, durability):
+def test_a_reply_names_its_request(saver, durability):
     def hook(state, config):
         return {"llm_input_messages": [SystemMessage("You measure."), *state["messages"]]}
 
@@ -962,7 +906,7 @@ def test_a_reply_names_its_request_with_the_tools_and_the_system_message(saver, 
     assert lengths == [len(prompt) - 1 for prompt in model.prompts]
 
 
-def test_a_reply_that_comes_with_a_removal_names_no_request(saver):
+def test_a_reply_beside_a_removal_names_no_request(saver):
     """The model was shown what the same step takes out of the state."""
     model = ScriptedModel(script=lambda *_: AIMessage("short"), prompts=[])
 

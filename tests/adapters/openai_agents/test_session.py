@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from agents import (
@@ -15,6 +16,7 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
+from agents.run import CallModelData, ModelInputData
 
 import foldlog
 from foldlog.adapters import openai_agents
@@ -23,12 +25,14 @@ from foldlog.adapters.openai_agents import FoldlogSession
 from foldlog.eventstore import ConversationErased
 from foldlog.projections import well_formed
 from tests.adapters.contract import (
+    STRATEGIES,
     VALUES,
     Answers,
     Condenses,
     approvals_of,
     condensations,
     decided,
+    holding,
 )
 from tests.adapters.openai_agents.scripted import ScriptedModel, call, reasoning, replies, said
 from tests.between import before_next_call
@@ -46,6 +50,14 @@ def session(histories):
 
 def user(text):
     return {"role": "user", "content": text}
+
+
+def numbered(*numbers):
+    return [user(str(number)) for number in range(*numbers)]
+
+
+def history_of(session):
+    return session.history.sync
 
 
 async def texts_of(session, limit=None):
@@ -79,7 +91,7 @@ def any_item(choice):
     return item
 
 
-async def test_random_operations_are_what_the_sdks_own_session_does(histories, tmp_path):
+async def test_random_operations_equal_the_sdks_session(histories, tmp_path):
     choice, theirs = random.Random(3), SQLiteSession("s", tmp_path / "theirs.db")
     session = FoldlogSession("s", histories)
     for _ in range(250):
@@ -102,9 +114,9 @@ async def test_random_operations_are_what_the_sdks_own_session_does(histories, t
     theirs.close()
 
 
-async def test_the_limit_of_the_settings_holds_where_none_is_given(histories):
+async def test_session_settings_set_the_default_limit(histories):
     session = FoldlogSession("s", histories, session_settings=SessionSettings(limit=2))
-    await session.add_items([user(str(n)) for n in range(5)])
+    await session.add_items(numbered(5))
     assert await texts_of(session) == ["3", "4"]
     assert await texts_of(session, 3) == ["2", "3", "4"]
     assert FoldlogSession("s", histories).session_settings == SessionSettings()
@@ -115,14 +127,15 @@ async def test_the_limit_of_the_settings_holds_where_none_is_given(histories):
         FoldlogSession("s", histories, session_settings={"limitt": 4})
 
 
-async def test_what_is_taken_back_stays_in_the_log(session, histories):
-    await session.add_items([user(str(n)) for n in range(3)])
+async def test_popped_items_stay_in_the_log(session):
+    await session.add_items(numbered(3))
     assert await session.pop_item() == user("2")
     await session.clear_session()
     assert await session.pop_item() is None
-    kinds = [type(event).__name__ for event in histories["openai-agents/s"].events()]
+    history = history_of(session)
+    kinds = [type(event).__name__ for event in history.events()]
     assert kinds == ["Message"] * 3 + ["Retraction"] * 2
-    histories["openai-agents/s"].retract(4)
+    history.retract(4)
     assert await texts_of(session) == ["0", "1"]
 
 
@@ -132,7 +145,7 @@ async def test_clearing_can_erase(histories):
     await session.add_items([user("secret")])
     await session.clear_session()
     assert await session.get_items() == []
-    assert histories.store.conversation("openai-agents/s").erased_at is not None
+    assert "openai-agents/s" not in histories
     await session.add_items([user("again")])
     assert await session.get_items() == [user("again")]
     other = FoldlogSession("s", histories)
@@ -144,10 +157,10 @@ async def test_clearing_can_erase(histories):
         await other.add_items([user("late")])
     await FoldlogSession("s", histories).add_items([user("a new process")])
     assert await texts_of(session) == ["a new process"]
-    assert "secret" not in str(list(histories["openai-agents/s"].events()))
+    assert holding(history_of(session), "secret") == []
 
 
-async def test_a_session_that_was_erased_is_empty(histories):
+async def test_an_erased_session_is_empty(histories):
     first, second = FoldlogSession("s", histories), FoldlogSession("s", histories)
     await first.add_items([user("secret")])
     assert len(await second.get_items()) == 1
@@ -167,7 +180,7 @@ async def test_a_session_that_was_erased_is_empty(histories):
     assert await texts_of(first) == ["a new session"]
 
 
-async def test_a_session_of_the_sdk_is_copied_and_copied_on(histories, tmp_path):
+async def test_a_session_is_copied_and_copied_on(histories, tmp_path):
     choice, path = random.Random(4), tmp_path / "theirs.db"
     for name in ("a", "b/c", "é \x01", "empty"):
         theirs, ours = SQLiteSession(name, path), FoldlogSession(name, histories)
@@ -239,20 +252,25 @@ def measure(unit: str) -> str:
     return f"9 {unit}"
 
 
+def measuring(model):
+    return Agent(name="a", model=model, tools=[measure])
+
+
 def steps(count):
     """A script of so many turns with tools before the last message."""
 
     def script(items, number):
         if number < count:
-            calls = [
-                call("measure", '{"unit": "km"}', f"c{number}-{n}") for n in range(1 + number % 2)
-            ]
-            for each in calls[:1]:
-                each.id = f"{each.id}-r"
-            return [reasoning(number), *calls]
+            first, *others = measures(number, 1 + number % 2)
+            first.id = f"{first.id}-r"
+            return [reasoning(number), first, *others]
         return [said("finished", number)]
 
     return script
+
+
+def measures(number, count):
+    return [call("measure", '{"unit": "km"}', f"c{number}-{n}") for n in range(count)]
 
 
 def parts_of(items):
@@ -264,15 +282,11 @@ def parts_of(items):
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
+async def test_the_view_equals_the_prompt_of_random_steps(url):
     choice, compared, cleared = random.Random(9), [], 0
-    with foldlog.open(
-        url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}
-    ) as histories:
-        session, history = (
-            FoldlogSession("s", histories, condense=True),
-            histories["openai-agents/s"],
-        )
+    with foldlog.open(url, condenser=STRATEGIES["digest"]) as histories:
+        session = FoldlogSession("s", histories, condense=True)
+        history = history_of(session)
 
         def script(items, number):
             shown = shown_records(well_formed(history.view()), "openai-responses", history)
@@ -280,13 +294,9 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
             compared.append((parts_of(view), parts_of(items)))
             if choice.random() < 0.3:
                 return [said("fine", number)]
-            calls = [
-                call("measure", '{"unit": "km"}', f"c{number}-{n}")
-                for n in range(choice.choice([1, 2]))
-            ]
-            return [reasoning(number), *calls]
+            return [reasoning(number), *measures(number, choice.choice([1, 2]))]
 
-        agent = Agent(name="a", model=ScriptedModel(script, items_max=40), tools=[measure])
+        agent = measuring(ScriptedModel(script, items_max=40))
         run = RunConfig(call_model_input_filter=session.input_filter)
         while len(compared) < 200:
             how = choice.random()
@@ -308,43 +318,34 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
 
 
 @pytest.mark.parametrize("kept", [["one", "three"], ["three"], []])
-async def test_a_session_that_the_sdk_compacts_is_condensed_and_not_taken_back(
-    session, histories, kept
-):
+async def test_the_sdks_compaction_is_a_condensation(session, kept):
     """``OpenAIResponsesCompactionSession`` clears a session, and adds the compacted items."""
-    reply = {
-        "type": "message",
-        "role": "assistant",
-        "id": "m1",
-        "content": [{"type": "output_text", "text": "two"}],
-    }
     users = {text: user(text) for text in ("one", "three")}
-    await session.add_items([users["one"], reply, users["three"]])
+    await session.add_items([users["one"], said("two").model_dump(), users["three"]])
     await session.clear_session()
     items = [*(users[text] for text in kept), COMPACTION]
     await session.add_items(items)
     assert await session.get_items() == items
-    history = histories[session.history.id]
+    history = history_of(session)
     shown = [event.id for event in history.view()]
     assert shown[:-1] == [{"one": 0, "three": 2}[text] for text in kept], (
         "the items that stay are the same events"
     )
     assert "condensation" in history.why(1).reason
     reasons = [event.metadata["reason"] for event in condensations(history)]
-    assert {*reasons} == {"the model's provider compacted the context"}
-    assert len(reasons) == (1 if len(kept) == 2 else 2)
+    assert reasons == ["the model's provider compacted the context"] * (1 if kept[1:] else 2)
     assert [await session.pop_item() for _ in [*items, 0]] == [*items[::-1], None]
 
 
-async def test_a_compaction_of_the_sdk_is_stored_although_another_program_appends_meanwhile(
-    session, histories, monkeypatch
-):
+def append_other(session):
+    history_of(session).append_records([user("other")], format="openai-responses")
+
+
+async def test_a_compaction_is_stored_despite_another_append(session, monkeypatch):
     await session.add_items([user("one"), user("two")])
     await session.clear_session()
     items = [user("two"), COMPACTION]
-    other = histories[session.history.id]
-    append = lambda: other.append_records([user("other")], format="openai-responses")  # noqa: E731
-    before_next_call(monkeypatch, openai_agents, "staying", append)
+    before_next_call(monkeypatch, openai_agents, "staying", partial(append_other, session))
     await session.add_items(items)
     assert await session.get_items() == [user("other"), *items]
 
@@ -356,108 +357,97 @@ async def compact(session, items):
     await session.add_items(items)
 
 
-def assert_redacted(history):
-    assert "marigold" not in repr(list(history.events()))
-    assert [event.content for event in history.view()] == ["[redacted]", "two"]
+SECRETS = [user("marigold"), user("two")]
+
+
+def redact(session):
+    history_of(session).redact(0, reason="asked to")
+
+
+def assert_redacted(session, *others):
+    assert holding(history_of(session), "marigold") == []
+    shown = [event.content for event in history_of(session).view()]
+    assert shown == [*others, "[redacted]", "two"]
 
 
 @pytest.mark.parametrize("name", ["get_items", "clear_session", "add_items", "staying"])
-async def test_a_compaction_of_items_that_are_redacted_meanwhile_is_not_stored(
-    session, histories, monkeypatch, name
-):
-    await session.add_items([user("marigold"), user("two")])
+async def test_a_compaction_omits_items_redacted_meanwhile(session, monkeypatch, name):
+    await session.add_items(SECRETS)
     items = [*await session.get_items(), COMPACTION]
-    history = histories[session.history.id]
-    redact = lambda: history.redact(0, reason="asked to")  # noqa: E731
-    before_next_call(monkeypatch, openai_agents if name == "staying" else session, name, redact)
+    owner = openai_agents if name == "staying" else session
+    before_next_call(monkeypatch, owner, name, partial(redact, session))
     await compact(session, items)
-    assert_redacted(history)
+    assert_redacted(session)
 
 
-async def test_a_compaction_of_items_redacted_meanwhile_is_not_stored(session, histories):
+async def test_a_compaction_omits_redacted_items_never_reread(session):
     """The SDK adds new items to the items that it has read, and does not read them again."""
     assert await session.get_items() == []
-    items = [user("marigold"), user("two")]
-    await session.add_items(items)
-    history = histories[session.history.id]
-    history.redact(0, reason="asked to")
-    await compact(session, [*items, COMPACTION])
-    assert_redacted(history)
+    await session.add_items(SECRETS)
+    redact(session)
+    await compact(session, [*SECRETS, COMPACTION])
+    assert_redacted(session)
 
 
-async def test_a_compaction_of_redacted_items_is_not_stored_although_they_were_erased(histories):
+async def test_a_compaction_omits_redacted_items_after_erasing(histories):
     session = FoldlogSession("s", histories, clear="erase")
-    await session.add_items([user("marigold"), user("two")])
+    await session.add_items(SECRETS)
     items = [*await session.get_items(), COMPACTION]
-    histories[session.history.id].redact(0, reason="asked to")
+    redact(session)
     for _ in range(2):  # the SDK compacts the items again that it has in memory
         await compact(session, items)
-        assert_redacted(histories[session.history.id])
+        assert_redacted(session)
     await session.add_items([user("three")])
     assert await texts_of(session) == ["[redacted]", "two", "three"]
 
 
-async def test_a_compaction_of_redacted_items_is_not_stored_although_another_program_appends(
-    session, histories
-):
-    await session.add_items([user("marigold"), user("two")])
+async def test_a_compaction_omits_redacted_items_after_an_append(session):
+    await session.add_items(SECRETS)
     items = await session.get_items()
-    history = histories[session.history.id]
-    history.redact(0, reason="asked to")
+    redact(session)
     await session.clear_session()
-    history.append_records([user("other")], format="openai-responses")
+    append_other(session)
     await session.add_items([*items, COMPACTION])
-    assert "marigold" not in repr(list(history.events()))
-    assert [event.content for event in history.view()] == ["other", "[redacted]", "two"]
+    assert_redacted(session, "other")
 
 
-async def test_options_of_a_run_hand_over_all_of_the_session(histories):
-    session = FoldlogSession("s", histories)
-    agent = Agent(name="a", model=ScriptedModel(steps(1)), tools=[measure])
-    await Runner.run(agent, "how far?", **session.run_options(RunConfig(workflow_name="w")))
-    assert histories["openai-agents/s"].stats().models
+async def test_run_options_contain_the_whole_session(session):
     options = session.run_options(RunConfig(workflow_name="w"))
+    await Runner.run(measuring(ScriptedModel(steps(1))), "how far?", **options)
+    assert history_of(session).stats().models
     assert options["run_config"].workflow_name == "w"
     with pytest.raises(ValueError, match="already has a call_model_input_filter"):
         session.run_options(options["run_config"])
 
 
 @pytest.mark.parametrize("model, named", [("m", "m"), (None, "ScriptedModel")])
-async def test_the_usage_of_each_call_is_recorded_on_its_day(session, histories, model, named):
+async def test_each_calls_usage_is_recorded_with_its_day(session, model, named):
     scripted = ScriptedModel(steps(2))
     if model:
         scripted.model = model
-    agent = Agent(name="a", model=scripted, tools=[measure])
-    await Runner.run(agent, "how far?", session=session, hooks=session.hooks)
-    (figures,) = histories["openai-agents/s"].stats().models.values()
+    await Runner.run(measuring(scripted), "how far?", session=session, hooks=session.hooks)
+    (figures,) = history_of(session).stats().models.values()
     assert (figures.model, figures.calls) == (named, 3)
     assert figures.day == datetime.now(UTC).date().isoformat()
 
 
-async def test_the_filter_keeps_what_the_session_does_not_have_yet(histories):
-    from agents.run import CallModelData, ModelInputData
+async def test_the_filter_leaves_unstored_items(session):
+    async def filtered(data):
+        return await session.input_filter(CallModelData(model_data=data, agent=None, context=None))
 
-    session = FoldlogSession("s", histories)
-    await session.add_items([user(str(n)) for n in range(4)])
-    items = [user(str(n)) for n in range(6)]
-    data = CallModelData(
-        model_data=ModelInputData(input=items, instructions="i"), agent=None, context=None
-    )
-    assert await session.input_filter(data) is data.model_data, "nothing was condensed"
-    histories["openai-agents/s"].append(
+    await session.add_items(numbered(4))
+    data = ModelInputData(input=numbered(6), instructions="i")
+    assert await filtered(data) is data, "nothing was condensed"
+    history_of(session).append(
         foldlog.CondensationAction(forgotten_event_ids=[0, 1], summary="before", summary_offset=0)
     )
-    filtered = await session.input_filter(data)
-    assert [item["content"] for item in filtered.input] == ["before", "2", "3", "4", "5"]
-    assert filtered.instructions == "i"
+    expected = ModelInputData(input=[user("before"), *numbered(2, 6)], instructions="i")
+    assert await filtered(data) == expected
     foreign = ModelInputData(input=[user("other")], instructions=None)
-    assert (
-        await session.input_filter(CallModelData(model_data=foreign, agent=None, context=None))
-        is foreign
-    )
+    assert await filtered(foreign) is foreign
 
 
-async def test_calls_whose_reasoning_was_cleared_are_sent_without_their_ids():
+async def test_calls_without_reasoning_have_no_ids():
     with foldlog.open("memory:", condenser={"type": "clear_thinking"}) as histories:
         turns = steps(99)
         model = ScriptedModel(
@@ -466,23 +456,14 @@ async def test_calls_whose_reasoning_was_cleared_are_sent_without_their_ids():
         session = FoldlogSession("s", histories, condense=True)
         run = RunConfig(call_model_input_filter=session.input_filter)
         for prompt in ("how far?", "and back?"):
-            await Runner.run(
-                Agent(name="a", model=model, tools=[measure]),
-                prompt,
-                session=session,
-                run_config=run,
-            )
-        cleared = [
-            item
-            for item in model.prompts[-1]
-            if item.get("type") == "function_call" and "id" not in item
-        ]
-        assert len(cleared) == 4
-        assert sum(item.get("type") == "reasoning" for item in model.prompts[-1]) == 3
+            await Runner.run(measuring(model), prompt, session=session, run_config=run)
+        kinds = [(item.get("type"), "id" in item) for item in model.prompts[-1]]
+        assert kinds.count(("function_call", False)) == 4
+        assert kinds.count(("reasoning", True)) == 3
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_who_was_asked_and_who_decided_are_events_of_the_call(session, approved):
+async def test_approvals_are_events_of_their_call(session, approved):
     paid = []
 
     @function_tool(needs_approval=True)
@@ -496,13 +477,13 @@ async def test_who_was_asked_and_who_decided_are_events_of_the_call(session, app
 
     agent = Agent("payer", tools=[pay], model=ScriptedModel(script))
     stopped = await Runner.run(agent, "go", session=session)
-    await session.ask_approvals(stopped, to="ann")
-    await session.ask_approvals(stopped, to="ann")
+    for _ in range(2):
+        await session.ask_approvals(stopped, to="ann")
     state = stopped.to_state()
     await session.decide(state, stopped.interruptions[0], approved, by="ann", reason="a reason")
     await Runner.run(agent, state, session=session)
     assert paid == [5] * approved
-    assert approvals_of(session.history.sync) == {
+    assert approvals_of(history_of(session)) == {
         "c1": [
             {"asked": "ann", "shown": {"tool": "pay", "arguments": '{"euros": 5}'}},
             decided(approved, by="ann", reason="a reason"),

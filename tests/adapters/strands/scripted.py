@@ -62,35 +62,20 @@ class ScriptedModel(Model):
         raise NotImplementedError
 
     async def stream(self, messages, tool_specs=None, system_prompt=None, **kwargs):
-        is_summary = "summar" in (system_prompt or "").lower()
-        if not is_summary:
-            check(messages)
-        if not is_summary and self.messages_max is not None and len(messages) > self.messages_max:
-            raise ContextWindowOverflowException(
-                f"{len(messages)} messages, the context takes {self.messages_max}"
-            )
-        if not is_summary:
-            self.prompts.append(copy.deepcopy(list(messages)))
-        number = len(self.prompts) - 1
-        contents = (
-            [said(self.summary(messages, number))] if is_summary else self.script(messages, number)
-        )
+        if "summar" in (system_prompt or "").lower():
+            contents = [said(self.summary(messages, len(self.prompts) - 1))]
+        else:
+            contents = self._replied(messages)
         if "secret" in str(messages[-1]):
             yield {"redactContent": {"redactUserContentMessage": "taken out"}}
         yield {"messageStart": {"role": "assistant"}}
         for content in contents:
-            use = content.get("toolUse")
-            named = (
-                {}
-                if use is None
-                else {"toolUse": {"toolUseId": use["toolUseId"], "name": use["name"]}}
-            )
-            delta = (
-                {"text": content["text"]}
-                if use is None
-                else {"toolUse": {"input": json.dumps(use["input"])}}
-            )
-            yield {"contentBlockStart": {"start": named}}
+            start, delta = {}, content
+            if "toolUse" in content:
+                named = dict(content["toolUse"])
+                delta = {"toolUse": {"input": json.dumps(named.pop("input"))}}
+                start = {"toolUse": named}
+            yield {"contentBlockStart": {"start": start}}
             yield {"contentBlockDelta": {"delta": delta}}
             yield {"contentBlockStop": {}}
         yield {
@@ -98,3 +83,12 @@ class ScriptedModel(Model):
         }
         usage = {"inputTokens": 10, "outputTokens": 2, "totalTokens": 12, "cacheReadInputTokens": 4}
         yield {"metadata": {"usage": usage, "metrics": {"latencyMs": 1}}}
+
+    def _replied(self, messages):
+        check(messages)
+        if self.messages_max is not None and len(messages) > self.messages_max:
+            raise ContextWindowOverflowException(
+                f"{len(messages)} messages, the context takes {self.messages_max}"
+            )
+        self.prompts.append(copy.deepcopy(list(messages)))
+        return self.script(messages, len(self.prompts) - 1)

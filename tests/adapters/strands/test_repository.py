@@ -18,7 +18,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 import foldlog
 from foldlog.adapters import strands
 from foldlog.adapters.strands import FoldlogSessionRepository
-from foldlog.eventstore import CondensationAction, ConversationErased
+from foldlog.eventstore import ConversationErased
 from foldlog.eventstore.maintenance import erase
 from tests.adapters import contract
 from tests.adapters.contract import (
@@ -46,28 +46,46 @@ def repository(histories):
     return FoldlogSessionRepository(histories)
 
 
+@pytest.fixture
+def stored(repository):
+    """A repository with a session and its agent ``a``."""
+    repository.create_session(SESSION)
+    repository.create_agent("s", agent_state())
+    return repository
+
+
+def agent_state(state=None, removed=0, **manager_state):
+    """Return what the SDK stores of an agent, with so many messages removed."""
+    return SessionAgent("a", state or {}, {"removed_message_count": removed, **manager_state})
+
+
+def add(repository, number, message):
+    repository.create_message("s", "a", SessionMessage.from_message(message, number))
+
+
+def history_of(repository):
+    return repository.histories.sync[repository.conversation("s", "a")]
+
+
 VALUES = [value for value in contract.VALUES if value != "\ud800"]  # the SDK writes UTF-8
 
 
-def user(text):
-    return {"role": "user", "content": [said(text)]}
+def user(*texts):
+    return {"role": "user", "content": [*map(said, texts)]}
+
+
+THOUGHT = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}}
 
 
 def any_content(choice):
     value = choice.choice(VALUES)
     return choice.choice(
         [
-            {"text": choice.choice(["hi", "", "a\x00b", "é"])},
-            {"toolUse": {"toolUseId": "c", "name": "f", "input": {"x": value}}},
-            {
-                "toolResult": {
-                    "toolUseId": "c",
-                    "status": "error",
-                    "content": [{"text": "no"}, {"json": {"x": value}}],
-                }
-            },
+            said(choice.choice(["hi", "", "a\x00b", "é"])),
+            call("f", {"x": value}),
+            result("c", [said("no"), {"json": {"x": value}}], "error"),
             {"image": {"format": "png", "source": {"bytes": b"\x00\xff"}}},
-            {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}},
+            THOUGHT,
             {"cachePoint": {"type": "default"}},
         ]
     )
@@ -83,10 +101,9 @@ def plain(value):
     return None if value is None else {**value.to_dict(), "updated_at": None}
 
 
-async def test_random_operations_are_what_the_sdks_own_repository_does(repository, tmp_path):
+async def test_random_operations_equal_the_sdks_repository(repository, tmp_path):
     choice, theirs = random.Random(3), FileSessionManager("s", storage_dir=str(tmp_path))
-    session = SESSION
-    repository.create_session(session)
+    repository.create_session(SESSION)
     counts = {"a": 0, "b": 0}
     for agent_id in counts:
         for each in (repository, theirs):
@@ -96,8 +113,8 @@ async def test_random_operations_are_what_the_sdks_own_repository_does(repositor
         if what < 0.6:
             message = any_message(choice, counts[agent_id])
             counts[agent_id] += 1
-            repository.create_message("s", agent_id, message)
-            theirs.create_message("s", agent_id, message)
+            for each in (repository, theirs):
+                each.create_message("s", agent_id, message)
         elif what < 0.7:
             manager_state = {"removed_message_count": min(choice.choice([0, 2]), counts[agent_id])}
             agent = SessionAgent(
@@ -110,10 +127,11 @@ async def test_random_operations_are_what_the_sdks_own_repository_does(repositor
             assert read[0] == read[1]
         elif what < 0.9:
             limit, offset = choice.choice([None, 0, 2, 9]), choice.choice([0, 1, 7, 200])
-            ours = repository.list_messages("s", agent_id, limit, offset)
-            assert list(map(plain, ours)) == list(
-                map(plain, theirs.list_messages("s", agent_id, limit, offset))
+            ours, other = (
+                [*map(plain, each.list_messages("s", agent_id, limit, offset))]
+                for each in (repository, theirs)
             )
+            assert ours == other
         else:
             number = choice.randrange(counts[agent_id] + 2)
             ours, other = (
@@ -122,49 +140,38 @@ async def test_random_operations_are_what_the_sdks_own_repository_does(repositor
             assert plain(ours) == plain(other)
 
 
-async def test_what_does_not_exist_and_what_exists_is_refused(repository):
+async def test_missing_and_duplicate_names_are_refused(repository):
     assert repository.read_session("s") is None
-    session = SESSION
-    repository.create_session(session)
-    assert repository.read_session("s") == session
-    agent = SessionAgent("a", {}, {})
-    for wrong in (
-        lambda: repository.create_session(session),
-        lambda: repository.update_agent("s", agent),
-        lambda: repository.list_messages("s", "a"),
-        lambda: repository.update_message(
-            "s", "a", SessionMessage.from_message({"role": "user", "content": []}, 0)
-        ),
-        lambda: repository.delete_session("other"),
+    repository.create_session(SESSION)
+    assert repository.read_session("s") == SESSION
+    for wrong, arguments in (
+        (repository.create_session, [SESSION]),
+        (repository.update_agent, ["s", agent_state()]),
+        (repository.list_messages, ["s", "a"]),
+        (repository.update_message, ["s", "a", SessionMessage.from_message(user("hi"), 0)]),
+        (repository.delete_session, ["other"]),
+        (repository.update_multi_agent, ["s", Graph()]),
     ):
         with pytest.raises(SessionException, match="exist"):
-            wrong()
+            wrong(*arguments)
 
 
-async def test_a_state_that_did_not_change_is_not_stored_again(repository, histories):
+async def test_an_unchanged_state_is_not_stored_again(stored, histories):
     """The SDK updates an agent after each message."""
-    repository.create_session(SESSION)
-    repository.create_agent("s", SessionAgent("a", {"k": 1}, {"removed_message_count": 0}))
-    history, other = (
-        histories[repository.conversation("s", "a")],
-        FoldlogSessionRepository(histories),
-    )
-    for number, (writer, value, added) in enumerate(
-        [(repository, 1, 0), (other, 2, 1), (repository, 2, 0), (other, 2, 0)]
+    history, other = history_of(stored), FoldlogSessionRepository(histories)
+    for number, (writer, state, added) in enumerate(
+        [(stored, {}, 0), (other, {"k": 2}, 1), (stored, {"k": 2}, 0), (other, {"k": 2}, 0)]
     ):
-        message = SessionMessage.from_message(user("hi"), number)
-        writer.create_message("s", "a", message)
+        add(writer, number, user("hi"))
         before = history.version()
         for _ in range(2):
-            writer.update_agent("s", SessionAgent("a", {"k": value}, {"removed_message_count": 0}))
+            writer.update_agent("s", agent_state(state))
         assert history.version() - before == added
-        assert repository.read_agent("s", "a").state == {"k": value}
+        assert stored.read_agent("s", "a").state == state
 
 
-async def test_a_session_whose_deletion_was_killed_is_deleted_again(
-    repository, histories, monkeypatch
-):
-    repository.create_agent("s", SessionAgent("a", {}, {}))
+async def test_a_deletion_can_be_repeated_after_a_kill(repository, histories, monkeypatch):
+    repository.create_agent("s", agent_state())
     # it may be the younger one
     repository.create_session(SESSION)
     before = erase.erase
@@ -176,63 +183,51 @@ async def test_a_session_whose_deletion_was_killed_is_deleted_again(
     assert repository.read_agent("s", "a") is None
 
 
-async def test_a_message_that_is_redacted_is_gone(repository, histories):
+def messages_of(listed):
+    return [each.to_message() for each in listed]
+
+
+async def test_a_redacted_message_is_gone(stored):
     choice = random.Random(1)
-    repository.create_agent("s", SessionAgent("a", {}, {}))
     for number in range(6):
-        secret = {"role": "user", "content": [{"text": "a secret"}, {"text": "more of it"}]}
-        message = (
-            SessionMessage.from_message(secret, number)
-            if number in (2, 5)
-            else any_message(choice, number)
-        )
-        repository.create_message("s", "a", message)
-    history = histories[repository.conversation("s", "a")]
-    before = repository.list_messages("s", "a")
+        message = any_message(choice, number)
+        if number in (2, 5):
+            secret = user("a secret", "more of it")
+            message = SessionMessage.from_message(secret, number)
+        stored.create_message("s", "a", message)
+    before = stored.list_messages("s", "a")
     for number in (2, 5):
         before[number].redact_message = user("taken out")
-        repository.update_message("s", "a", before[number])
-    now = repository.list_messages("s", "a")
+        stored.update_message("s", "a", before[number])
+    now, history = stored.list_messages("s", "a"), history_of(stored)
     assert [each.message_id for each in now] == list(range(6))
-    assert [each.to_message() for each in now] == [each.to_message() for each in before]
-    assert repository.read_message("s", "a", 5).to_message()["content"] == [{"text": "taken out"}]
-    assert "secret" not in str(list(history.events()))
-    assert "secret" not in str(history.documents())
-    assert "taken out" in str(history.view().to_messages()[-1]["content"])
-    assert [each.message_id for each in repository.list_messages("s", "a", 2, 4)] == [4, 5]
-
-
-async def test_what_has_no_text_is_redacted_and_summarized_too(repository, histories):
-    """A guardrail redacts the results of tools, and a model may return an empty summary."""
-    repository.create_agent("s", SessionAgent("a", {}, {}))
-    thought = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}}
-    result = {"toolUseId": "c", "status": "success", "content": [{"text": "a secret"}]}
-    texts = [("user", "go"), ("assistant", "fine"), ("user", "more")]
-    messages = [{"role": role, "content": [{"text": text}]} for role, text in texts]
-    calls = {"role": "assistant", "content": [thought, call("f", {"x": 1}, "c")]}
-    for number, message in enumerate(
-        [*messages, calls, {"role": "user", "content": [{"toolResult": result}]}]
-    ):
-        repository.create_message("s", "a", SessionMessage.from_message(message, number))
-    *before, last = repository.list_messages("s", "a")
-    last.redact_message = {
-        "role": "user",
-        "content": [{"toolResult": {**result, "content": [{"text": "no"}]}}],
-    }
-    repository.update_message("s", "a", last)
-    summary = user(" ")
-    repository.update_agent(
-        "s", SessionAgent("a", {}, {"removed_message_count": 2, "summary_message": summary})
-    )
-    history = histories[repository.conversation("s", "a")]
+    assert messages_of(now) == messages_of(before)
+    assert stored.read_message("s", "a", 5).to_message() == user("taken out")
     assert "secret" not in f"{[*history.events()]} {history.documents()}"
-    now = repository.list_messages("s", "a")
-    assert [each.to_message() for each in now] == [each.to_message() for each in [*before, last]]
-    assert [message["role"] for message in history.view().to_messages()] == [
-        "user",
-        "assistant",
-        "tool",
+    assert "taken out" in str(history.view().to_messages()[-1]["content"])
+    assert [each.message_id for each in stored.list_messages("s", "a", 2, 4)] == [4, 5]
+
+
+async def test_results_are_redacted_and_summaries_may_be_empty(stored):
+    """A guardrail redacts the results of tools, and a model may return an empty summary."""
+    messages = [
+        user("go"),
+        {"role": "assistant", "content": [said("fine")]},
+        user("more"),
+        {"role": "assistant", "content": [THOUGHT, call("f", {"x": 1})]},
+        {"role": "user", "content": [result("c", [said("a secret")])]},
     ]
+    for number, message in enumerate(messages):
+        add(stored, number, message)
+    *before, last = stored.list_messages("s", "a")
+    last.redact_message = {"role": "user", "content": [result("c", [said("no")])]}
+    stored.update_message("s", "a", last)
+    stored.update_agent("s", agent_state(removed=2, summary_message=user(" ")))
+    history = history_of(stored)
+    assert "secret" not in f"{[*history.events()]} {history.documents()}"
+    assert messages_of(stored.list_messages("s", "a")) == messages_of([*before, last])
+    roles = [message["role"] for message in history.view().to_messages()]
+    assert roles == ["user", "assistant", "tool"]
 
 
 def script_of(script):
@@ -251,13 +246,13 @@ class TestKeeps(Runs):
 
     def _add(self, store, names):
         if store.read_agent("s", "a") is None:
-            store.create_agent("s", SessionAgent("a", {}, {}))
+            store.create_agent("s", agent_state())
         for number, name in enumerate(names):
-            message = user(name)
-            store.create_message("s", "a", SessionMessage.from_message(message, number))
+            add(store, number, user(name))
 
     async def names(self, store):
-        return [each.to_message()["content"][0]["text"] for each in store.list_messages("s", "a")]
+        messages = messages_of(store.list_messages("s", "a"))
+        return [message["content"][0]["text"] for message in messages]
 
     def model(self, script):
         return ScriptedModel(script_of(script))
@@ -269,7 +264,7 @@ class TestKeeps(Runs):
         return parts(prompt)
 
     async def stored_parts(self, store):
-        return parts(each.to_message() for each in store.list_messages("s", "a"))
+        return parts(messages_of(store.list_messages("s", "a")))
 
 
 # -- agents
@@ -308,39 +303,33 @@ def shown(history):
     return parts(decode_bytes_values(from_plain(messages)))
 
 
-OF_THE_SDK = {
-    "window": lambda: SlidingWindowConversationManager(window_size=12, per_turn=True),
-    "pins": lambda: SlidingWindowConversationManager(window_size=8, per_turn=True, pin_first=3),
-    "summaries and pins": lambda: SummarizingConversationManager(0.5, 4, pin_first=2),
-    "summaries": lambda: SummarizingConversationManager(
-        summary_ratio=0.5, preserve_recent_messages=4
-    ),
-}
+WINDOW = partial(SlidingWindowConversationManager, per_turn=True)
+SUMMARIES = partial(SummarizingConversationManager, 0.5, 4)
 
 
-WHERE = [
-    ("sqlite", "window"),
-    ("postgres", "summaries"),
-    ("memory", "pins"),
-    ("memory", "summaries and pins"),
-]
-
-
-@pytest.mark.parametrize("url, how", WHERE, indirect=["url"])
-async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
-    choice = random.Random(how)
+@pytest.mark.parametrize(
+    "url, manager, pins",
+    [
+        ("sqlite", partial(WINDOW, window_size=12), {}),
+        ("postgres", SUMMARIES, {}),
+        ("memory", partial(WINDOW, window_size=8), {"pin_first": 3}),
+        ("memory", SUMMARIES, {"pin_first": 2}),
+    ],
+    indirect=["url"],
+)
+async def test_the_view_equals_the_prompt_of_each_call(url, manager, pins):
+    choice = random.Random(3)
     with foldlog.open(url) as histories:
         repository = FoldlogSessionRepository(histories)
         model = ScriptedModel(script_of(steps(choice)), messages_max=14)
-        history = histories[repository.conversation("s", "a")]
-        agent = agent_of(repository, model, conversation_manager=OF_THE_SDK[how]())
+        history, agent = history_of(repository), None
         while len(model.prompts) < 200:
             # another process goes on: the SDK loses its pins
-            if choice.random() < 0.1 and "pins" not in how:
-                agent = agent_of(repository, model, conversation_manager=OF_THE_SDK[how]())
+            if agent is None or (choice.random() < 0.1 and not pins):
+                agent = agent_of(repository, model, conversation_manager=manager(**pins))
             await agent.invoke_async(f"step {len(model.prompts)}")
             sent, view = parts(model.prompts[-1]), shown(history)
-            assert "pins" in how or view == [*sent, *parts([agent.messages[-1]])][-len(view) :]
+            assert pins or view == [*sent, *parts([agent.messages[-1]])][-len(view) :]
             assert view == parts(agent.messages)
         assert len(condensations(history)) >= 5
         assert len([event for event in history.events() if event.origin]) > 2 * len(history.view())
@@ -357,11 +346,9 @@ class Graph:
         return {"nodes": ["a"]}
 
 
-async def test_agents_that_work_together_are_kept(repository):
+async def test_the_state_of_a_graph_is_stored(repository):
     repository.create_session(SESSION)
     assert repository.read_multi_agent("s", "g") is None
-    with pytest.raises(SessionException, match="does not exist"):
-        repository.update_multi_agent("s", Graph())
     repository.create_multi_agent("s", Graph())
     repository.update_multi_agent("s", Graph())
     assert repository.read_multi_agent("s", "g") == {"nodes": ["a"]}
@@ -371,26 +358,29 @@ async def test_agents_that_work_together_are_kept(repository):
 # ------------------------------------------------------------------------------------------
 
 
+def numbered(messages_max=None):
+    """Return a model that numbers its replies."""
+    return ScriptedModel(lambda messages, number: [said(f"reply {number}")], messages_max)
+
+
 def summarizing(repository, model):
-    return agent_of(
-        repository, model, (), conversation_manager=SummarizingConversationManager(0.5, 2)
-    )
+    manager = SummarizingConversationManager(0.5, 2)
+    return agent_of(repository, model, (), conversation_manager=manager)
 
 
 async def summarized(histories):
     """An agent whose summary quotes its first message, its history, and its model, which quotes
     what it summarizes.
     """
-    repository = FoldlogSessionRepository(histories)
-    model = ScriptedModel(lambda messages, number: [said(f"reply {number}")], messages_max=6)
+    repository, model = FoldlogSessionRepository(histories), numbered(6)
     model.summary = lambda messages, number: "card Kurt" if "Kurt" in str(messages) else "no card"
     agent = summarizing(repository, model)
     for text in ("card Kurt", "one", "two", "three"):
         await agent.invoke_async(text)
-    return agent, histories[repository.conversation("s", "a")], model
+    return agent, history_of(repository), model
 
 
-async def test_a_redaction_with_summaries_leaves_none_in_the_state(histories):
+async def test_a_redaction_with_summaries_covers_the_state(histories):
     _, history, model = await summarized(histories)
     assert "card Kurt" in str(history.view().to_messages())
     history.redact(holding(history, "Kurt")[0], reason="asked to", with_summaries=True)
@@ -402,21 +392,19 @@ async def test_a_redaction_with_summaries_leaves_none_in_the_state(histories):
     assert shown(history) == parts(restarted.messages)
 
 
-async def test_an_agent_that_holds_redacted_content_does_not_store_it_again(histories):
+async def test_a_live_agent_restores_no_redacted_text(histories):
     agent, history, model = await summarized(histories)
     for event_id in reversed(holding(history, "Kurt")):
         history.redact(event_id, reason="asked to", with_summaries=True)
-    model.messages_max, version = None, history.version()
+    model.messages_max, before = None, len(condensations(history))
     agent.state.set("seen", 1)
     await agent.invoke_async("no new summary")
-    assert not any(isinstance(event, CondensationAction) for event in history.events(version))
+    assert len(condensations(history)) == before
     model.messages_max = 6
     for number in range(4):
         await agent.invoke_async(f"more {number}")
     assert "card Kurt" in str(agent.messages[0])
-    assert [
-        event.summary for event in history.events(version) if isinstance(event, CondensationAction)
-    ]
+    assert len(condensations(history)) > before
     assert holding(history, "Kurt") == []
     restarted = summarizing(FoldlogSessionRepository(histories), model)
     for number in range(4):
@@ -425,43 +413,36 @@ async def test_an_agent_that_holds_redacted_content_does_not_store_it_again(hist
 
 
 @pytest.mark.parametrize("when", ["before the update", "during the update"])
-async def test_a_summary_in_a_fork_quotes_nothing_that_was_redacted_in_its_parent(
-    repository, histories, monkeypatch, when
-):
-    repository.create_session(SESSION)
-    repository.create_agent("s", SessionAgent("a", {}, {"removed_message_count": 0}))
+async def test_a_forks_summary_quotes_no_redacted_text(stored, monkeypatch, when):
     for number, text in enumerate(("marigold", "hello")):
-        repository.create_message("s", "a", SessionMessage.from_message(user(text), number))
-    parent = histories[repository.conversation("s", "a")]
-    fork = parent.fork(id=repository.conversation("f", "a"))
-    assert repository.read_agent("f", "a") is not None
+        add(stored, number, user(text))
+    parent = history_of(stored)
+    fork = parent.fork(id=stored.conversation("f", "a"))
+    assert stored.read_agent("f", "a") is not None
     version = fork.version()
     redact = lambda: parent.redact(holding(parent, "marigold"), reason="asked to")  # noqa: E731
     if when == "before the update":
         redact()
     else:
         before_next_call(monkeypatch, strands, "change_of_prompt", redact)
-    state = {"removed_message_count": 1, "summary_message": user("about marigold")}
-    repository.update_agent("f", SessionAgent("a", {}, state))
+    stored.update_agent("f", agent_state(removed=1, summary_message=user("about marigold")))
     assert [event.content for event in fork.view()] == ["[redacted]", "hello"]
     assert "marigold" not in repr(list(fork.events(version)))
 
 
-def test_an_update_after_a_redaction_reads_no_events(repository, monkeypatch):
+def test_an_update_after_a_redaction_reads_no_events(stored, monkeypatch):
     """The SDK updates the agent after each message."""
-    repository.create_session(SESSION)
-    repository.create_agent("s", SessionAgent("a", {}, {"removed_message_count": 0}))
-    repository.create_message("s", "a", SessionMessage.from_message(user("marigold"), 0))
-    history = repository._held[repository.conversation("s", "a")].history
+    add(stored, 0, user("marigold"))
+    history = stored._held[stored.conversation("s", "a")].history
     history.redact(holding(history, "marigold"), reason="asked to")
     monkeypatch.setattr(history, "events", lambda *_: pytest.fail("events were read"))
-    repository.update_agent("s", SessionAgent("a", {"seen": 1}, {"removed_message_count": 0}))
-    assert repository.read_agent("s", "a").state == {"seen": 1}
+    stored.update_agent("s", agent_state({"seen": 1}))
+    assert stored.read_agent("s", "a").state == {"seen": 1}
 
 
 @pytest.mark.parametrize("how", ["erase", "delete_session"])
 @pytest.mark.parametrize("begins_again", [False, True])
-async def test_an_agent_of_an_erased_conversation_writes_nothing(histories, how, begins_again):
+async def test_a_live_agent_writes_nothing_after_an_erasure(histories, how, begins_again):
     agent, history, model = await summarized(histories)
     model.messages_max = None
     if how == "erase":
@@ -483,11 +464,10 @@ async def test_an_agent_of_an_erased_conversation_writes_nothing(histories, how,
         assert history.id not in histories
 
 
-async def test_states_of_agents_that_work_together_are_not_written_after_an_erasure(histories):
+async def test_a_graph_writes_nothing_after_an_erasure(histories):
     first, second = FoldlogSessionRepository(histories), FoldlogSessionRepository(histories)
-    session = SESSION
     for repository in (first, second):
-        repository.create_session(session)
+        repository.create_session(SESSION)
         repository.create_multi_agent("s", Graph())
         if repository is first:
             second.delete_session("s")
@@ -495,13 +475,10 @@ async def test_states_of_agents_that_work_together_are_not_written_after_an_eras
         first.update_multi_agent("s", Graph())
 
 
-async def test_what_replaced_a_message_stays_in_the_view_until_that_message_is_removed(histories):
-    repository = FoldlogSessionRepository(histories)
-    model = ScriptedModel(lambda messages, number: [said(f"reply {number}")])
-    agent = agent_of(
-        repository, model, (), conversation_manager=SlidingWindowConversationManager(window_size=6)
-    )
-    history, answers = histories[repository.conversation("s", "a")], []
+async def test_a_replaced_message_stays_until_its_removal(repository):
+    manager = SlidingWindowConversationManager(window_size=6)
+    agent = agent_of(repository, numbered(), (), conversation_manager=manager)
+    history, answers = history_of(repository), []
     for number in range(7):
         await agent.invoke_async("a secret" if number == 2 else f"step {number}")
         assert shown(history) == parts(agent.messages)
@@ -520,15 +497,14 @@ def result(name, content, status="success"):
     return {"toolResult": {"toolUseId": name, "status": status, "content": content}}
 
 
-def test_a_view_shows_the_images_of_messages_of_the_sdk(histories):
-    contents = [
-        FILES,
-        [call("look", {"at": 1}, "c1")],
-        [result("c1", [{"text": "see"}, *FILES, {"json": {"a": 1}}])],
-    ]
+def test_a_view_shows_the_sdks_images(histories):
     messages = [
-        {"role": "assistant" if place == 1 else "user", "content": each}
-        for place, each in enumerate(contents)
+        {"role": "user", "content": FILES},
+        {"role": "assistant", "content": [call("look", {"at": 1}, "c1")]},
+        {
+            "role": "user",
+            "content": [result("c1", [said("see"), *FILES, {"json": {"a": 1}}])],
+        },
     ]
     written = [
         SessionMessage.from_message(each, place).to_dict() for place, each in enumerate(messages)
@@ -536,8 +512,7 @@ def test_a_view_shows_the_images_of_messages_of_the_sdk(histories):
     check_import(histories, "strands", json.dumps(written), 2)
 
 
-async def test_a_reply_names_its_request_with_the_tools_and_the_prompt(histories):
-    repository = FoldlogSessionRepository(histories)
+async def test_a_reply_names_its_request(repository):
     model = ScriptedModel(lambda _, number: [said("9 m") if number else call("measure")])
     await agent_of(repository, model, system_prompt="You measure.").invoke_async("measure")
-    check_requests(histories[repository.conversation("s", "a")])
+    check_requests(history_of(repository))
