@@ -19,12 +19,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 KILLED = FAULTY - {"vacuum"}  # tests/crash kills a vacuum
 OF_FILES = {"back_up"}
 RARELY = {"close_open_calls", "step"}  # few conversations have open calls, or are due
-OF_SEVERAL_TRANSACTIONS = {"copy", "erase", "ingest", "redact", "rekey"}
+LONG = [
+    *product(["sqlite"], sorted(KILLED - OF_FILES)),
+    *product(["postgresql"], ["erase", "ingest", "rekey"]),
+]
+"""Killed at the same statements as in memory."""
 CASES = [
     *product(["memory"], sorted(KILLED - OF_FILES)),
     *product(["sqlite"], OF_FILES),
-    *(pytest.param("sqlite", kind, marks=pytest.mark.long) for kind in sorted(KILLED - OF_FILES)),
-    *product(["postgresql"], sorted(OF_SEVERAL_TRANSACTIONS)),
+    *product(["postgresql"], ["copy", "redact"]),
+    *(pytest.param(*case, marks=pytest.mark.long) for case in LONG),
 ]
 
 
