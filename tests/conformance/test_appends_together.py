@@ -18,7 +18,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log.appending import append_all, can_append_all
 from foldlog.eventstore.store import bind, prepare_append
 from tests.privacy import erased
-from tests.said import said, say, texts
+from tests.said import ids, said, say, texts
 
 together = pytest.mark.parametrize("open_recorder", ["memory", "sqlite"], indirect=True)
 """On a server each writer has a connection of its own."""
@@ -28,7 +28,7 @@ def appended(store, *appends):
     return append_all(store.database, [prepare_append(store, *append) for append in appends])
 
 
-def ids(outcomes):
+def recorded_ids(outcomes):
     return [[event.id for event in outcome.unwrap()] for outcome in outcomes]
 
 
@@ -41,7 +41,7 @@ def test_ids_and_positions_are_in_order(store):
         ("a", said("2"), 1),
         ("a", said("3"), ANY_VERSION),
     )
-    assert ids(outcomes) == [[0], [0, 1], [1], [2]]
+    assert recorded_ids(outcomes) == [[0], [0, 1], [1], [2]]
     assert (texts(store, "a"), texts(store, "b")) == (["1", "2", "3"], ["1", "2"])
     assert [event for outcome in outcomes for event in outcome.unwrap()] == list(store.follow())
     assert append_all(store.database, []) == []
@@ -86,7 +86,7 @@ def test_a_repeated_key_gives_the_recorded_events(store):
     outcomes = appended(
         store, ("a", said("1"), 0, "turn"), ("a", said("1"), 0, "turn"), ("a", said("2"), 1)
     )
-    assert ids(outcomes) == [[0], [0], [1]]
+    assert recorded_ids(outcomes) == [[0], [0], [1]]
     assert texts(store, "a") == ["1", "2"]
 
 
