@@ -28,7 +28,6 @@ from foldlog.condensers import (
     reports_of,
 )
 from foldlog.condensers.models.estimate import ESTIMATE
-from foldlog.eventstore import CondensationAction
 from tests.condensers.made import REQUEST, flat, message, messages, pair, reason_of
 from tests.condensers.openai_server import (
     Failure,
@@ -110,10 +109,6 @@ def summarizer_at(server, kind):
     return condenser_from_config({"type": kind, "llm_config": model.config})
 
 
-def condensations(history):
-    return [event for event in history.events() if isinstance(event, CondensationAction)]
-
-
 def run_agent(server, kind, steps):
     """Return the history of an agent whose View fitted at each of its steps."""
     agent = Agent()
@@ -133,7 +128,7 @@ def check_agent(kind, way, steps, caplog, metrics):
     answer, failure = WAYS[way]
     with OpenAIServer(answer) as server:
         history = run_agent(server, kind, steps)
-    made = condensations(history)
+    made = list(history.view().condensations)
     assert made
     kinds = {(event.metadata["condenser"], event.metadata["outcome"]) for event in made}
     assert kinds == {("digest", "condensed")}
@@ -184,7 +179,7 @@ def test_a_digest_replaces_the_same_events():
     spans = []
     for reply in ("a summary", failed("unavailable")):
         history, _ = stepped(LLMSummarizingCondenser(Scripted(reply), max_size=20), *asked)
-        (made,) = condensations(history)
+        (made,) = history.view().condensations
         spans.append((*made.forgotten, made.summary_offset))
     assert spans[0] == spans[1]
     assert made.summary.startswith("# Digest of")
@@ -206,7 +201,7 @@ def test_the_status_of_an_error_names_the_failure(status, failure):
 
     model = Scripted(meanwhile=refuse)
     history, _ = stepped(LLMSummarizingCondenser(model, max_size=20), *messages(30), REQUEST)
-    (made,) = condensations(history)
+    (made,) = history.view().condensations
     assert [report["failure"] for report in reports_of(made)] == [failure]
 
 
@@ -240,7 +235,7 @@ class Choosing(RollingCondenser):
 )
 def test_every_strategy_with_a_model_has_a_fallback(condenser):
     history, _ = stepped(condenser, pair(1), messages(40), REQUEST)
-    (made,) = condensations(history)
+    (made,) = history.view().condensations
     assert made.metadata["condenser"] == "digest"
     assert made.summary.startswith("# Digest of")
     assert [report["failure"] for report in reports_of(made) if "failure" in report] == ["refused"]
@@ -270,7 +265,7 @@ def test_required_condensations_also_spare_a_failed_model():
         if len(model.calls) > calls:
             versions.append(len(history))
         append_step(history, number)
-    assert len(condensations(history)) > len(versions)
+    assert len(history.view().condensations) > len(versions)
     waits = [later - earlier for earlier, later in pairwise(versions)]
     assert all(wait >= least for wait, least in zip(waits, (10, 20, 40), strict=False))
     history.request_condensation()
@@ -286,7 +281,7 @@ def test_a_digest_replaces_a_summary_without_room():
         condenser, message(), pair(1, content="a line " * 9_000), *seen, agent=agent
     )
     assert agent.token_sums(view)[-1] <= LIMIT
-    (made,) = condensations(history)
+    (made,) = history.view().condensations
     (report,) = reports_of(made)
     assert (made.metadata["condenser"], report["failure"]) == ("digest", "bad_reply")
     assert "40,500 characters" in report["problem"]
@@ -313,7 +308,7 @@ def test_a_digest_replaces_what_shorter_texts_cannot(condenser):
     agent = Agent()
     history, view = stepped(condenser, *turns(20, 100), agent=agent)
     assert agent.token_sums(view)[-1] <= LIMIT
-    (made,) = condensations(history)
+    (made,) = history.view().condensations
     assert made.metadata["condenser"] == "digest"
     assert reason_of(made).endswith(f"a digest took the place of the condenser {condenser.type}")
 
@@ -333,11 +328,11 @@ def test_a_digest_holds_the_default_limit(kind, in_pipeline):
     if in_pipeline:
         condenser = PipelineCondenser([ObservationMaskingCondenser(5), condenser])
     history, _ = stepped(condenser, *turns(20, 100))
-    assert condensations(history) == [], "a small View can wait"
+    assert not history.view().condensations, "a small View can wait"
     history.append(flat(*turns(60, 300)))
     view = history.prepare()
     assert ESTIMATE.token_sums(view)[-1] < 32_000
-    (made,) = condensations(history)
+    (made,) = history.view().condensations
     assert (made.metadata["condenser"], made.metadata["instead_of"]) == ("digest", condenser.type)
 
 
@@ -345,4 +340,4 @@ def test_a_view_below_its_limit_waits():
     model = Scripted(failed("unavailable"))
     condenser = LLMSummarizingCondenser(model, max_size=20, max_tokens=200_000)
     history, _ = stepped(PipelineCondenser([condenser]), *turns(60, 300))
-    assert condensations(history) == []
+    assert not history.view().condensations

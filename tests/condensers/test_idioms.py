@@ -110,7 +110,7 @@ def test_an_own_condensation_has_its_reason():
         max_size = 30
 
         def get_condensation(self, view):
-            return Condensation(forgotten_event_ids=[event.id for event in view[2:20]])
+            return Condensation(forgotten_event_ids=ids(view[2:20]))
 
     with new_history(Middle()) as history:
         history.append(messages(31))

@@ -27,6 +27,7 @@ from foldlog.eventstore import Annotation, InvalidEvent
 from foldlog.projections import View
 from tests.condensers.made import answer, call, messages, plan, viewed
 from tests.condensers.scripted import Scripted
+from tests.said import ids
 
 
 class Kept:
@@ -181,7 +182,7 @@ def test_a_state_may_list_condensations():
     state = State(messages(4))
     result = ForgetsTheFirst().condensed_history(state)
     state.history.append(result)
-    assert [event.id for event in Talkative().condensed_history(state)] == [1, 2, 3]
+    assert ids(Talkative().condensed_history(state)) == [1, 2, 3]
     with pytest.raises(InvalidEvent, match="a View is made of events, not of 5;"):
         View.from_events([*state.history, 5])
 

@@ -50,6 +50,7 @@ from tests.condensers.scripted import Characters, Scripted
 from tests.golden.rows import rows
 from tests.how_many import examples
 from tests.properties.histories import histories
+from tests.said import ids
 
 LIMIT = 3_000
 """In estimated tokens."""
@@ -298,13 +299,11 @@ class Own(Condenser):
         self.choose, self.most, self.summary = choose, most, summary
 
     def condense(self, view, agent_llm=None):
-        ids = [event.id for event in self.choose(view)]
-        if len(view) <= self.most or not ids:
+        forgotten = ids(self.choose(view))
+        if len(view) <= self.most or not forgotten:
             return view
         offset = None if self.summary is None else len(view) // 2
-        return Condensation(
-            CondensationAction(forgotten_event_ids=ids, summary=self.summary, summary_offset=offset)
-        )
+        return Condensation(condensed(*forgotten, summary=self.summary, offset=offset))
 
 
 def first_unseen(view):
@@ -315,7 +314,7 @@ def first_unseen(view):
 
 
 def sendable(view):
-    return {event.id for event in well_formed(view)}
+    return set(ids(well_formed(view)))
 
 
 @examples(300)
@@ -336,7 +335,7 @@ def test_an_own_condenser_forgets_nothing_unseen_or_open(events, random, summary
         assert result.events == before.events
         return
     after = before.then([result.action])
-    there = {event.id for event in after}
+    there = set(ids(after))
     assert waiting | unseen <= there
     assert sendable(before).isdisjoint(after.left_behind - before.left_behind), (
         "no half of a unit that is sent"
@@ -375,7 +374,7 @@ def test_the_last_turn_always_stays(agent):
     agent.add(call(call_id="paying"))
     assert shown(agent.prepare()).count("do it") == 1, "without it there would be no message"
     agent.add(answer("paid", "paying"))
-    assert [event.id for event in agent.prepare()] == [2, 4]
+    assert ids(agent.prepare()) == [2, 4]
 
 
 def test_an_own_condenser_declines_what_it_cannot(agent):

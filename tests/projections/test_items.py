@@ -8,6 +8,7 @@ from foldlog.eventstore.events import Message
 from foldlog.projections import View
 from foldlog.projections.items import Items
 from tests.at_once import at_once
+from tests.said import ids
 
 
 def message(event_id):
@@ -48,7 +49,5 @@ def test_only_one_thread_grows_a_list():
         grown.append(start.plus([message(number)] * number))
 
     at_once(grow, range(1, 9))
-    assert sorted([event.id for event in items] for items in grown) == [
-        [0, *[n] * n] for n in range(1, 9)
-    ]
+    assert sorted(map(ids, grown)) == [[0, *[n] * n] for n in range(1, 9)]
     assert len({id(items._events) for items in grown}) == 8

@@ -1,6 +1,7 @@
 """The View of a history, as the model of the simulation computes it in the slow and plain way."""
 
 from foldlog.eventstore import CondensationAction, UnknownEvent
+from foldlog.eventstore.events import is_structural
 from foldlog.projections import well_formed
 from tests.said import ids
 from tests.simulation import model
@@ -15,6 +16,11 @@ def _to_model(event):
         case UnknownEvent():
             return fields | {"kind": "unknown", "origin": ("unknown", 0)}
     return fields
+
+
+def structural_since(events):
+    """Return a function that returns the structural events from an id on."""
+    return lambda start: [event for event in events if is_structural(event) and event.id >= start]
 
 
 def assert_as_defined(view, events):

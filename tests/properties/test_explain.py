@@ -9,22 +9,22 @@ from foldlog.eventstore.events import (
     CondensationSummary,
     Message,
     Retraction,
-    is_structural,
     summary_id,
 )
 from foldlog.projections import View
 from foldlog.projections.explain import explain_difference, explain_event
 from foldlog.projections.retractions import target
 from tests.how_many import examples
+from tests.properties.definition import structural_since
 from tests.properties.histories import histories
+from tests.said import ids
 
 
 @examples(150)
 @given(histories)
 def test_why_agrees_with_the_views(events):
     views = [View.from_events(events[:version]) for version in range(len(events) + 1)]
-    shown = [{event.id for event in view} for view in views]
-    structural = [event for event in events if is_structural(event)]
+    shown = [set(ids(view)) for view in views]
     standing = [set()]  # by version: the events that its View is made of
     for event in events:
         standing.append(
@@ -38,51 +38,44 @@ def test_why_agrees_with_the_views(events):
         if isinstance(event, CondensationSummary) and event.id < 0
     ]
     for event in [*events, *summaries]:
-        why = explain_event(
-            event, view, lambda start: (other for other in structural if other.id >= start)
-        )
+        why = explain_event(event, view, structural_since(events))
         assert (why.fate == "shown") == (event.id in shown[-1])
         if why.fate == "shown":
-            assert why.position is not None
             assert view[why.position].id == event.id
         if why.fate == "never shown":
-            assert not any(event.id in ids for ids in shown)
+            assert not any(event.id in version_ids for version_ids in shown)
         assert (why.fate == "taken back") == isinstance(why.by, Retraction)
         if why.fate in ("forgotten", "taken back"):
-            assert why.by is not None, why.reason
-            assert event.id not in shown[why.by.id + 1]
+            assert event.id not in shown[why.by.id + 1], why.reason
             if isinstance(why.by, Retraction):
                 place = event.id if event.id >= 0 else -event.id - 2
                 assert place in standing[why.by.id], "it stood until it was taken back"
-                assert not any(place in ids for ids in standing[why.by.id + 1 :]), (
+                assert not any(place in places for places in standing[why.by.id + 1 :]), (
                     "it never came back"
                 )
             else:
                 assert event.id in shown[why.by.id], "shown until it was forgotten"
-            assert why.stands_in is None or why.stands_in.id in shown[-1]
-            assert why.stands_in is None or why.summary is not None
+            if why.stands_in is not None:
+                assert why.stands_in.id in shown[-1]
+                assert why.summary is not None
 
 
 @examples(150)
 @given(histories)
 def test_a_difference_agrees_with_the_views(events):
-    structural = [event for event in events if is_structural(event)]
     for before in range(0, len(events), 3):
         views = View.from_events(events[:before]), View.from_events(events)
-        difference = explain_difference(
-            *views, lambda start: (other for other in structural if other.id >= start)
-        )
-        first, last = ([event.id for event in view] for view in views)
-        entered = [event.id for event in difference.entered]
-        left = [event.id for event in difference.left]
-        assert entered == [event_id for event_id in last if event_id not in first]
+        difference = explain_difference(*views, structural_since(events))
+        first, last = map(ids, views)
+        assert ids(difference.entered) == [event_id for event_id in last if event_id not in first]
+        left = ids(difference.left)
         assert left == [event_id for event_id in first if event_id not in last]
         for entry in difference.summarized:
             assert isinstance(entry.condensation, CondensationAction)
-            after = View.from_events(events[: entry.condensation.id + 1])
-            assert entry.summary.id in {event.id for event in after}
-            assert {event.id for event in entry.events} <= {event.id for event in difference.left}
-            assert not {event.id for event in entry.events} & {event.id for event in after}
+            after = ids(View.from_events(events[: entry.condensation.id + 1]))
+            assert entry.summary.id in after
+            assert set(ids(entry.events)) <= set(left)
+            assert set(ids(entry.events)).isdisjoint(after)
 
 
 def _condensations(start):

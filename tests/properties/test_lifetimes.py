@@ -1,15 +1,14 @@
 """Lifetimes agree with the Views of all versions."""
 
-from functools import partial
-
 from hypothesis import example, given
 
-from foldlog.eventstore.events import Retraction, is_structural
+from foldlog.eventstore.events import Retraction
 from foldlog.projections import LifetimesFold, View
 from foldlog.projections.explain import explain_event
 from foldlog.projections.retractions import target
 from foldlog.projections.units import is_unseen
 from tests.how_many import examples
+from tests.properties.definition import structural_since
 from tests.properties.histories import (
     _always,
     _batch,
@@ -19,6 +18,7 @@ from tests.properties.histories import (
     histories,
     history,
 )
+from tests.said import ids
 from tests.shown_at import shown_at
 
 
@@ -43,22 +43,17 @@ def test_lifetimes_agree_with_the_views(events):
     assert lives.version == len(lives.events) == len(events)
     for version in range(len(events) + 1):
         view = View.from_events(events[:version])
-        assert shown_at(lives, version) == [event.id for event in view], version
+        assert shown_at(lives, version) == ids(view), version
         sent = {view[place].id for place in view.fit_positions if not is_unseen(view[place])}
         assert {life.id for life in lives if life.at(version) == "sent"} == sent, version
         shown = {life.id for life in lives if life.at(version) in ("sent", "pending")}
-        assert shown == {event.id for event in view}, version
+        assert shown == set(ids(view)), version
         assert lives.sizes[version] == 3 * len(sent), version
-        structural = [event for event in events[:version] if is_structural(event)]
         for event in events[:version]:
-            why = explain_event(event, view, partial(_events_from, structural))
+            why = explain_event(event, view, structural_since(events[:version]))
             if why.fate in ("forgotten", "taken back") and why.by is not None:
                 departure = "summarized" if why.summary else why.fate
                 assert lives.of(event.id).at(version) == departure, (version, event.id)
     for life in lives:
         for span in life.spans:
             assert span.stop is None or (span.by is not None and span.stop == span.by + 1)
-
-
-def _events_from(structural, start):
-    return [event for event in structural if event.id >= start]

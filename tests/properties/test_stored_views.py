@@ -11,10 +11,11 @@ from foldlog import Histories
 from foldlog.eventstore import CannotRedact, CondensationRequest, open_store
 from foldlog.projections import View, Views, audit
 from tests.how_many import examples
+from tests.projections.test_stored_views import registered, revisions
 from tests.properties.histories import histories
-from tests.reading import reading
 
 many = examples(120)
+some_events = histories.filter(bool)
 
 
 def assert_every_version(views, events):
@@ -35,13 +36,12 @@ def ingest_in_parts(store, events, sizes):
 
 
 @many
-@given(histories, st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=8), st.booleans())
+@given(
+    some_events, st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=8), st.booleans()
+)
 def test_writers_without_revisions_leave_the_same_views(events, parts, reading):
-    if not events:
-        return
     with open_store("memory:") as store:
-        views = Views(store)
-        store.register(views)
+        views = registered(store)
         register, none = store._projections, {}
         stop = 0
         for size, keeps_revisions in [*parts, (len(events), True)]:
@@ -58,31 +58,26 @@ def test_writers_without_revisions_leave_the_same_views(events, parts, reading):
 
 
 @many
-@given(histories)
+@given(some_events)
 def test_rebuilt_revisions_are_the_same_bytes(events):
-    if not events:
-        return
     with open_store("memory:") as store:
-        views = Views(store)
-        store.register(views)
+        views = registered(store)
         ingest_in_parts(store, events, [1] * len(events))
-        before = stored_revisions(store)
+        before = revisions(store)
         count = views.rebuild("c")
-        assert stored_revisions(store) == before
+        assert revisions(store) == before
         assert count == len(before)
         assert_every_version(Views(store), events)
 
 
 @many
-@given(histories, st.lists(st.booleans(), min_size=1, max_size=5))
+@given(some_events, st.lists(st.booleans(), min_size=1, max_size=5))
 def test_any_revision_may_be_missing(events, choices):
     """A damaged revision is not read, so any revision may be missing."""
-    if not events:
-        return
     with open_store("memory:") as store:
-        store.register(Views(store))
+        registered(store)
         ingest_in_parts(store, events, [1] * len(events))
-        pairs = zip(stored_revisions(store), cycle(choices), strict=False)
+        pairs = zip(revisions(store), cycle(choices), strict=False)
         records = [record for record, is_kept in pairs if is_kept]
         for version in reversed(range(len(events) + 1)):
             store.project(
@@ -92,26 +87,18 @@ def test_any_revision_may_be_missing(events, choices):
 
 
 @many
-@given(histories, st.lists(st.integers(0, 40), min_size=1, max_size=4), st.booleans())
+@given(some_events, st.lists(st.integers(0, 40), min_size=1, max_size=4), st.booleans())
 def test_redactions_change_no_revision(events, numbers, with_summaries):
-    if not events:
-        return
     with open_store("memory:") as store:
-        views = Views(store)
-        store.register(views)
+        views = registered(store)
         history = Histories(store)["c"]
         store.ingest("c", events)
-        before = stored_revisions(store)
+        before = revisions(store)
         for event_id in {number % len(events) for number in numbers}:
             with suppress(CannotRedact):
                 history.redact(event_id, reason="x", with_summaries=with_summaries)
             now = list(store.events("c"))
-            assert stored_revisions(store) == before
+            assert revisions(store) == before
             assert audit(store, "c").findings == ()
             assert_every_version(Views(store), now)
             assert_every_version(views, now)
-
-
-def stored_revisions(store):
-    with reading(store, "c") as snapshot:
-        return list(snapshot.records("views"))
