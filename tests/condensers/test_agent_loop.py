@@ -23,7 +23,6 @@ from tests.projections.chat_rules import openai_problems
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
 LIMIT = 1_800
 STEPS = 24
-PRIVATE = "openai/a-private-model"
 
 
 @pytest.fixture(scope="module")
@@ -35,44 +34,26 @@ def agent_loop():
 
 
 @pytest.fixture
-def started(agent_loop, tmp_path):
-    """``started(model, condenser)``: the agent's history, begun if it is new, with steps taken by
-    that condenser.
-    """
-    stores = []
-
-    def start(model, condenser="digest"):
-        stores.append(
-            foldlog.open(f"sqlite:///{tmp_path / 'agent.db'}", condenser=condenser, agent_llm=model)
-        )
-        history = stores[-1]["agent"]
-        if history.version() == 0:
-            history.append(SystemMessage(content=agent_loop.PROMPT, tools=tuple(agent_loop.TOOLS)))
-            history.append(Message(source="user", content="count as far as you can"))
-        leases.close()  # of the run before
-        leases.enter_context(history.lease())
-        return history
-
-    with ExitStack() as leases:
-        yield start
-    for store in stores:
-        store.close()
-
-
-@pytest.fixture
-def run(agent_loop, started, tmp_path):
+def run(agent_loop, tmp_path):
     """``run(server)``: the agent's history after a run with the model at that server, its answer,
     and what it wrote meanwhile.
     """
 
-    def run(server, **how):
-        model = server.llm(PRIVATE)
-        history = started(model)
+    def run(server, condenser="digest", **how):
+        model = server.llm("openai/a-private-model")
+        url = f"sqlite:///{tmp_path / 'agent.db'}"
+        histories = stores.enter_context(foldlog.open(url, condenser=condenser, agent_llm=model))
+        history = histories["agent"]
+        if history.version() == 0:
+            history.append(SystemMessage(content=agent_loop.PROMPT, tools=tuple(agent_loop.TOOLS)))
+            history.append(Message(source="user", content="count as far as you can"))
         written = []
-        answer = agent_loop.run_agent(history, model, tmp_path, say=written.append, **how)
+        with history.lease():
+            answer = agent_loop.run_agent(history, model, tmp_path, say=written.append, **how)
         return history, answer, written
 
-    return run
+    with ExitStack() as stores:
+        yield run
 
 
 class Counting:
@@ -124,16 +105,15 @@ def test_the_model_may_request_a_condensation(run):
     assert not history.view().unhandled_condensation_request
 
 
-def test_a_condenser_that_ignores_requests_is_an_error(agent_loop, started, tmp_path):
+def test_a_condenser_that_ignores_requests_is_an_error(run, tmp_path):
     config = {"type": "pipeline", "condensers": [{"type": "recent_events"}]}
     with OpenAIServer() as server:
         server.respond(up_to(10, Counting()))
-        model = server.llm(PRIVATE)
-        history = started(model, config)
         with pytest.raises(InvalidCondenser, match="'pipeline' does not handle condensation requ"):
-            agent_loop.run_agent(history, model, tmp_path, say=str)
+            run(server, config)
         assert len(server.requests) == 1
-    assert not history.view().unhandled_condensation_request
+    with foldlog.open(f"sqlite:///{tmp_path / 'agent.db'}") as histories:
+        assert not histories["agent"].view().unhandled_condensation_request
 
 
 def test_the_result_of_an_invalid_call_is_an_error(run):

@@ -98,13 +98,6 @@ def test_a_grown_view_takes_condensations_and_retractions(store):
     )
 
 
-def test_a_view_without_revisions_takes_condensations(store):
-    views = Views(store)
-    views.current("c")
-    append(store, CondensationAction(forgotten_event_ids=(0,)), *all_said("c"))
-    assert ids(views.current("c")) == [1, 3]
-
-
 def test_another_store_on_the_recorder_is_noticed(store):
     """The other one finds the conversation in a transaction that writes nothing: the next rows are
     not noted there.

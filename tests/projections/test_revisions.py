@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.events import (
-    Action,
-    Annotation,
-    CondensationAction,
-    Message,
-    Observation,
-)
+from foldlog.eventstore.events import Annotation, summary_id
 from foldlog.projections.stored.revision import EMPTY_FOLD, fold_on
 from foldlog.projections.stored.revision_codec import (
     Revision,
@@ -20,7 +14,8 @@ from foldlog.projections.stored.revision_codec import (
     decode_revision,
     encode_revision,
 )
-from tests.condensers.made import history, later
+from tests.condensers.made import answer, call, condensed, history, later, message
+from tests.said import ids
 
 ascending = st.sets(st.integers(-50, 1_000)).map(lambda values: tuple(sorted(values)))
 places = st.lists(st.tuples(st.integers(0, 900), st.integers(-1, 200)), max_size=12)
@@ -79,64 +74,59 @@ def test_an_unreadable_record_is_refused(body):
 # --- size ---
 
 
+TEXT = "x" * 900
+
+
 def calls(start, pairs):
-    for event_id in range(start, start + 2 * pairs, 2):
-        call_id = f"call_{event_id}"
-        yield Action(
-            id=event_id,
-            tool="run",
-            call_id=call_id,
-            response_id=call_id,
-            arguments={"command": "x" * 900},
-        )
-        yield Observation(id=event_id + 1, content="x" * 900, call_id=call_id)
+    names = [f"call_{number}" for number in range(start, start + pairs)]
+    return later(
+        start,
+        *(
+            [call(call_id=name, response_id=name, command=TEXT), answer(TEXT, name)]
+            for name in names
+        ),
+    )
 
 
 def stacked(condensations):
     """Each condensation adds a summary, and none ever goes."""
-    event_id = 0
+    events = []
     for nth in range(condensations):
-        yield from calls(event_id, 3)
-        ids = tuple(range(event_id, event_id + 6))
-        event_id += 6
-        yield CondensationAction(
-            id=event_id, forgotten_event_ids=ids, summary="so far", summary_offset=nth
-        )
-        event_id += 1
+        forgotten = calls(len(events), 3)
+        events += forgotten
+        action = condensed(*ids(forgotten), summary="so far", offset=nth)
+        events += later(len(events), action)
+    return events
 
 
 def scattered(condensations):
     """Each condensation forgets calls here and there, so that what stays is scattered."""
     rng = random.Random(5)
-    event_id, shown = 0, []
+    events, shown = [], []
     for _ in range(condensations):
-        yield from calls(event_id, 6)
-        shown += range(event_id, event_id + 12, 2)
-        event_id += 12
+        new = calls(len(events), 6)
+        events += new
+        shown += ids(new[::2])
         forgotten = [shown.pop(rng.randrange(len(shown))) for _ in range(max(0, len(shown) - 150))]
-        ids = tuple(half for first in sorted(forgotten) for half in (first, first + 1))
-        yield CondensationAction(id=event_id, forgotten_event_ids=ids or (0,))
-        event_id += 1
+        halves = [half for first in sorted(forgotten) for half in (first, first + 1)]
+        events += later(len(events), condensed(*(halves or [0])))
+    return events
 
 
 def usual(condensations):
-    event_id, summary = 0, ()
-    yield Message(id=0, source="user", content="x" * 900)
-    event_id = 1
+    events, summaries = history(message(TEXT)), []
     for _ in range(condensations):
-        yield from calls(event_id, 30)
-        ids = (*summary, *range(event_id, event_id + 60))
-        event_id += 60
-        yield CondensationAction(
-            id=event_id, forgotten_event_ids=ids, summary="so far", summary_offset=1
-        )
-        summary = (-(event_id + 2),)
-        event_id += 1
+        new = calls(len(events), 30)
+        events += new
+        action = condensed(*summaries, *ids(new), summary="so far", offset=1)
+        summaries = [summary_id(len(events))]
+        events += later(len(events), action)
+    return events
 
 
 @pytest.mark.parametrize("make_history, part", [(usual, 0.01), (stacked, 0.1), (scattered, 0.1)])
 def test_revisions_are_small_beside_the_events(make_history, part):
-    events = list(make_history(150))
+    events = make_history(150)
     _, records = fold_on(EMPTY_FOLD, events, len(events), NoPast())
     assert len(records) == 150
     size = sum(len(encode(event).body) for event in events)
@@ -148,8 +138,8 @@ def test_hidden_events_cost_a_revision_nothing():
         events = history(
             [event, [Annotation(name="state")] * annotations] for event in calls(0, 20)
         )
-        ids = tuple(event.id for event in events if event.shown)[10:20]
-        events += later(len(events), CondensationAction(forgotten_event_ids=ids))
+        shown = [event.id for event in events if event.shown]
+        events += later(len(events), condensed(*shown[10:20]))
         return fold_on(EMPTY_FOLD, events, len(events), NoPast())[1]
 
     (without,), (with_many,) = records(0), records(9)
