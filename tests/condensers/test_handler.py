@@ -85,6 +85,13 @@ def c1(request, tmp_path):
         yield Conversation(store)
 
 
+@pytest.fixture
+def full(c1):
+    """The conversation with more events than the condenser ``llm()`` allows."""
+    c1.append(messages(11))
+    return c1
+
+
 def llm(*answers, once=lambda: None, **parameters):
     """``once`` happens while the model is asked for the first time."""
 
@@ -99,18 +106,16 @@ def llm(*answers, once=lambda: None, **parameters):
 # --- what it appends ---
 
 
-def test_the_view_must_fit_the_agents_model(c1):
-    c1.append(messages(11))
-    assert isinstance(c1.handle(llm(max_size=1_000)), View)
-    assert isinstance(c1.handle(llm(max_size=1_000), Characters(60)), Condensation)
+def test_the_view_must_fit_the_agents_model(full):
+    assert isinstance(full.handle(llm(max_size=1_000)), View)
+    assert isinstance(full.handle(llm(max_size=1_000), Characters(60)), Condensation)
 
 
-def test_a_failed_model_call_is_reported(c1):
-    c1.append(messages(11))
-    view = c1.handle(llm(failed()))
+def test_a_failed_model_call_is_reported(full):
+    view = full.handle(llm(failed()))
     assert len(view) == 11
-    assert view.version == c1.version() == 12, "the View is of after the report"
-    assert [note[0]["failure"] for note in c1.notes()] == ["refused"]
+    assert view.version == full.version() == 12, "the View is of after the report"
+    assert [note[0]["failure"] for note in full.notes()] == ["refused"]
 
 
 # --- what it does not do again at every step ---
@@ -129,30 +134,27 @@ def asked_at(c1, handler, model, events):
     return versions
 
 
-def test_a_failed_model_is_asked_ever_more_rarely(c1):
-    c1.append(messages(11))
+def test_a_failed_model_is_asked_ever_more_rarely(full):
     condenser = llm(failed())
-    versions = asked_at(c1, c1.handler(condenser), condenser.llm, 160)
+    versions = asked_at(full, full.handler(condenser), condenser.llm, 160)
     assert versions == [11, 21, 41, 81, 161], "10, 20, 40 and 80 later"
-    assert len(c1.notes()) == 5
+    assert len(full.notes()) == 5
 
 
 @pytest.mark.parametrize("reply", [None, said("cut o", finish_reason="length"), "x" * 10_000])
-def test_a_useless_reply_also_delays_the_next_call(c1, reply):
-    c1.append(messages(11))
+def test_a_useless_reply_also_delays_the_next_call(full, reply):
     condenser = llm(reply)
-    assert len(asked_at(c1, c1.handler(condenser, Characters()), condenser.llm, 5)) == 1
+    assert len(asked_at(full, full.handler(condenser, Characters()), condenser.llm, 5)) == 1
 
 
-def test_a_required_condensation_does_not_wait(c1):
-    c1.append(messages(11))
+def test_a_required_condensation_does_not_wait(full):
     condenser = llm(failed(), failed(), "NEW", failed())
-    handler = c1.handler(condenser)
-    assert asked_at(c1, handler, condenser.llm, 12) == [11, 21]
-    c1.append(REQUEST)
+    handler = full.handler(condenser)
+    assert asked_at(full, handler, condenser.llm, 12) == [11, 21]
+    full.append(REQUEST)
     assert isinstance(handler.handle("c1"), Condensation)
-    c1.append(messages(11))
-    first, second = asked_at(c1, handler, condenser.llm, 12)
+    full.append(messages(11))
+    first, second = asked_at(full, handler, condenser.llm, 12)
     assert second == first + 10
 
 
@@ -178,13 +180,12 @@ def test_a_handler_remembers_only_recent_conversations(c1, monkeypatch):
     assert len(condenser.llm.calls) == 5, "each once, and the one that was forgotten again"
 
 
-def test_parts_without_a_model_do_not_wait(c1):
-    c1.append(messages(11))
-    handler = c1.handler(
+def test_parts_without_a_model_do_not_wait(full):
+    handler = full.handler(
         PipelineCondenser([llm(failed()), AmortizedForgettingCondenser(max_size=12)])
     )
     assert isinstance(handler.handle("c1"), View)
-    c1.append(messages(2))
+    full.append(messages(2))
     assert handler.handle("c1").action.metadata["condenser"] == "amortized_forgetting"
 
 
@@ -236,34 +237,31 @@ def test_two_handlers_notice_each_others_rules(c1):
 
 
 @pytest.mark.parametrize("late", [message(), condensed(0, summary="S", offset=0)])
-def test_events_before_its_rules_repeat_a_step(c1, late):
-    c1.append(messages(11))
+def test_events_before_its_rules_repeat_a_step(full, late):
     came = []
 
     class Hiding(RecentEventsCondenser):
         def step(self, view, agent_llm=None):
             if not came:
                 came.append(late)
-                c1.append(late)
+                full.append(late)
             return super().step(view, agent_llm)
 
-    view = c1.handle(Hiding(max_events=4, keep_first=0))
-    assert view.version == c1.version()
-    assert c1.sent() == view
+    view = full.handle(Hiding(max_events=4, keep_first=0))
+    assert view.version == full.version()
+    assert full.sent() == view
 
 
-def test_concurrent_events_repeat_no_model_call(c1):
-    c1.append(messages(11))
-
+def test_concurrent_events_repeat_no_model_call(full):
     class Asking(Condenser):
         def step(self, view, agent_llm=None):
             assert view.version == 11
-            c1.append(message())
+            full.append(message())
             return Step(view, ({"metrics": {"cost": 1.0}},))
 
-    view = c1.handle(Asking())
-    assert c1.sent(11) == view
-    assert len(c1.notes()) == 1
+    view = full.handle(Asking())
+    assert full.sent(11) == view
+    assert len(full.notes()) == 1
 
 
 # --- what cannot be met is declined, once ---
@@ -326,20 +324,18 @@ def stepped(c1, model, steps):
         c1.append(message("more"))
 
 
-def test_lasting_failures_are_declined_once(c1):
-    c1.append(messages(11))
+def test_lasting_failures_are_declined_once(full):
     model = Unstable()
     for _ in range(2):
-        stepped(c1, model, 20)
+        stepped(full, model, 20)
     assert len(model.calls) == 40
-    assert (c1.outcomes(), c1.notes()) == (["declined"], [])
+    assert (full.outcomes(), full.notes()) == (["declined"], [])
 
 
-def test_every_paid_call_is_recorded(c1):
-    c1.append(messages(11))
-    stepped(c1, Unstable(usage={"total_tokens": 7}, cost=0.5), 10)
-    assert c1.outcomes() == ["declined"]
-    reports = (report for event in c1.store.events("c1") for report in reports_of(event))
+def test_every_paid_call_is_recorded(full):
+    stepped(full, Unstable(usage={"total_tokens": 7}, cost=0.5), 10)
+    assert full.outcomes() == ["declined"]
+    reports = (report for event in full.store.events("c1") for report in reports_of(event))
     spent = Usage.of(reports)
     assert (spent.attempts, spent.cost) == (10, 5.0)
 
@@ -349,21 +345,20 @@ def test_every_paid_call_is_recorded(c1):
     [(REQUEST, ["declined", "declined"]), (condensed(1, 2), ["declined", None, "declined"])],
     ids=["request", "condensation"],
 )
-def test_a_new_request_is_declined_again(c1, event, outcomes):
-    c1.append(messages(11))
-    stepped(c1, Unstable(), 2)
-    c1.append(event)
-    stepped(c1, Unstable(), 3)
-    assert c1.outcomes() == outcomes
-    assert not c1.view().unhandled_condensation_request
+def test_a_new_request_is_declined_again(full, event, outcomes):
+    stepped(full, Unstable(), 2)
+    full.append(event)
+    stepped(full, Unstable(), 3)
+    assert full.outcomes() == outcomes
+    assert not full.view().unhandled_condensation_request
 
 
-def test_an_answered_request_is_not_declined(c1):
-    c1.append(messages(11), REQUEST)
-    answers = llm(failed("rejected"), once=lambda: c1.append(condensed(1, 2, 3)))
-    assert isinstance(c1.handle(answers), View)
-    assert len(c1.condensations()) == 1
-    ((paid, dropped),) = c1.notes()
+def test_an_answered_request_is_not_declined(full):
+    full.append(REQUEST)
+    answers = llm(failed("rejected"), once=lambda: full.append(condensed(1, 2, 3)))
+    assert isinstance(full.handle(answers), View)
+    assert len(full.condensations()) == 1
+    ((paid, dropped),) = full.notes()
     assert (paid["condenser"], paid["failure"]) == ("llm", "rejected")
     assert (dropped["condenser"], dropped["outcome"]) == ("llm", "dropped")
 
@@ -372,13 +367,12 @@ def test_an_answered_request_is_not_declined(c1):
 
 
 @on_disk_too
-def test_a_plan_that_still_holds_is_appended(c1):
-    c1.append(messages(11))
-    condenser = llm(once=lambda: c1.append(pair(1), message("more")))
-    action = c1.handle(condenser).action
+def test_a_plan_that_still_holds_is_appended(full):
+    condenser = llm(once=lambda: full.append(pair(1), message("more")))
+    action = full.handle(condenser).action
     assert (action.id, action.metadata["planned_at"]) == (14, 11)
     assert len(condenser.llm.calls) == 1
-    assert ids(c1.view()) == [0, -16, 8, 9, 10, 11, 12, 13]
+    assert ids(full.view()) == [0, -16, 8, 9, 10, 11, 12, 13]
 
 
 def test_an_outdated_plan_is_reported_with_its_cost(c1):
@@ -432,14 +426,13 @@ class Busy:
         (2, [messages(3), condensed(1, 2, 3)], ["condensation 14 was appended first"]),
     ],
 )
-def test_a_busy_agent_prevents_no_condensation(c1, times, says, problems):
-    c1.append(messages(11))
-    busy = Busy(c1.store, times, says)
-    condensation = c1.handle(AmortizedForgettingCondenser(max_size=10), store=busy)
+def test_a_busy_agent_prevents_no_condensation(full, times, says, problems):
+    busy = Busy(full.store, times, says)
+    condensation = full.handle(AmortizedForgettingCondenser(max_size=10), store=busy)
     assert isinstance(condensation, Condensation)
-    assert [note[-1]["problem"] for note in c1.notes()] == problems
-    assert len(c1.condensations()) == 1 + len(problems)
-    assert not {1, 2, 3} & set(ids(c1.view()))
+    assert [note[-1]["problem"] for note in full.notes()] == problems
+    assert len(full.condensations()) == 1 + len(problems)
+    assert not {1, 2, 3} & set(ids(full.view()))
 
 
 @pytest.mark.parametrize("owner", ["c1", "parent"])
@@ -453,30 +446,28 @@ def test_a_redaction_outdates_a_plan(c1, owner):
 
 
 @on_disk_too
-def test_two_handlers_at_once_never_condense_twice(c1):
-    c1.append(messages(11))
+def test_two_handlers_at_once_never_condense_twice(full):
     both_asked = threading.Barrier(2)
     results = []
-    at_once(lambda _: results.append(c1.handle(llm(once=lambda: both_asked.wait(10)))), range(2))
+    at_once(lambda _: results.append(full.handle(llm(once=lambda: both_asked.wait(10)))), range(2))
     assert sorted(type(result).__name__ for result in results) == ["Condensation", "View"]
-    assert len(c1.condensations()) == 1
-    assert [note[-1]["outcome"] for note in c1.notes()] == ["dropped"]
+    assert len(full.condensations()) == 1
+    assert [note[-1]["outcome"] for note in full.notes()] == ["dropped"]
 
 
 @on_disk_too
-def test_an_agent_appends_while_a_model_condenses(c1):
-    c1.append(messages(11))
+def test_an_agent_appends_while_a_model_condenses(full):
     model_called, answered = threading.Event(), threading.Event()
 
     def think():
         model_called.set()
         assert answered.wait(60), "no append waits for the model"
 
-    background = threading.Thread(target=c1.handle, args=(llm(once=think),))
+    background = threading.Thread(target=full.handle, args=(llm(once=think),))
     background.start()
     assert model_called.wait(60)
     for _ in range(50):
-        c1.append(message("meanwhile"))
+        full.append(message("meanwhile"))
     answered.set()
     background.join()
-    assert len(c1.condensations()) == 1
+    assert len(full.condensations()) == 1

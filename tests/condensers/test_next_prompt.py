@@ -40,7 +40,7 @@ from tests.condensers.test_dialects import EVENTS
 from tests.projections.chat_rules import PROBLEMS
 
 SYSTEM = SystemMessage(content="Be kind.", tools=TOOLS)
-LONG = viewed(SYSTEM, messages(30))
+LONG_VIEW = viewed(SYSTEM, messages(30))
 
 
 def continuing(llm, kind=LLMSummarizingCondenser):
@@ -114,14 +114,14 @@ def test_a_tool_call_is_no_summary():
 def test_a_cut_tool_call_is_not_continued():
     cut = said("Let me", tool_calls=called({}, "run").tool_calls, finish_reason="length")
     condenser = continuing(Scripted(cut))
-    assert condenser.condense(LONG) is LONG
+    assert condenser.condense(LONG_VIEW) is LONG_VIEW
     assert len(condenser.llm.calls) == 1
 
 
 def test_a_cut_reply_continues_with_the_same_tools():
     answers = said("She wants a tr", finish_reason="length"), said("ain.")
     condenser = continuing(Scripted(*answers))
-    action = plan(condenser.condense(LONG))
+    action = plan(condenser.condense(LONG_VIEW))
     assert action.summary == "She wants a train."
     first, second = condenser.llm.calls
     assert second[: len(first)] == first
@@ -131,7 +131,7 @@ def test_a_cut_reply_continues_with_the_same_tools():
 def test_a_long_prompt_is_replaced_by_the_events():
     answers = failed("context_window"), "She wants a train."
     condenser = continuing(Scripted(*answers))
-    action = plan(condenser.condense(LONG))
+    action = plan(condenser.condense(LONG_VIEW))
     assert action.summary == "She wants a train."
     assert "<EVENT id=" in condenser.llm.prompt()
     assert [report.get("failure") for report in reports_of(action)] == ["context_window", None]
@@ -142,7 +142,7 @@ def test_a_long_prompt_is_replaced_by_the_events():
 def test_a_structured_summary_needs_no_further_tool(form):
     text = form.replace("{}", json.dumps(FULL_STATE))
     condenser = continuing(Scripted(text), StructuredSummaryCondenser)
-    action = plan(condenser.condense(LONG))
+    action = plan(condenser.condense(LONG_VIEW))
     assert "**User Context**: user context" in action.summary
     assert list(condenser.llm.asked_how[0]["tools"]) == TOOLS
     assert "pending_tasks" in condenser.llm.prompt()
@@ -151,7 +151,7 @@ def test_a_structured_summary_needs_no_further_tool(form):
 def test_fields_that_were_cut_off_are_used():
     cut = said(json.dumps(FULL_STATE)[:-30], finish_reason="length")
     condenser = continuing(Scripted(cut), StructuredSummaryCondenser)
-    action = plan(condenser.condense(LONG))
+    action = plan(condenser.condense(LONG_VIEW))
     assert action.metadata["cut"] is True
     assert "**User Context**: user context" in action.summary
     assert "cut off" in reason_of(action)
@@ -164,7 +164,7 @@ def test_calls_are_forbidden_where_caches_allow(model, choice):
     llm = Scripted()
     llm.model = model
     condenser = continuing(llm)
-    plan(condenser.condense(LONG))
+    plan(condenser.condense(LONG_VIEW))
     assert llm.asked_how[0].get("tool_choice") == choice
 
 
@@ -187,8 +187,8 @@ def test_the_setting_has_two_values():
 
 def test_the_request_says_what_stays():
     condenser = continuing(Scripted())
-    action = plan(condenser.condense(LONG))
-    stays = LONG.events[1 + max(action.forgotten_event_ids)]
+    action = plan(condenser.condense(LONG_VIEW))
+    stays = LONG_VIEW.events[1 + max(action.forgotten_event_ids)]
     assert f"It begins with: {stays.source.capitalize()}: {stays.content}" in (
         condenser.llm.prompt()
     )

@@ -55,7 +55,7 @@ def llm(*answers, **parameters):
     return LLMSummarizingCondenser(Scripted(*answers), **defaults | parameters)
 
 
-LONG = viewed(messages(11))
+LONG_VIEW = viewed(messages(11))
 """Has one event more than the size of these condensers."""
 
 
@@ -150,7 +150,7 @@ def test_a_large_head_is_not_condensed_for_ever():
 
 
 def test_metadata_has_the_hash_of_the_prompt():
-    metadata = plan(llm().condense(LONG)).metadata
+    metadata = plan(llm().condense(LONG_VIEW)).metadata
     assert metadata["prompt_sha256"] == load_prompt(metadata["prompt"]).sha256
 
 
@@ -218,7 +218,7 @@ CUT = {"finish_reason": "length"}
 
 def test_a_cut_summary_is_continued_once():
     condenser = llm(said("She wants a tr", **CUT), said("ain. No flights."))
-    action = plan(condenser.condense(LONG))
+    action = plan(condenser.condense(LONG_VIEW))
     assert action.summary == "She wants a train. No flights."
     assert action.metadata["cost"] == 0.02
     assert "cut" not in action.metadata
@@ -229,20 +229,20 @@ def test_a_cut_summary_is_continued_once():
 def test_a_cut_summary_ends_with_a_sentence():
     for second in (said(" No flights. And ho", **CUT), failed("unavailable", "away")):
         condenser = llm(said("She wants a train. By", **CUT), second)
-        action = plan(condenser.condense(LONG))
+        action = plan(condenser.condense(LONG_VIEW))
         assert action.summary.startswith("She wants a train.")
         assert not action.summary.endswith(("By", "ho"))
         assert action.metadata["cut"] is True
         assert "cut off" in reason_of(action)
         assert len(condenser.llm.calls) == 2
-    result, reports = llm(said("no whole sentence", **CUT)).step(LONG)
-    assert result is LONG
+    result, reports = llm(said("no whole sentence", **CUT)).step(LONG_VIEW)
+    assert result is LONG_VIEW
     assert ["failure" in report for report in reports] == [False, True], "one failure, two calls"
 
 
 def test_both_calls_of_a_long_summary_cost():
     condenser = llm(said("word " * 9_000, **CUT), "word " * 9_000)
-    result, reports = condenser.step(LONG)
+    result, reports = condenser.step(LONG_VIEW)
     assert isinstance(result, View)
     assert ["failure" in report for report in reports] == [False, True]
     assert Usage.of(reports).cost == 0.02
@@ -262,7 +262,7 @@ def test_a_cut_state_has_the_written_fields(written, last):
     reply = called(arguments)
     cut = said(None, tool_calls=reply.tool_calls, **CUT)
     condenser = StructuredSummaryCondenser(Scripted(cut), max_size=10)
-    action = plan(condenser.condense(LONG))
+    action = plan(condenser.condense(LONG_VIEW))
     assert action.metadata["cut"] is True
     assert "**User Context**: a parser." in action.summary
     assert f"**Pending Tasks**: {last}\n" in action.summary
@@ -279,7 +279,7 @@ def test_each_reset_shows_less_of_each_event():
 
 def test_a_structured_summary_has_eighteen_fields():
     condenser = StructuredSummaryCondenser(Scripted(called(FULL_STATE)), max_size=10)
-    condenser.condense(LONG)
+    condenser.condense(LONG_VIEW)
     (how,) = condenser.llm.asked_how
     assert how == {"tools": (state_summary_tool(),), "tool_choice": TOOL_NAME}
     function = how["tools"][0]["function"]
@@ -299,7 +299,7 @@ def attention(reply):
 
 def test_attention_asks_with_a_schema():
     condenser = attention('{"ids": [1]}')
-    condenser.condense(LONG)
+    condenser.condense(LONG_VIEW)
     schema = condenser.llm.asked_how[0]["response_schema"]
     assert schema["properties"]["ids"]["items"] == {"type": "integer"}
 
@@ -340,7 +340,7 @@ def test_an_unfit_reply_replaces_nothing(reply, problem):
 def test_an_odd_figure_is_unknown(odd):
     for usage in (odd, {"total_tokens": odd}):
         reply = said("of w1", usage=usage, cost=odd, latency_s=odd, attempts=odd)
-        (report,) = reports_of(llm(reply).step(LONG).result.action)
+        (report,) = reports_of(llm(reply).step(LONG_VIEW).result.action)
         assert report["metrics"] == {"usage": {}, "cost": None, "latency_s": None, "attempts": 1}
 
 
@@ -351,14 +351,14 @@ def test_an_odd_figure_is_unknown(odd):
 )
 def test_an_endless_state_replaces_nothing(arguments):
     condenser = StructuredSummaryCondenser(Scripted(called(arguments)), max_size=10)
-    result, (report,) = condenser.step(LONG)
-    assert result is LONG
+    result, (report,) = condenser.step(LONG_VIEW)
+    assert result is LONG_VIEW
     assert report["failure"] == "bad_reply"
 
 
 @pytest.mark.parametrize("reply", ["", "I cannot help", '{"ids": ' + "[" * 100_000])
 def test_the_reason_names_a_failed_choice(reply):
-    action = plan(attention(reply).condense(LONG))
+    action = plan(attention(reply).condense(LONG_VIEW))
     (report,) = reports_of(action)
     reason = f"View of 11 events exceeded 10; the model failed: {report['problem']}"
     assert reason_of(action) == reason
@@ -369,6 +369,6 @@ def test_a_model_that_raises_has_failed():
         raise KeyError("choices")
 
     model = Scripted(meanwhile=fail)
-    result, (report,) = LLMSummarizingCondenser(model, max_size=10, keep_first=1).step(LONG)
-    assert result is LONG
+    result, (report,) = LLMSummarizingCondenser(model, max_size=10, keep_first=1).step(LONG_VIEW)
+    assert result is LONG_VIEW
     assert (report["failure"], report["problem"]) == ("bad_reply", "KeyError: 'choices'")
