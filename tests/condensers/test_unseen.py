@@ -209,12 +209,13 @@ def test_a_decline_names_the_fewest_possible_tokens(agent):
         (
             {"content": "", "tools": ({"description": "a " * 2_500},)},
             1,
-            r"\d+: 2\d{3} for the tools, 225 for other events\. Shorten the tools, or raise the",
+            r"3037: 2812 for the tools, 225 for other events\. Shorten the tools, or raise the",
         ),
         (
             {"content": "a " * 2_500},
             1,
-            "2983: 2758 for the system prompt, 225 for other events. Shorten the system prompt, or raise the",
+            r"2983: 2758 for the system prompt, 225 for other events\. Shorten the system prompt, or"
+            " raise the",
         ),
         ({"content": ""}, 20, r"4196: 4196 for other events\. Raise the"),
     ],
