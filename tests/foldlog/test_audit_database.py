@@ -16,7 +16,6 @@ from msgspec.structs import astuple
 from sqlite_utils import Database
 
 from foldlog import EventStoreError, Histories
-from foldlog._reports import audit_database
 from foldlog._reports.audit_database import AuditTables, name_of, update
 from foldlog.eventstore import (
     Action,
@@ -142,7 +141,7 @@ def test_failed_confirmation_is_repeated(store, path, monkeypatch):
     with closing(AuditTables(store, path)) as tables:
         tables.catch_up()
         with monkeypatch.context() as patch:
-            patch.setattr(audit_database, "confirm", refused)
+            patch.setattr("foldlog._reports.audit_database.confirm", refused)
             with pytest.raises(StoreUnavailable):
                 tables.refresh()
         assert store.conversation("tidewatch").unconfirmed == (name,)

@@ -9,9 +9,9 @@ import pytest
 
 from foldlog import Histories
 from foldlog._archive.refreshing import import_again
-from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.files.readers import array_in
 from foldlog.eventstore import open_store
+from foldlog.formats import NotAHistory
 from tests.foldlog.archive.imports import (
     Failed,
     Import,
