@@ -82,6 +82,12 @@ def test_each_statement_is_bound_or_listed():
     assert names == {*UNBOUND}
 
 
+def test_each_table_is_named_with_its_schema():
+    names = "|".join(table for table, _ in TABLES)
+    without = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE) (?:{names})\b")
+    assert [name for name, statement in STATEMENTS.items() if without.search(statement)] == []
+
+
 # -- what Citus asks of them
 # ------------------------------------------------------------------------------------------
 
