@@ -99,7 +99,7 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         ) as database:
             database.text_factory = text_in_cell
             yield database
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # names in a schema may be no text
         raise OSError(EIO, str(error)) from error
 
 

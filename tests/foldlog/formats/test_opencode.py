@@ -211,6 +211,15 @@ def test_bytes_that_are_no_text_end_no_import(change, is_read, tmp_path, foldlog
     assert is_read or "contains no record that can be read" in result.err
 
 
+def test_a_column_name_that_is_no_text_ends_no_import(tmp_path, foldlog):
+    path = database(tmp_path / "opencode.db", IN_ORDER)
+    exported(tmp_path / "z.json", [{**SESSION, "info": {**SESSION["info"], "id": "other"}}])
+    path.write_bytes(path.read_bytes().replace(b"slug", b"slu\xff", 1))
+    result = foldlog("import .")
+    assert "opencode.db: cannot be read" in result.err
+    assert foldlog("list --json").rows() == ["other"]
+
+
 def test_deleted_session_of_a_storage_stays(tmp_path, foldlog):
     path = stored(tmp_path / "storage", IN_ORDER)
     (session,) = (path / "session").glob("*/*.json")
