@@ -537,7 +537,8 @@ def redact_events(
         if receipt is not None and keys <= redacted_keys:
             break
         redacted_keys |= keys
-        # A fork may be erased meanwhile, and its imported file stays.
+        # A conversation may be erased meanwhile, and its files stay.
+        names |= dict.fromkeys(related)
         for name, paths in query_all(store.database, partial(_imported_files, store, related)):
             names[name] = None
             files |= dict.fromkeys(paths)
