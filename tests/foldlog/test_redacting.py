@@ -107,6 +107,18 @@ def test_redaction_fails_in_an_erased_conversation(step, monkeypatch, foldlog):
     assert (ran.status, "'c' was erased" in ran.err) == (2, True)
 
 
+def test_report_of_a_companion_erased_meanwhile_is_named(monkeypatch, foldlog):
+    with api.open("foldlog.db") as histories:
+        for name in ("c", "c/+notes"):
+            histories[name].append(said("a long line about tulips in the garden"))
+        foldlog("report c/+notes --output beside.html")
+        erase = partial(histories.erase, "c/+notes", reason="asked to")
+        before_next_call(monkeypatch, _redacting, "_keys", erase)
+        receipt = histories["c"].redact(0, reason="asked to")
+        assert "c/+notes" not in histories
+    assert any("beside.html" in name for name in receipt.unconfirmed)
+
+
 def test_a_history_redacts_several_events_all_or_none(histories):
     history = histories["c"]
     history.append([said("hi")] * 6)
