@@ -1,7 +1,7 @@
 """Measure a step of an agent: append a call and its result, get the View, and check its exact
 number of tokens. Another question measures the check alone.
 
-The baseline of a step is handwritten: it appends the two events in a batch, counts their tokens
+The baseline of a step is handwritten: it hashes and appends the two events, counts their tokens
 with litellm, and adds the counts to a sum. The baseline of the check is litellm, which counts the
 whole prompt again, as agents do.
 """
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from benchmarks.append import workload
 from benchmarks.frame import Question, Round, Scale, by_turns
-from benchmarks.raw import RawStore, body_of
+from benchmarks.raw import RawStore, body_of, proved
 from foldlog.condensers.models.client import LLM
 from foldlog.condensers.models.llm_config import LLMConfig
 from foldlog.eventstore import Event, open_store
@@ -63,7 +63,7 @@ def step(scale: Scale, folder: Path) -> Iterator[Round]:
             nonlocal total
             version = next(raw_versions)
             pair = events[version : version + 2]
-            raw.append_batch("c1", version, map(body_of, pair))
+            raw.append_batch("c1", version, proved(map(body_of, pair)))
             total += count_tokens(View.from_events(_numbered(pair)).to_messages()[-2:]) - 3
             return total
 
