@@ -173,13 +173,13 @@ def test_short_command_imports_few_modules(tmp_path, arguments, most):
     """
     path = tmp_path / "a.db"
     with open_store(f"sqlite:///{path}") as store:
-        store.append("c1", [said("hi"), said("long" * 99)], expected_version=0)
+        store.append("c1", [said("läng…" * 99), said("long" * 99)], expected_version=0)
     run_foldlog("list", "--db", str(path))  # only the first list of a store counts
     db = [] if arguments == ["--version"] else ["--db", str(path)]
     width = {"COLUMNS": "120"} if {"--short", "--stop"} & {*arguments} else {}
     code = f"""
 import contextlib, os, sys
-os.environ.pop("COLUMNS", None)  # to wrap a line needs rich, and to cut a line does not
+os.environ.pop("COLUMNS", None)  # to wrap a line needs rich, and to cut a Latin line does not
 os.environ.update({width})
 from foldlog._cli import main
 sys.argv = {["foldlog", *arguments, *db]!r}

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from foldlog._cli.terminal import (
     UNLIMITED,
     PrintedLines,
+    count_columns,
     cut,
     escape_cells,
     print_cells,
@@ -69,7 +70,7 @@ def print_rows(
             continue
         # Each column is measured and filled as a whole, since a list may have many rows.
         cells = list(zip(*lines, strict=True))
-        sizes = [list(map(len if "".join(column).isascii() else _size, column)) for column in cells]
+        sizes = [list(map(count_columns, column)) for column in cells]
         widths = [*map(max, widths, map(max, sizes))]
         places = places or _places(columns, widths, out.width)
         shown = [columns[place] for place in places]
@@ -154,12 +155,6 @@ def _fit(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[in
             fitted[place] = max(min(column.least, widths[place]), widths[place] - excess)
             excess -= widths[place] - fitted[place]
     return fitted
-
-
-def _size(text: str) -> int:
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 def _fill(column: Column, cells: Sequence[str], sizes: Sequence[int], width: int) -> list[str]:

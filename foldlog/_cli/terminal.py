@@ -49,6 +49,8 @@ cannot control a terminal or begin a second line.
 """
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
 """A valid value of ``COLUMNS``. With ``COLUMNS=0``, rich would print nothing."""
+_NARROW = re.compile("[ -~\xa0-\xac\xae-\u02ff\u0370-\u0482…]*")
+"""Latin, Greek and Cyrillic text, in which each character takes one column."""
 
 _as_json = False
 _found = False
@@ -282,13 +284,26 @@ def print_values(values: Mapping[str, str]) -> None:
         lines.write((f"{name}  ", "bold"), value)
 
 
+def _is_narrow(text: str) -> bool:
+    return text.isascii() or bool(_NARROW.fullmatch(text))
+
+
+def count_columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if _is_narrow(text):  # the import of rich takes as long as a short command
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
 def cut(text: str, room: int) -> str:
     begin = text[: room + 1]
-    if begin.isascii():  # one column for each character, and rich takes 0.5 ms for a line
+    if _is_narrow(begin):
         return text if len(begin) <= room else f"{text[: room - 1]}…"
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import set_cell_size
 
-    if cell_len(text) <= room:
+    if count_columns(text) <= room:
         return text
     return f"{set_cell_size(text, room - 1)}…"
 

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 from msgspec import UNSET, UnsetType
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -133,6 +134,10 @@ class Listed(Document, frozen=True, kw_only=True):
 @example("世" * 31)
 @example("e\u0301" * 70)
 @example("a" * 44 + "\u0301")
+@example("ä" * 44 + "Ж")
+@example("ä" * 43 + "…")
+@example("ä" * 44 + "\u0301")
+@example("ä" * 44 + "世")
 @example("a" * 44 + "世")
 @example("a" * 44 + "b" + "\ufe0f" * 2)
 @example("\x1b[2J" * 20)
@@ -169,6 +174,12 @@ def test_line_looks_as_rich_prints_it(color, bold, text):
     assert color is None or written.getvalue().startswith(
         f"\x1b[2m     7  \x1b[0m\x1b[{bold}muser    \x1b[0m"
     )
+
+
+@given(st.text(st.sampled_from("a~ä\xad\u0300\u02ffЖ\u0483…世\u200d\ufe0f☀") | st.characters()))
+def test_text_takes_the_columns_that_rich_counts(text):
+    shown = terminal.printable(text, one_line=True)
+    assert terminal.count_columns(shown) == cell_len(shown)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +337,6 @@ def test_no_other_file_of_the_command_prints():
         # for programs, without a module of the terminal: foldlog's own words, and JSON
         ("quick_completion.py", "sys.stdout.write"),
         ("quick_hook.py", "sys.stdout.write"),
-        ("tables.py", "from rich."),  # how wide a text is
     }
 
 
