@@ -25,13 +25,14 @@ def page_output() -> Iterator[None]:
 
     The pager is ``$PAGER``, or ``less`` by default. ``less`` ends at once if the output fits on the
     screen. ``PAGER=`` or ``PAGER=cat`` turns the pager off. If the user quits the pager, the output
-    ends.
+    ends. A pager reads the characters of the locale, also where Python writes UTF-8 in any locale.
     """
     command = _pager_command() if sys.stdout.isatty() else []
     if not command:
         yield
         return
-    import subprocess  # most lists go to no terminal
+    import locale  # most lists go to no terminal
+    import subprocess
 
     sys.stdout.flush()
     environment = {"LESS": "FRX", **os.environ}
@@ -41,7 +42,7 @@ def page_output() -> Iterator[None]:
     try:
         with (
             suppress(BrokenPipeError),  # the user has quit the pager
-            _Terminal(pager.stdin, sys.stdout.encoding, "backslashreplace") as screen,
+            _Terminal(pager.stdin, locale.getencoding(), "backslashreplace") as screen,
             redirect_stdout(screen),
         ):
             yield

@@ -130,8 +130,9 @@ def paging(tmp_path):
             CondensationAction(forgotten_event_ids=(0,), summary=summary, summary_offset=0)
         )
 
-    def run(pager, *command):
+    def run(pager, *command, **locale):
         environment = {
+            **locale,
             "PAGER": str(pager),
             "LINES": "5",
             "COLUMNS": "90",
@@ -152,6 +153,12 @@ def test_terminal_output_goes_to_the_pager(paging, tmp_path, command, shows):
     pager.chmod(0o755)
     assert paging(pager, *command.split()) == (0, b"", b"")
     assert shows in (tmp_path / "paged").read_bytes()
+
+
+@pytest.mark.parametrize("locale, shown", [("C", b"xx\\u2026"), ("C.UTF-8", "xx…".encode())])
+def test_pager_gets_characters_of_its_locale(paging, locale, shown):
+    output = paging("head -1", "log", "c", LC_ALL=locale)[1]
+    assert output.rstrip().endswith(shown)
 
 
 def test_a_reader_may_leave_the_pager(paging):
