@@ -121,9 +121,11 @@ def a_held_transaction(queue, work=write_first):
     leader = threading.Thread(target=queue.run, args=(hold,), daemon=True)
     leader.start()
     assert begun.wait(PATIENCE_S)
-    yield leader
-    go_on.set()
-    finish([leader])
+    try:
+        yield leader
+    finally:
+        go_on.set()
+        finish([leader])
 
 
 @contextmanager
@@ -139,7 +141,7 @@ def released_when(queue, waited):
             waited()
 
     held = threading.Event()
-    holding = threading.Thread(target=release)
+    holding = threading.Thread(target=release, daemon=True)
     holding.start()
     assert held.wait(PATIENCE_S)
     yield
@@ -194,6 +196,12 @@ def together(queue):
         return callers.finish()
 
     return run
+
+
+def test_failed_block_ends_the_held_transaction(queue):
+    with pytest.raises(LookupError), a_held_transaction(queue) as leader:
+        raise LookupError
+    assert not leader.is_alive()
 
 
 # -- groups
