@@ -411,6 +411,54 @@ async def test_a_compaction_omits_redacted_items_after_an_append(session):
     assert_redacted(session, "other")
 
 
+async def test_a_compaction_of_redacted_items_hides_no_append(session, monkeypatch):
+    await session.add_items(SECRETS)
+    items = await session.get_items()
+    redact(session)
+    await session.clear_session()
+    before_next_call(monkeypatch, foldlog.History, "append", partial(append_other, session))
+    await session.add_items([*items, COMPACTION])
+    assert_redacted(session, "other")
+
+
+@pytest.fixture
+def parent(histories):
+    """A conversation of which the session is a fork. If it redacts an event, the version of the
+    fork stays the same.
+    """
+    parent = histories["parent"]
+    parent.append_records(SECRETS, format="openai-responses")
+    parent.fork(2, "openai-agents/s")
+    return parent
+
+
+def redact_before(monkeypatch, name, parent, event=0):
+    owner = foldlog.History if name == "_recorder" else openai_agents
+    before_next_call(monkeypatch, owner, name, lambda: parent.redact(event, reason="asked to"))
+
+
+async def test_a_compaction_omits_shared_items_redacted_meanwhile(session, parent, monkeypatch):
+    items = await session.get_items()
+    redact_before(monkeypatch, "shown_records", parent)
+    await compact(session, [*items, COMPACTION])
+    assert_redacted(session)
+
+
+async def test_restored_items_omit_shared_items_redacted_meanwhile(session, parent, monkeypatch):
+    items = await session.get_items()
+    parent.redact(1, reason="asked to")
+    await session.clear_session()
+    append_other(session)
+    redact_before(monkeypatch, "_recorder", parent)
+    await session.add_items([*items, COMPACTION])
+    assert await texts_of(session) == ["other", "[redacted]", "[redacted]"]
+
+
+async def test_a_popped_shared_item_redacted_meanwhile_is_redacted(session, parent, monkeypatch):
+    redact_before(monkeypatch, "change_of_prompt", parent, 1)
+    assert await session.pop_item() == user("[redacted]")
+
+
 async def test_run_options_contain_the_whole_session(session):
     options = session.run_options(RunConfig(workflow_name="w"))
     await Runner.run(measuring(ScriptedModel(steps(1))), "how far?", **options)
