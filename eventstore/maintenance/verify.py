@@ -206,7 +206,7 @@ def _findings(
     if conversation.version == 0:
         return
     own = Check(database, conversation, conversation.version)
-    if conversation.pending == 0:
+    if conversation.pending >= 0:  # not archived
         yield from own.run()
     if conversation.parent is not None and (past or not conversation.head):
         for part in checks_of_past(database, conversation):

@@ -2,6 +2,7 @@
 the store's back.
 """
 
+import json
 import re
 import shutil
 import sqlite3
@@ -207,6 +208,21 @@ def test_long_gap_is_one_finding(tmp_path):
     execute(path, "DELETE FROM events WHERE id BETWEEN 900 AND 3100")
     assert findings_in(path)["a"] == ["events 900 to 3100: they are missing"]
     assert verdicts(path)["a"].events == 4_500 - 2_201
+
+
+def test_events_of_a_source_that_grew_are_checked(tmp_path):
+    source, path = tmp_path / "c.json", tmp_path / "history.db"
+    texts = [{"role": "user", "content": str(n)} for n in range(3)]
+    with foldlog.open(f"sqlite:///{path}") as histories:
+        for length in (2, 3):  # the last record has no event
+            source.write_text(json.dumps(texts[:length]))
+            [history] = histories.import_(source)
+            if length == 2:
+                history.view()
+        note = make_checkpoint(histories.store)
+    execute(path, "UPDATE events SET body = body || ' ' WHERE conversation = 1 AND id = 1")
+    assert findings_in(path) == findings_in(path, note) == {"c": [f"event 1: {CHANGED}"]}
+    assert verdicts(path)["c"].pending == 1
 
 
 def test_index_without_its_last_entry(path):
