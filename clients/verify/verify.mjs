@@ -45,6 +45,7 @@ function readCheckpoint(note, key) {
       verify(null, Buffer.from(text), key, signature.subarray(4));
   });
   check(isSigned, "the key did not sign the checkpoint");
+  check(/^[1-9]\d{0,14}$/.test(size), `the checkpoint has '${size}' leaves`);
   return { size: Number(size), root: Buffer.from(root, "base64") };
 }
 

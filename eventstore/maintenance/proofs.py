@@ -104,16 +104,22 @@ def prove_consistency(
     """Prove that the list of checkpoints was continued from an earlier checkpoint to another one.
     Nothing else is proved to somebody without the store.
 
-    Raises ``InvalidArgument`` if the list was changed, or if ``verify_against`` finds a change
-    since the earlier checkpoint. Cost: checking every event, as ``verify_against`` does.
+    Raises ``InvalidArgument`` if the list was changed, if ``verify_against`` finds a change since
+    the earlier checkpoint, or if ``earlier`` has no leaves. Cost: checking every event, as
+    ``verify_against`` does.
     """
+    if not earlier.size:
+        raise InvalidArgument(
+            "the earlier checkpoint has no leaves, so every checkpoint continues it; pass a"
+            " checkpoint of a store that had events"
+        )
     leaves = store.database.recorder.query(partial(leaves_of, checkpoint=checkpoint))
     hashes = [leaf.hash for leaf in leaves]
-    if not earlier.size or earlier.root != root_of(hashes[: earlier.size]):
+    if earlier.root != root_of(hashes[: earlier.size]):
         raise InvalidArgument(
             f"the checkpoint with {count(checkpoint.size, 'leaf', 'leaves')} does not continue the"
             f" checkpoint with {earlier.size:,}: the list of checkpoints was changed, or the"
-            " checkpoints belong to two stores"
+            " checkpoints belong to two stores, or the first is the earlier one"
         )
     for verdict in verify_against(store, earlier):
         for finding in verdict.findings:

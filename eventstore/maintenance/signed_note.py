@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _DASH: Final = "\N{EM DASH}"
 _ED25519: Final = 1
 _COSIGNATURE: Final = 4
+_KEY_BYTES: Final = 32
+_ROOT_BYTES: Final = 32
 
 
 class StoreCheckpoint(NamedTuple):
@@ -44,7 +46,7 @@ def read_note(text: str) -> StoreCheckpoint:
         note = StoreCheckpoint(origin, int(size), base64.b64decode(root), lines)
     except ValueError:
         note = StoreCheckpoint("", 0, b"")
-    if note.text != f"{body}\n":
+    if note.text != f"{body}\n" or note.size < 0 or len(note.root) != _ROOT_BYTES:
         raise InvalidArgument(
             "this is not a checkpoint: it needs lines with the origin, the number of leaves and the"
             " root, then an empty line and the signatures; pass a file that 'foldlog store"
@@ -76,7 +78,10 @@ class VerifierKey(NamedTuple):
 
         for line in note.signatures:
             start, _, encoded = line.rpartition(" ")
-            key_id_and_signature = base64.b64decode(encoded + "==")
+            try:
+                key_id_and_signature = base64.b64decode(encoded + "==")
+            except ValueError:
+                continue
             key_id, signature = key_id_and_signature[:4], key_id_and_signature[4:]
             if (start, key_id) != (f"{_DASH} {self.name}", self.id):
                 continue
@@ -109,7 +114,8 @@ def read_key(text: str, name: str) -> VerifierKey:
         named, key_id, encoded = text.strip().split("+", 2)
         kind, *key = base64.b64decode(encoded)
         verifier = VerifierKey(named, kind, bytes(key))
-        if verifier.id.hex() == key_id and kind in (_ED25519, _COSIGNATURE):
+        is_known = kind in (_ED25519, _COSIGNATURE) and len(key) == _KEY_BYTES
+        if is_known and verifier.id.hex() == key_id:
             return verifier
     except (AttributeError, TypeError, ValueError):  # a key of another kind, or with a password
         pass

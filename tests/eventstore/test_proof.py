@@ -32,7 +32,7 @@ from foldlog.eventstore.maintenance.merkle import (
 )
 from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.signed_note import read_key, read_note
+from foldlog.eventstore.maintenance.signed_note import read_key, read_note, sign
 from tests.commands import run_foldlog
 from tests.eventstore.test_operator import remove, rewrite
 from tests.privacy import erased, redacted
@@ -106,12 +106,30 @@ def test_changed_text_has_no_true_signature():
     assert not read_key(C2SP_KEY, "").is_signer_of(changed)
 
 
+ROOT = base64.b64encode(bytes(32)).decode()
+
+
+def key_line(name, kind, public):
+    key_id = sha256(b"%b\n%c%b" % (name.encode(), kind, public)).digest()[:4]
+    return f"{name}+{key_id.hex()}+{base64.b64encode(bytes([kind]) + public).decode()}"
+
+
+@pytest.mark.parametrize("line", ["— w a", "— w é", "junk", "", "x"])
+def test_line_that_is_no_signature_is_passed_over(line):
+    key = Ed25519PrivateKey.generate()
+    verifier = read_key(key_line("x", 1, key.public_key().public_bytes_raw()), "")
+    note = read_note(f"x\n1\n{ROOT}\n\n{line}\n")
+    assert not verifier.is_signer_of(note)
+    signature = verifier.signature_line(key.sign(note.text.encode()))
+    assert verifier.is_signer_of(read_note(f"{note}{signature}\n"))
+
+
 def test_witness_signs_its_time():
-    note = read_note(f"foldlog/x\n1\n{base64.b64encode(bytes(32)).decode()}\n\n")
+    note = read_note(f"foldlog/x\n1\n{ROOT}\n\n")
     key = Ed25519PrivateKey.generate()
     public = key.public_key().public_bytes_raw()
-    key_id = sha256(b"w.example/1\n\x04" + public).digest()[:4]
-    vkey = f"w.example/1+{key_id.hex()}+{base64.b64encode(bytes([4]) + public).decode()}"
+    vkey = key_line("w.example/1", 4, public)
+    key_id = bytes.fromhex(vkey.split("+")[1])
     signature = key.sign(b"cosignature/v1\ntime 1700000000\n" + note.text.encode())
     for seconds, is_true in ((1_700_000_000, True), (1_700_000_001, False)):
         stamped = base64.b64encode(key_id + seconds.to_bytes(8) + signature).decode()
@@ -119,13 +137,22 @@ def test_witness_signs_its_time():
         assert read_key(vkey, "").is_signer_of(witnessed) is is_true
 
 
-@pytest.mark.parametrize("text", ["", "a\nx\nAA==\n\n", "a\n01\nAA==\n\n", "{}"])
+@pytest.mark.parametrize(
+    "text",
+    ["", *(f"a\n{size}\n{ROOT}\n\n" for size in ("x", "01", "-1")), "a\n1\nAA==\n\n", "{}"],
+)
 def test_text_that_is_no_checkpoint(text):
     with pytest.raises(InvalidArgument, match="not a checkpoint"):
         read_note(text)
 
 
-@pytest.mark.parametrize("text", ["", "a+b+c", C2SP_KEY.replace("530", "531"), "-----BEGIN X"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "a+b+c", C2SP_KEY.replace("530", "531"), "-----BEGIN X"),
+        *(key_line("w", 4, bytes(31)), key_line("w", 6, bytes(32))),
+    ],
+)
 def test_text_that_is_no_key(text):
     with pytest.raises(InvalidArgument, match="Ed25519"):
         read_key(text, "x")
@@ -266,6 +293,12 @@ def test_other_checkpoint_is_not_continued(path, note):
         prove_consistency(store, other, note)
 
 
+def test_checkpoint_without_leaves_is_no_change(path, note):
+    empty = note._replace(size=0, root=sha256().digest())
+    with opened(path) as store, pytest.raises(InvalidArgument, match="every checkpoint continues"):
+        prove_consistency(store, empty, note)
+
+
 def test_lost_conversation_is_not_continued(path, note):
     remove(path, "d", 0)
     with opened(path) as store:
@@ -399,6 +432,18 @@ def test_verifier_refuses_arguments_in_one_sentence(audit, arguments, status, me
     assert ended == status
     assert output.removeprefix("not proved: ").startswith(message)
     assert output.count("\n") == (2 if status == 2 else 1)
+
+
+@pytest.mark.parametrize("size", ["0", "1.5", "-1"])
+def test_verifier_refuses_a_checkpoint_without_leaves(audit, size):
+    note = read_note((audit / "first.txt").read_text())
+    text = f"{note.origin}\n{size}\n{ROOT}\n"
+    pem = (audit / "key.pem").read_bytes()
+    line = read_key(pem.decode(), note.origin).signature_line(sign(pem, text))
+    proof = {**proof_in(audit, "continued.json"), "earlier": f"{text}\n{line}\n"}
+    (audit / "none.txt").write_text(proof["earlier"])
+    status, output = run_on(audit, proof, "none.txt")
+    assert (status, output) == (1, f"not proved: the checkpoint has '{size}' leaves\n")
 
 
 def test_verifier_refuses_json_without_a_proof(audit):
