@@ -31,10 +31,10 @@ from foldlog.eventstore.maintenance.archived import (
     write_object,
 )
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
-from foldlog.eventstore.maintenance.verify import Check, Verdict, VerifyFinding
+from foldlog.eventstore.maintenance.verify import Check, Verdict, VerifyFinding, verify
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.types import Conversation, Unfinished
+from foldlog.eventstore.recorders.types import Conversation, Unfinished, as_rows
 from foldlog.eventstore.store import Store
 
 _CHANGED = "it was changed at the same time; archive it again"
@@ -110,16 +110,26 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
 
 
 def check_archived(store: Store, verdict: Verdict) -> Verdict:
+    """Check the archived events of a conversation, whose verdict ``verify`` gave. Without the key
+    of an encrypted conversation, check only that the object is unchanged.
+    """
+    database = store.database
     find = partial(archived_in, conversation=verdict.conversation or "")
-    archived = store.database.recorder.query(find) if verdict.archived else None
+    archived = database.recorder.query(find) if verdict.archived else None
     if archived is None:
         return verdict
+    state, address = archived
     try:
-        read_archived(archived[0].id, archived[1])
+        rows = as_rows(row for row, _ in read_archived(state.id, address))
+        findings = Check(database, state, state.version, rows).run()
+    except KeyUnavailable:  # which is a finding already
+        return verdict
     except FAILURES as error:
-        finding = VerifyFinding(None, None, str(error))
-        return verdict._replace(findings=(*verdict.findings, finding))
-    return verdict
+        findings = [VerifyFinding(None, None, str(error))]
+    if findings and database.recorder.query(find) != archived:  # it was restored or erased
+        *_, verdict = verify(store, state.id)
+        return check_archived(store, verdict)
+    return verdict._replace(findings=(*verdict.findings, *findings))
 
 
 def _read_stored(

@@ -327,7 +327,10 @@ def read_archived(conversation: str, address: str) -> list[Placed]:
         raise _unusable_object(conversation, address, "is missing") from None
     if sha256(data).hexdigest() != digest:
         raise _unusable_object(conversation, address, "was changed or exchanged: its hash differs")
-    return unpack_rows(data)
+    try:
+        return unpack_rows(data)
+    except (ValueError, IndexError) as error:
+        raise _unusable_object(conversation, address, f"has no events: {error}") from error
 
 
 def _unusable_object(conversation: str, address: str, problem: str) -> StoreRefused:

@@ -59,8 +59,8 @@ class Verdict(NamedTuple):
     ``head`` belongs to the last event, and ``erasure`` is the tombstone of an erased conversation.
     If several conversations used this id, one after another, each of them has its own verdict,
     numbered by ``generation``. ``pending`` is the number of source records without events.
-    ``archived`` is the number of archived events, which were not checked. ``redactions`` are the
-    redactions since a checkpoint, if the store was compared with one.
+    ``archived`` is the number of archived events, which ``check_archived`` checks. ``redactions``
+    are the redactions since a checkpoint, if the store was compared with one.
     """
 
     conversation: str | None
@@ -264,10 +264,19 @@ def of_all(
 
 
 class Check:
-    """Checks the rows that are stored under the key of a conversation, up to a version."""
+    """Checks the rows that are stored under the key of a conversation, up to a version. The
+    ``archived`` rows come before the rows in the store.
+    """
 
-    def __init__(self, database: Database, conversation: Conversation, stop: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        conversation: Conversation,
+        stop: int,
+        archived: Sequence[Row] = (),
+    ) -> None:
         self.findings: list[VerifyFinding] = []
+        self._archived = archived
         try:
             codec = database.codec_of(conversation)
         except CorruptEvent:  # the mark belongs to another state, so accept only encrypted rows
@@ -313,6 +322,8 @@ class Check:
         return self.findings
 
     def _pages(self) -> Iterator[Sequence[Row]]:
+        if self._archived:
+            yield self._archived
         # While a redacted event has no receipt, pages after ``stop`` are read too.
         key = self._conversation.key
         recorder = self._database.recorder

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,13 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.events import ATTRIBUTES, VIEWS
+from foldlog.eventstore.log.importing import ARCHIVED
+from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import archived
 from foldlog.eventstore.maintenance.archive import Archived, archive, check_archived
 from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
@@ -36,6 +40,7 @@ from tests.conformance.conftest import ENCRYPTS
 from tests.figures import FiguresOfStore
 from tests.privacy import erased, redacted
 from tests.said import ids, said, say
+from tests.sound import changes
 
 CONTENT = "what the user wrote, in words that compress well " * 4
 EVENTS = 12
@@ -527,6 +532,61 @@ def test_missing_or_altered_objects_are_named(store, to, expected, tmp_path, cha
     assert problem in str(findings)
     path.write_bytes(whole)
     assert content(store) == expected
+
+
+def forge(store, to, change):
+    """Change the object of ``c1``, and its address in the store, as the owner of both can."""
+    [path] = Path(to.removeprefix("file://")).iterdir()
+    path.write_bytes(change(archived.unpack_rows(path.read_bytes())))
+
+    def work(transaction):
+        key = transaction.conversation("c1").key
+        _, url = archived.address_of_object(transaction, key).split(" ")
+        address = f"{sha256(path.read_bytes()).hexdigest()} {url}"
+        transaction.leave_unfinished(key, ARCHIVED, address)
+
+    store.database.recorder.transact(work)
+
+
+def _with_another_text(placed):
+    rows, positions = zip(*placed, strict=True)
+    other = rows[4]._replace(body=rows[4].body.replace(b"wrote", b"never wrote"))
+    rows = with_checksums(checksum_seed("c1"), [*rows[:4], other, *rows[5:]])
+    return archived.pack_rows([*zip(rows, positions, strict=True)])
+
+
+def _without_meta(placed):
+    [(first, position), *others] = placed
+    return archived.pack_rows([(first._replace(meta=b""), position), *others])
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (_with_another_text, "event 4: it does not follow the event before it"),
+        (lambda placed: archived.pack_rows(placed[:-1]), "event 10: it is missing"),
+        (_without_meta, "event 0: its checksum does not match"),
+        (lambda placed: b"junk", "has no events: it cannot be decompressed"),
+    ],
+)
+@pytest.mark.usefixtures("expected")
+def test_forged_object_is_named(store, to, change, problem):
+    note = make_checkpoint(store)
+    forge(store, to, change)
+    [finding] = changes(store, note)["c1"]
+    assert problem in finding
+
+
+def test_conversation_erased_during_the_check_is_sound(store, to, expected, monkeypatch):
+    def read(conversation, address):
+        rows = archived.read_archived(conversation, address)
+        erased(store, "c1")
+        return rows[:-1]
+
+    [verdict] = verify(store, "c1")
+    monkeypatch.setattr("foldlog.eventstore.maintenance.archive.read_archived", read)
+    checked = check_archived(store, verdict)
+    assert (checked.findings, checked.erasure.events) == ((), len(expected))
 
 
 def test_a_forked_process_is_refused(tmp_path):
