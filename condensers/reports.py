@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap, JsonObject
@@ -138,8 +138,7 @@ def model_of(report: Report) -> str:
     return str(report.get("response", report).get("model") or "")
 
 
-@dataclass
-class Usage:
+class Usage(Struct):
     """The sums over model calls: attempts, seconds, tokens of each kind, and US dollars.
 
     ``cost`` is None if a price is unknown. A call without a reply counts as free.

@@ -19,10 +19,10 @@ from foldlog.projections.lifetimes import Lifetimes as Lifetimes
 from foldlog.projections.lifetimes import Moment as Moment
 from foldlog.projections.lifetimes import Span as Span
 from foldlog.projections.lifetimes.fold import LifetimesFold as LifetimesFold
-from foldlog.projections.messages import Dialect as Dialect
-from foldlog.projections.messages import Rendered as Rendered
-from foldlog.projections.messages import render_events as render_events
-from foldlog.projections.messages import says_something as says_something
+from foldlog.projections.messages.turns import Dialect as Dialect
+from foldlog.projections.messages.growing import Rendered as Rendered
+from foldlog.projections.messages.rendering import render_events as render_events
+from foldlog.projections.messages.content import says_something as says_something
 from foldlog.projections.messages.content import as_json as as_json
 from foldlog.projections.messages.content import content_texts as content_texts
 from foldlog.projections.messages.content import with_texts as with_texts

@@ -15,17 +15,15 @@ from foldlog.eventstore.errors import count
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.fold import ViewState, fold
 from foldlog.projections.items import Items
-from foldlog.projections.messages import (
-    Dialect,
-    Rendered,
-    Rendering,
+from foldlog.projections.messages.growing import Rendered, Rendering
+from foldlog.projections.messages.rendering import (
     copy_messages,
     rendering,
     system_prompt,
     with_positions,
 )
 from foldlog.projections.messages.requests import ModelRequest, digest
-from foldlog.projections.messages.turns import check_dialect
+from foldlog.projections.messages.turns import Dialect, check_dialect
 from foldlog.projections.units import Units, cut_positions, fit_positions, open_positions
 
 T = TypeVar("T")

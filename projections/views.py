@@ -41,8 +41,7 @@ from foldlog.projections.explain import Difference, Why, explain_difference, exp
 from foldlog.projections.fold import Folded, summary_event
 from foldlog.projections.lifetimes import Lifetimes
 from foldlog.projections.lifetimes.fold import Count, LifetimesFold
-from foldlog.projections.messages import Dialect
-from foldlog.projections.messages.turns import check_dialect
+from foldlog.projections.messages.turns import Dialect, check_dialect
 from foldlog.projections.retractions import target
 from foldlog.projections.stored.loading import (
     CHUNK,

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from foldlog import projections
 from foldlog.eventstore import CorruptEvent, Event, Logged, Store, UnknownEvent
-from foldlog.projections import View
 
 DAMAGED = "damaged"
 """The kind of the placeholder for an event that cannot be read."""
@@ -79,9 +79,10 @@ def problems_of(
 
 def sound_view(
     store: Store, conversation: str, version: int | None, problems: dict[int, str]
-) -> View:
+) -> projections.View:
     """Return the View of a version without the events that cannot be read. The problems are added
     to ``problems`` by event id. Cost: the events before ``version`` are read.
     """
     stop = store.version(conversation) if version is None else version
-    return View.from_events(problems_of(iter_log(store, conversation, 0, stop), problems))
+    events = problems_of(iter_log(store, conversation, 0, stop), problems)
+    return projections.View.from_events(events)

@@ -8,9 +8,10 @@ each call, including failed calls. Imports copy model, usage and cost from the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
+
+from msgspec import Struct
 
 from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import COPIED, OF_NO_MODEL, cost_of, count_of, usage_of
@@ -50,8 +51,7 @@ class ModelCall(NamedTuple):
     is_total: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedUsage:
+class RecordedUsage(Struct, frozen=True, kw_only=True):
     """How the events of a format record the calls of models.
 
     ``calls``      a function that returns the calls in events, or None if each reply has its own

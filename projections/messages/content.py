@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import json
-import mimetypes
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -290,7 +289,9 @@ class File(NamedTuple):
             return {"text": sendable(f"{self.name or 'file'}:\n{text}")}
         is_audio_or_video = self.media_type.startswith(("audio/", "video/"))
         if self.data and (self.media_type == PDF or (any_type and not is_audio_or_video)):
-            suffix = mimetypes.guess_extension(self.media_type) or ""
+            from mimetypes import guess_extension
+
+            suffix = guess_extension(self.media_type) or ""
             return {"filename": self.name or f"file{suffix}", "file_data": self.data_url}
         if any_type and self.url.startswith(("https://", "http://")):
             return {"file_url": self.url}
@@ -345,7 +346,9 @@ def _url_of(fields: JsonMap) -> str:
     data = fields.get("file_data", fields.get("data"))
     media_type = fields.get("media_type")
     if "file_data" in fields:
-        media_type, _ = mimetypes.guess_type(str(fields.get("filename")).rpartition("/")[2])
+        from mimetypes import guess_type
+
+        media_type, _ = guess_type(str(fields.get("filename")).rpartition("/")[2])
     elif isinstance(data, str) and fields.get("type") == "text":
         data = data.encode("utf-8", "replace")
         media_type = "text/plain"

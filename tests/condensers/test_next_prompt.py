@@ -16,7 +16,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.models.caches import cache_rule
 from foldlog.eventstore import CondensationRequest, SystemMessage
-from foldlog.projections.messages import DIALECTS
+from foldlog.projections.messages.turns import DIALECTS
 from tests.condensers.made import (
     TOOLS,
     message,

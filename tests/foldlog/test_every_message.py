@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from foldlog import Action, Annotation, Message, Observation, from_openai
 from foldlog.errors import InvalidEvent
 from foldlog.formats import decode, encode
-from foldlog.projections.messages import DIALECTS
+from foldlog.projections.messages.turns import DIALECTS
 from tests.foldlog.records import GOLDEN
 from tests.how_many import some
 from tests.projections.chat_rules import PROBLEMS

@@ -17,7 +17,7 @@ from foldlog.condensers import Reply, ToolCall
 from foldlog.condensers.models import client
 from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent
 from foldlog.eventstore.codec import encode
-from foldlog.projections.messages import DIALECTS
+from foldlog.projections.messages.turns import DIALECTS
 from tests.at_once import at_once
 from tests.golden.rows import rows
 from tests.projections.chat_rules import PROBLEMS

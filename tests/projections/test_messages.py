@@ -11,7 +11,7 @@ import pytest
 import foldlog
 from foldlog.eventstore import Message, SystemMessage, open_store
 from foldlog.projections import View, Views, content_texts, with_texts, words_of
-from foldlog.projections.messages import DIALECTS
+from foldlog.projections.messages.turns import DIALECTS
 from tests.condensers.made import call, message, parts_with
 from tests.golden.cases import cases_in, write_anew
 from tests.imported import imported, real_histories

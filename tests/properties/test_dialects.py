@@ -17,7 +17,7 @@ from foldlog.eventstore.events import (
     SystemMessage,
 )
 from foldlog.projections import View
-from foldlog.projections.messages import DIALECTS
+from foldlog.projections.messages.turns import DIALECTS
 from tests.how_many import examples
 from tests.projections.chat_rules import PROBLEMS
 from tests.projections.parts import (

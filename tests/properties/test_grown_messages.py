@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from foldlog.condensers import NoOpCondenser, ObservationMaskingCondenser
 from foldlog.eventstore import Action, Message, Observation
 from foldlog.projections import View, render_events
-from foldlog.projections.messages import DIALECTS, growing
+from foldlog.projections.messages import growing
+from foldlog.projections.messages.turns import DIALECTS
 from tests.how_many import examples
 from tests.properties.histories import histories
 

@@ -15,7 +15,7 @@ from foldlog.eventstore.events import (
 )
 from foldlog.projections import View, contains, intervals_kept, well_formed
 from foldlog.projections.fold import fold
-from foldlog.projections.messages import BEGINNING
+from foldlog.projections.messages.growing import BEGINNING
 from foldlog.projections.units import units
 from tests.how_many import examples
 from tests.properties.histories import histories, ordered_histories

@@ -17,7 +17,7 @@ from foldlog._web.service.tokens import Scope
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import View
-from foldlog.projections.messages import Dialect
+from foldlog.projections.messages.turns import Dialect
 
 
 class ShownView(Document, frozen=True):
