@@ -38,9 +38,8 @@ from typing import Final
 
 from msgspec.structs import force_setattr
 
-from foldlog.eventstore import codec
 from foldlog.eventstore.arguments import YEAR_10000, moment
-from foldlog.eventstore.codec import Encoded
+from foldlog.eventstore.codec import Encoded, decode, decode_all
 from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import ConversationErased, CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import Event, UnknownEvent
@@ -286,7 +285,7 @@ def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
         return []
     ids, metas, bodies = zip(*rows, strict=True)
     kinds, schemas, times = to_decode(metas)
-    events = codec.decode_all(kinds, schemas, bodies, ids)
+    events = decode_all(kinds, schemas, bodies, ids)
     if events is not None:
         for event, recorded_at in zip(events, times, strict=True):
             if event.timestamp is None and event.origin is None:
@@ -310,7 +309,7 @@ def stored_event_of(conversation: str, row: Row, position: int | None = None) ->
     if encoding != PLAIN:
         sound(conversation, row, position)
     try:
-        return codec.decode(row.kind, schema, row.body, row.id, shown, structural)
+        return decode(row.kind, schema, row.body, row.id, shown, structural)
     except Undecodable as error:
         raise CorruptEvent(conversation, row.id, str(error), position) from error
 

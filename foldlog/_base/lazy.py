@@ -37,7 +37,9 @@ def lazy_getattr(package: str, homes: dict[str, str]) -> Callable[[str], object]
 
 
 def _hint(name: str, homes: dict[str, str]) -> str:
+    if name.startswith("_"):  # Python itself asks for such names
+        return ""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, homes, 1) if not name.startswith("_") else []
+    near = get_close_matches(name, homes, 1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -36,7 +36,6 @@ from foldlog._cli.outcome import (
     Refused,
 )
 from foldlog._cli.quick_completion import COMPLETE, about_commands
-from foldlog._cli.suggestions import suggest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -189,6 +188,8 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         status = INTERRUPTED
     except click.UsageError as error:  # an unknown option, a missing argument
+        from foldlog._cli.suggestions import suggest
+
         return _refuse(suggest(error, arguments))
     except (Refused, click.Abort) as error:
         return _refuse(str(error) or "stopped")

@@ -22,7 +22,7 @@ from foldlog._cli.command_line import (
 )
 from foldlog._cli.hints import DEFAULT_DB, PROGRAM_DB, default_db, program_db, use_store
 from foldlog._cli.outcome import Refused
-from foldlog._files.whole_file import check_target
+from foldlog._files.targets import check_target
 from foldlog.eventstore import EventStoreError
 
 Named = TypeVar("Named", Path, str)

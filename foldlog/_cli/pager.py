@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shlex
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -52,6 +50,9 @@ def page_output() -> Iterator[None]:
 
 
 def _pager_command() -> list[str]:
+    import shlex  # as above
+    import shutil
+
     chosen = os.environ.get("PAGER")
     try:
         command = ["less"] if chosen is None else shlex.split(chosen)

@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -218,7 +217,10 @@ def _not_there(store: Store, text: str) -> str:
     ids = [row.id for row in islice(iter_rows(store), _SEARCHED)]
     shorter = text.lower()
     near = [name for name in ids if shorter and shorter in name.lower()][:3]
-    near = near or get_close_matches(text, ids, n=3, cutoff=0.6)
+    if not near:
+        from difflib import get_close_matches
+
+        near = get_close_matches(text, ids, n=3, cutoff=0.6)
     if near:
         meant = f"did you mean {' or '.join(map(repr, near))}?"
     else:

@@ -13,7 +13,6 @@ import io
 import logging
 import os
 import re
-import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -130,7 +129,13 @@ def columns() -> int:
     """Return the width of the terminal, or 80 if it does not say its width. In a pipe, return the
     value of ``COLUMNS``, or 120 by default.
     """
-    return shutil.get_terminal_size((80 if has_edge() else 120, 1)).columns
+    if "COLUMNS" in os.environ:
+        return int(os.environ["COLUMNS"])  # ``prepare`` has removed an invalid value
+    default = 80 if has_edge() else 120
+    try:
+        return os.get_terminal_size(1).columns or default
+    except OSError:  # stdout is no terminal
+        return default
 
 
 def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:

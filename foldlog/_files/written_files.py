@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from foldlog._files.whole_file import is_database
+from foldlog._files.targets import is_database
 from foldlog.eventstore import EventStoreError, Store, confirm
 from foldlog.eventstore.log.database import behind
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import sys
 import threading
 import time
@@ -315,7 +314,7 @@ class LeaseBlock:
         self._give_up_at = time.monotonic() + _seconds("wait_s", wait_s, 0)
         self.lease = Lease(_this_process() if worker is None else check_unicode("worker", worker))
         self._name = ""
-        self._token = secrets.randbits(62) + 1
+        self._token = (int.from_bytes(os.urandom(8)) >> 2) + 1
         self._pid = os.getpid()
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from math import floor, log10
@@ -175,7 +174,9 @@ def _arguments(arguments: JsonObject | str | None) -> str:
         if len(command) == 3 and command[1] in _SHELL:
             command = command[-1]
         else:
-            command = shlex.join(command)
+            from shlex import join
+
+            command = join(command)
     if isinstance(command, str):
         return f"{command} {path}" if isinstance(path, str) else command
     if len(arguments) == 1:

@@ -17,10 +17,12 @@ _STEERING = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029"
     r"\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 )
-_STEERS = re.compile(f"[{_STEERING}]")
-_STEERS_OR_BREAKS = re.compile(f"[{_STEERING}\\t\\n]")
-_LONE = re.compile(r"(?<!\\)((?:\\\\)*)\\u(?=d[89a-f])")
-_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
+# ``re`` compiles these patterns when they are first used: this takes a fiftieth of a short command
+# (benchmark "list of a small store"), and most commands print no such character.
+_STEERS = f"[{_STEERING}]"
+_STEERS_OR_BREAKS = f"[{_STEERING}\\t\\n]"
+_LONE = r"(?<!\\)((?:\\\\)*)\\u(?=d[89a-f])"
+_NON_FINITE = r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN'
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
@@ -29,7 +31,7 @@ def printable(text: str, *, one_line: bool = False) -> str:
     """
     if text.isprintable():  # none of the replaced characters is printable
         return text
-    return (_STEERS_OR_BREAKS if one_line else _STEERS).sub(_escape, text)
+    return re.sub(_STEERS_OR_BREAKS if one_line else _STEERS, _escape, text)
 
 
 def escape_cells(rows: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
@@ -43,10 +45,10 @@ def typed_id(conversation: str) -> str:
     """Quote the id of a conversation for a shell such as bash or zsh. Control characters and line
     breaks are escaped, as in ``$'tab\\tx'``. An id without control characters is unchanged.
     """
-    if conversation.isprintable() or not _STEERS_OR_BREAKS.search(conversation):
+    if conversation.isprintable() or not re.search(_STEERS_OR_BREAKS, conversation):
         return conversation
     quoted = conversation.replace("\\", "\\\\").replace("'", "\\'")
-    return f"$'{_STEERS_OR_BREAKS.sub(_escape, quoted)}'"
+    return f"$'{re.sub(_STEERS_OR_BREAKS, _escape, quoted)}'"
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -68,15 +70,15 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
             if encoded.isascii() and b"\x7f" not in encoded:
                 return encoded.decode("ascii")
             text = encoded.decode()
-            return text if text.isprintable() else _STEERS.sub(_escape_match, text)
+            return text if text.isprintable() else re.sub(_STEERS, _escape_match, text)
     separators = (",", ":") if indent is None else None
     text = json.dumps(
         value, ensure_ascii=False, indent=indent, separators=separators, default=_plain
     )
     if "Infinity" in text or "NaN" in text:
         written = {"Infinity": "1e999", "-Infinity": "-1e999"} | ({} if exact else {"NaN": "null"})
-        text = _NON_FINITE.sub(lambda found: written.get(found[0], found[0]), text)
-    return _STEERS.sub(_escape_match, text)
+        text = re.sub(_NON_FINITE, lambda found: written.get(found[0], found[0]), text)
+    return re.sub(_STEERS, _escape_match, text)
 
 
 def well_formed(text: str) -> str:
@@ -84,7 +86,7 @@ def well_formed(text: str) -> str:
     lone surrogate becomes the text that ``printable`` shows, such as ``\\ud800``, so two different
     values may become equal.
     """
-    return _LONE.sub(r"\1\\\\u", text) if r"\ud" in text else text
+    return re.sub(_LONE, r"\1\\\\u", text) if r"\ud" in text else text
 
 
 def _encode(value: Any) -> bytes | None:

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import open as open_histories
-from foldlog.eventstore import NOT_RECORDED, CondensationAction, codec
+from foldlog.eventstore import NOT_RECORDED, CondensationAction
+from foldlog.eventstore.log import row
 from tests.golden.cases import cases_in, write_anew
 from tests.said import replied, said
 from tests.stored_rows import execute
@@ -72,13 +73,13 @@ def test_events_are_decoded_few_times(foldlog, monkeypatch):
             histories["ours"].append_records([record(number)], format="langchain")
         histories["ours"].append(CondensationAction(forgotten_event_ids=[1, 2]))
         decoded = []
-        decode_all = codec.decode_all
+        decode_all = row.decode_all
 
         def counting(kinds, schemas, bodies, ids):
             decoded.extend(ids)
             return decode_all(kinds, schemas, bodies, ids)
 
-        monkeypatch.setattr(codec, "decode_all", counting)
+        monkeypatch.setattr(row, "decode_all", counting)
         stats = histories["ours"].stats()
         # counted, for the curve, and for the Views at the condensation
         assert max(map(decoded.count, range(600))) <= 6
