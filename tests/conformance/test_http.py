@@ -90,6 +90,16 @@ def test_an_append_is_read_back(http):
     assert contents(http) == ["hi"]
 
 
+def test_a_state_has_the_times_of_its_events(http):
+    made = http("create_conversation", body={"id": "c1", "attributes": {"user": "ann"}})
+    before = http("read_conversation")
+    (recorded,) = say(http, "hi")["recorded"]
+    state = http("read_conversation")
+    assert before == made
+    assert made["created_at"] == made["updated_at"] == state["created_at"] < state["updated_at"]
+    assert state["updated_at"] == recorded["recorded_at"]
+
+
 @pytest.mark.parametrize("name", ["a/b c", "äö", "%2F", "x?y#z", "+", ".x."])
 def test_a_conversation_may_have_any_id(http, name):
     say(http, "hi", name)

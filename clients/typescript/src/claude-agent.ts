@@ -58,7 +58,7 @@ export class FoldlogSessionStore implements SessionStore {
     for await (const { id, updated_at } of this.#histories.list({}, start)) {
       const name = id.slice(start.length);
       if (name.includes("/")) continue; // of a sub-agent
-      sessions.push({ sessionId: decodeURIComponent(name), mtime: Date.parse(updated_at ?? "") });
+      sessions.push({ sessionId: decodeURIComponent(name), mtime: Date.parse(updated_at) });
     }
     return sessions;
   }

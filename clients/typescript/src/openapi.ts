@@ -1408,16 +1408,15 @@ export interface components {
         };
         /**
          * ConversationState
-         * @description ``version`` is the number of events. ``lease`` names the worker that has the lease.
+         * @description ``version`` is the number of events. ``lease`` names the worker that has the lease, and is
+         *         null in a list.
          */
         ConversationState: {
             id: string;
             version: number;
             attributes: Record<string, unknown>;
-            /** @default null */
-            created_at?: string | null;
-            /** @default null */
-            updated_at?: string | null;
+            created_at: string;
+            updated_at: string;
             /** @default null */
             lease?: string | null;
         };

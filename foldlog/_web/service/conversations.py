@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from foldlog._answers.document import Document
 from foldlog._answers.events import AttributesDocument, DocumentsDocument
 from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._history.lease import Lease
 from foldlog._web.parameters import Count, convert
 from foldlog._web.problems import Refusal
 from foldlog._web.service.events import AppendedEvents
@@ -17,7 +18,6 @@ from foldlog.adapters._shared import below as rows_below
 from foldlog.eventstore import (
     ATTRIBUTES,
     ConversationHasForks,
-    ConversationNotFound,
     ConversationRow,
     IdempotencyConflict,
     VersionConflict,
@@ -27,18 +27,23 @@ from foldlog.types import ExpectedVersion
 
 
 class ConversationState(Document, frozen=True):
-    """``version`` is the number of events. ``lease`` names the worker that has the lease."""
+    """``version`` is the number of events. ``lease`` names the worker that has the lease, and is
+    null in a list.
+    """
 
     id: str
     version: int
     attributes: JsonMap
-    created_at: str | None = None
-    updated_at: str | None = None
+    created_at: str
+    updated_at: str
     lease: str | None = None
 
     @classmethod
     def of_row(
-        cls, row: RecentConversation | ConversationRow, attributes: JsonMap
+        cls,
+        row: RecentConversation | ConversationRow,
+        attributes: JsonMap,
+        lease: Lease | None = None,
     ) -> ConversationState:
         return cls(
             id=row.id,
@@ -46,6 +51,7 @@ class ConversationState(Document, frozen=True):
             attributes=attributes,
             created_at=row.created_at.isoformat(),
             updated_at=row.updated_at.isoformat(),
+            lease=None if lease is None else lease.worker,
         )
 
 
@@ -88,7 +94,14 @@ def create_conversation(
         expected_version=0,
         idempotency_key=idempotency_key,
     )
-    return ConversationState(id=history.id, version=recorded[-1].id + 1, attributes=attributes)
+    last = recorded[-1]
+    return ConversationState(
+        id=history.id,
+        version=last.id + 1,
+        attributes=attributes,
+        created_at=last.recorded_at.isoformat(),
+        updated_at=last.recorded_at.isoformat(),
+    )
 
 
 @operation("GET", "/conversations")
@@ -126,16 +139,8 @@ def list_conversations(
 def read_conversation(request: AdmittedRequest) -> ConversationState:
     """Return the version, the attributes and the lease of a conversation."""
     history = request.history
-    version = history.version()
-    if version == 0:
-        raise ConversationNotFound(history.id)
-    lease = history.current_lease()
-    return ConversationState(
-        id=history.id,
-        version=version,
-        attributes=history.attributes(),
-        lease=None if lease is None else lease.worker,
-    )
+    row = request.histories.store.conversation(history.id)
+    return ConversationState.of_row(row, history.attributes(), history.current_lease())
 
 
 @operation("POST", "/conversations/{conversation}/forks")
