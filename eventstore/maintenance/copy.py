@@ -247,8 +247,9 @@ def _copy_if_different(
     except ConversationErased as error:
         return Moved(original.id, 0, version, error.problem)
     except (CannotRedact, CorruptEvent, HistoryDiverged, StoreDamaged, VersionConflict) as error:
-        is_damage = options.damaged and isinstance(error, CorruptEvent | StoreDamaged)
-        return Moved(original.id, 0, version, str(error), damaged=version if is_damage else None)
+        if options.damaged and isinstance(error, CorruptEvent | StoreDamaged):
+            return Moved(original.id, 0, version, _damage_of(error), damaged=version)
+        return Moved(original.id, 0, version, str(error))
     except StoreRefused as error:
         if error.kind != "archive":
             raise
@@ -404,8 +405,15 @@ def copy_conversation(
         original.id, writer.added, writer.end.version, tombstones=tombstones, records=pending
     )
     if damage:
-        return moved._replace(problem=str(damage[0]), damaged=writer.end.version)
+        return moved._replace(problem=_damage_of(damage[0]), damaged=writer.end.version)
     return moved
+
+
+def _damage_of(error: CorruptEvent | StoreDamaged) -> str:
+    """Return the message without its remedy, which is this copy."""
+    if isinstance(error, CorruptEvent):
+        return f"event {error.event_id}: {error.problem}"
+    return str(error)
 
 
 def _up_to_damage(

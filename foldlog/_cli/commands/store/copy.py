@@ -90,7 +90,8 @@ def run(
             for outcome in care.differences_from(ours, *names)
             if outcome.conversation not in failed_names
         ]
-        there = {outcome.conversation for outcome in copied}
+        partly = [each for each in failed if each.added or each.tombstones or each.records]
+        there = {outcome.conversation for outcome in (*copied, *partly)}
         forks = sum(
             row.parent is not None and row.erased_at is None and row.id in there
             for row in iter_rows(ours)
