@@ -212,7 +212,8 @@ def as_nobody(script, folder):
     drop = "import os\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
     # import before the rights are dropped, while Python's own files can be read
     prelude = (
-        f"from foldlog.eventstore import *\nimport foldlog.eventstore.recorders.sqlite\n{NAME_OF}"
+        "from foldlog.eventstore import *\nimport foldlog.eventstore.recorders.sqlite\n"
+        f"from foldlog._cli.stores import open_existing\n{NAME_OF}"
     )
     attempt = (
         "def attempt(work):\n    try: print('done', work())\n"
@@ -315,6 +316,13 @@ def test_missing_permission_names_the_remedy(
     open_folder.chmod(folder_mode)
     printed = as_nobody(f"attempt(lambda: open_store(url + '{options}'))\n", open_folder)
     assert re.match(f"StoreUnavailable .*{message}", printed), printed
+
+
+@pytest.mark.usefixtures("path")
+def test_commands_miss_no_store_in_a_folder_that_they_may_not_enter(open_folder):
+    open_folder.chmod(0o000)
+    printed = as_nobody("attempt(lambda: open_existing(url))\n", open_folder)
+    assert re.match("StoreUnavailable cannot open .*: Permission denied; give this user", printed)
 
 
 def test_read_only_file_system(tmp_path):
