@@ -55,7 +55,8 @@ def show_grouped(grouped: GroupedDocument, stats: Stats, first_day: str) -> None
         _show_agents(grouped.agents)
         return
     if not grouped.models:
-        terminal.say(f"no call of a model{f' since {first_day}' if first_day else ''}")
+        since = f" since {first_day}" if first_day else ""
+        terminal.say(f"no recorded call{since} has a model, usage or cost")
         return
     _show_calls(
         [((one.day or one.model,), one) for one in grouped.models], (Column(grouped.by, least=30),)
