@@ -241,8 +241,11 @@ class WholeReading(_Findings):
 
     def _accept(self, located: Located, add: Add) -> bytes | None:
         """Return the bytes of a record. If the record cannot be read, note a finding and return
-        None.
+        None. If the program has not finished the record, only return None.
         """
+        if located.waits:
+            self.waits = True
+            return None
         problem = located.problem
         if problem is None:
             record = located.text or bytes_of(located.value)

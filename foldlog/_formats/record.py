@@ -57,6 +57,8 @@ class Located(NamedTuple):
     ``value``    the value, or its readable part if there is a problem.
     ``text``     the bytes of the value, which begin at ``offset`` in the file or in the text of its
                  document. The text is empty if the bytes are unknown.
+    ``waits``    whether the value cannot be read because it is on the last line of the file, which
+                 the program has not finished.
     """
 
     line: int
@@ -65,6 +67,7 @@ class Located(NamedTuple):
     problem: str | None = None
     source: str = ""
     text: bytes = b""
+    waits: bool = False
 
     @property
     def place(self) -> str:

@@ -51,10 +51,13 @@ class JsonLines:
                         offset += len(line)
                     yield Located(number, start, None, TOO_LONG, source)
                     continue
+                is_whole = line.endswith(b"\n")
                 if b"\0" in line:
                     line = line.strip(_PADDING)
                 if line and not line.isspace():
-                    yield parse_line(line, number, start, source)._replace(text=line)
+                    located = parse_line(line, number, start, source)
+                    waits = located.problem is not None and not is_whole
+                    yield located._replace(text=line, waits=waits)
 
 
 def on_lines(path: Path, least: int = 2) -> bool:

@@ -33,12 +33,11 @@ def test_growing_source_equals_one_import(format, tmp_path):
     with new_store() as at_once, new_store() as grown:
         whole = imported(at_once, path, format)
         for place, number in enumerate(some(range(1, len(lines) + 1), 24)):
-            # a trace is not written line by line, so half a line of it is a finding
-            size = 0 if format == "otlp-genai" else 9 * (place % 3)
-            half = b"".join(lines[number : number + 1])[:size]
+            half = b"".join(lines[number : number + 1])[: 9 * (place % 3)]
             path.write_bytes(b"".join([*lines[:number], half]))
             outcome = imported(grown, path, format)
             assert (outcome.records, outcome.forked_at) == (number, None)
+            assert outcome.waits == bool(half)
             if place % 2:
                 grown.version(outcome.conversation)  # which makes its events
         assert_sound(grown)
