@@ -219,6 +219,9 @@ class Redacting:
         """Return the events to redact: the events with the ids in ``named``, or else the events
         that a search finds. The result includes the events that must be redacted together with the
         chosen events.
+
+        Raises ``KeyUnavailable`` if a conversation that has or shares an event is encrypted and its
+        key is missing, because a summary of this conversation may quote the event.
         """
         unread: list[str] = []
         beside: list[str] = []
@@ -236,6 +239,7 @@ class Redacting:
         for name in names:
             with self._without_erased():
                 self.store_of(name).version(name)  # binds the store
+        query_all(self.store.database, partial(_check_keys, self.store, events_by_name))
         unredacted = {
             name: [event for event in events if has_content(event)]
             for name, events in events_by_name.items()
@@ -738,6 +742,13 @@ def _imported_files(
     return [
         (shower.id, paths_of(sources, shower)) for shower, _ in _showing(events_by_name, moment)
     ]
+
+
+def _check_keys(
+    store: Store, events_by_name: Mapping[str, Iterable[Event]], moment: Moment
+) -> None:
+    for shower, _ in _showing(events_by_name, moment):
+        store.database.data_key(shower)
 
 
 def _showing(

@@ -1,11 +1,14 @@
-"""Lists and figures of a store in which one conversation is encrypted, without its key. The session
-``rekey`` shows what commands say without a key.
+"""Lists, figures and redactions of a store in which one conversation is encrypted, without its
+key. The session ``rekey`` shows what commands say without a key.
 """
+
+from functools import partial
 
 import pytest
 
 import foldlog
 from foldlog import KeyRing
+from foldlog.eventstore import KeyUnavailable
 from tests.said import said
 from tests.waiting import until
 from tests.web_client import asking_store
@@ -49,3 +52,18 @@ def test_figures_count_conversations_without_a_key(opened):
             metrics = client.get("/metrics").text
         assert (fleet["conversations"], fleet["needs_key"], fleet["events"]) == (2, 1, 1)
         assert "\nfoldlog_conversations_counted 1\n" in metrics
+
+
+def test_dry_run_of_a_redaction_needs_the_keys_of_forks(opened):
+    """A summary in the fork may quote the event."""
+    with opened(None) as histories:
+        histories["base"].append(said("tulip"))
+    with opened(KEYS) as histories:
+        histories["base"].fork(1, "fork")
+    with opened() as histories:
+        redact = partial(histories.maintenance.redact_matching, "tulip", reason="asked to")
+        for dry_run in (True, False):
+            with pytest.raises(KeyUnavailable, match="conversation 'fork' is encrypted"):
+                redact(dry_run=dry_run)
+        histories.erase("fork", reason="lost its key")
+        assert redact(dry_run=True).events == redact().events == {"base": (0,)}
