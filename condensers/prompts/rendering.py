@@ -105,6 +105,11 @@ def readable(value: Any) -> str:
 
 
 def unescape(text: str) -> str:
+    # Most texts escape only line breaks, quotation marks and tabs. After an escaped backslash, a
+    # backslash stays.
+    plain = text.replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t")
+    if "\\" not in plain:
+        return plain
     return _ESCAPES.sub(lambda escapes: _characters(escapes[0]), text)
 
 

@@ -17,20 +17,21 @@ def text_of(event: Event) -> str:
     # imported here, because the help of a command needs no condenser
     from foldlog.condensers.prompts.rendering import readable
 
+    # The most frequent kinds come first.
     match event:
-        case (
-            events.SystemMessage(content=content)
-            | events.Message(content=content)
-            | events.Observation(content=content)
-        ):
-            return "\n".join((*thinking_texts(event), *content_texts(content)))
-        case events.CondensationSummary(content=content):
-            return content
         case events.Action(tool=tool, thought=thought, arguments=arguments):
             called = "" if arguments is None else readable(arguments)
             return "\n".join(
                 (*thinking_texts(event), *content_texts(thought), f"{tool} {called}")
             ).strip()
+        case (
+            events.Observation(content=content)
+            | events.Message(content=content)
+            | events.SystemMessage(content=content)
+        ):
+            return "\n".join((*thinking_texts(event), *content_texts(content)))
+        case events.CondensationSummary(content=content):
+            return content
         case events.Annotation(name=name, data=data):
             shown = (
                 [*map(_without_signature, data)]
@@ -56,11 +57,9 @@ def text_of(event: Event) -> str:
 
 
 def thinking_texts(event: Event) -> list[str]:
-    if isinstance(event, events.Action | events.Message):
-        blocks = event.thinking
-    else:
-        blocks = ()
-    named_texts = values_in([*map(_without_signature, blocks)])
+    if not (isinstance(event, events.Action | events.Message) and event.thinking):
+        return []
+    named_texts = values_in([*map(_without_signature, event.thinking)])
     return [
         text for name, text in named_texts if isinstance(text, str) and name not in ("type", "id")
     ]

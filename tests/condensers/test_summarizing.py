@@ -2,6 +2,7 @@
 must be, beside the golden cases of ``test_condensations.py``.
 """
 
+import json
 import math
 import re
 
@@ -19,7 +20,7 @@ from foldlog.condensers import (
     reports_of,
 )
 from foldlog.condensers.prompts import load_prompt
-from foldlog.condensers.prompts.rendering import truncate
+from foldlog.condensers.prompts.rendering import truncate, unescape
 from foldlog.condensers.strategies.model_summaries import (
     LLMSummarizingCondenser,
     StructuredSummaryCondenser,
@@ -166,6 +167,25 @@ def test_the_model_sees_texts_of_all_parts():
 )
 def test_limits_without_a_note(limit, right):
     assert truncate("x" * 50, limit) == right
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a\nb\t"quoted"',
+        "C:\\new\\table",
+        "\\\\\n\\",
+        "\r\b\f\x00\\u0041\x7f é",
+        '{"pattern": "\\\\n"}',
+    ],
+)
+def test_unescaped_json_has_the_text(text):
+    assert unescape(json.dumps(text, ensure_ascii=False)) == f'"{text}"'
+    assert unescape(json.dumps({text: [text]}, ensure_ascii=False)) == f'{{"{text}": ["{text}"]}}'
+
+
+def test_unescape_leaves_what_is_no_escape():
+    assert unescape(r"\d\\\d\n\ud83d\ude00") == "\\d\\\\d\n\U0001f600"
 
 
 class Narrow(Scripted):
