@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ from foldlog._reports.own_ids import in_own_ids
 from foldlog._words.texts import storable, text_of
 from foldlog.eventstore import (
     Action,
+    CondensationAction,
     ConversationErased,
     ConversationNotFound,
     CorruptEvent,
@@ -52,7 +53,6 @@ from foldlog.projections import as_json
 from foldlog.projections.stored.revision_codec import PROJECTION
 
 _CHUNK = 1_000
-_ROWS_OF_STATEMENT = 100
 _NAME = "audit database "
 _SOME = "some conversations"
 """The scope, in the table ``followed``, of runs that export only named conversations."""
@@ -145,7 +145,8 @@ class AuditTables(Derived[AuditRow]):
     def row_of(self, recorded: Recorded) -> AuditRow:
         event = _event_row(*recorded[1:])
         condensation = None
-        if label(recorded.event) == "condensation":
+        is_condensation = isinstance(recorded.event, CondensationAction)
+        if is_condensation and label(recorded.event) == "condensation":
             name = recorded.conversation
             # These functions are cached only while one batch of events is added, because a new
             # conversation may later get the id of an erased conversation.
@@ -430,6 +431,10 @@ def _mark_taken_back(database: Database, conversation: str, first: int, last: in
 
 def _event_row(conversation: str, recorded_at: datetime, event: Event) -> JsonObject:
     stored = encode(event, ours=True)
+    tool = call_id = None
+    if isinstance(event, Action | Observation):
+        tool = storable(event.tool)
+        call_id = storable(event.call_id) if event.call_id else None
     return {
         "conversation": storable(conversation),
         "id": event.id,
@@ -438,12 +443,8 @@ def _event_row(conversation: str, recorded_at: datetime, event: Event) -> JsonOb
         "shown": stored.shown,
         "recorded_at": recorded_at.isoformat(),
         "timestamp": event.timestamp and event.timestamp.isoformat(),
-        "tool": storable(event.tool) if isinstance(event, Action | Observation) else None,
-        "call_id": (
-            storable(event.call_id)
-            if isinstance(event, Action | Observation) and event.call_id
-            else None
-        ),
+        "tool": tool,
+        "call_id": call_id,
         "cause": _number(event.cause),
         "is_error": event.is_error if isinstance(event, Observation) else None,
         "taken_back": 0,
@@ -487,19 +488,21 @@ def _number(value: Any) -> int | float | str | None:
 
 
 def _insert_rows(database: Database, table: str, rows: Sequence[JsonMap]) -> None:
-    """Insert rows that all have the columns of the first row. ``insert_all`` of sqlite-utils takes
-    five times as long.
+    """Insert rows that all have the columns of the first row, in the same order. ``insert_all`` of
+    sqlite-utils takes five times as long.
     """
     if not rows:
         return
     names = [*rows[0]]
     columns = ", ".join(f'"{name}"' for name in names)
     placeholders = f"({', '.join('?' * len(names))})"
-    # One statement for each row would take twice as long, because of the index of texts.
-    for start in range(0, len(rows), _ROWS_OF_STATEMENT):
-        page = rows[start : start + _ROWS_OF_STATEMENT]
+    # SQLite writes a part of the index of texts after each statement, and later joins these parts.
+    # One statement for each row would take twice as long. A chunk has at most 15,000 values, and
+    # SQLite accepts 32,766.
+    for start in range(0, len(rows), _CHUNK):
+        page = rows[start : start + _CHUNK]
         database.execute(
             f'INSERT OR REPLACE INTO "{table}" ({columns})'
             f" VALUES {', '.join([placeholders] * len(page))}",
-            [row[name] for row in page for name in names],
+            list(chain.from_iterable(row.values() for row in page)),
         )

@@ -152,7 +152,7 @@ def open_database(store: Store, path: Path) -> Database:
         except BaseException:
             connection.close()
             raise
-    return Database(connection)
+    return _without_plugins(connection)
 
 
 def _make(store: Store, path: Path) -> None:
@@ -164,7 +164,7 @@ def _make(store: Store, path: Path) -> None:
     part = new_beside(target)  # The file is private from its first moment.
     try:
         with closing(sqlite3.connect(part)) as connection:
-            database = Database(connection)
+            database = _without_plugins(connection)
             # The file is synced once, as a whole, before it has its name.
             database.execute("PRAGMA synchronous = OFF")
             for name, (columns, key) in _TABLES.items():
@@ -217,6 +217,11 @@ def followed_up_to(connection: sqlite3.Connection) -> int:
         "SELECT position FROM followed WHERE scope = ?", [WHOLE_STORE]
     ).fetchone()
     return int(row[0]) if row else 0
+
+
+def _without_plugins(connection: sqlite3.Connection) -> Database:
+    # To find plugins, sqlite-utils reads the metadata of all installed packages.
+    return Database(connection, execute_plugins=False)
 
 
 def table_of(database: Database, name: str) -> Table:

@@ -352,6 +352,28 @@ def test_follower_names_a_locked_file(foldlog, tmp_path, monkeypatch):
     )
 
 
+def test_one_statement_for_many_events(store, path, monkeypatch):
+    store.append("tidewatch", [said(str(number)) for number in range(300)], expected_version=5)
+    statements = []
+    execute_one = Database.execute
+
+    def noting(database, sql, parameters=None):
+        statements.append(sql)
+        return execute_one(database, sql, parameters)
+
+    monkeypatch.setattr(Database, "execute", noting)
+    update(store, path)
+    assert sum(sql.startswith('INSERT OR REPLACE INTO "events"') for sql in statements) == 1
+    assert execute(path, "SELECT count(*) FROM events_fts") == [(305,)]
+
+
+def test_plugins_of_sqlite_utils_are_not_loaded(store, path, monkeypatch):
+    loaded = []
+    monkeypatch.setattr("sqlite_utils.db.ensure_plugins_loaded", lambda: loaded.append(1))
+    update(store, path)
+    assert not loaded
+
+
 def test_full_disk_leaves_no_half_database(store, tmp_path, monkeypatch):
     tables = []
 
