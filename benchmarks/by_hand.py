@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+_BATCH = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LIST = """
     SELECT c.id, c.created_at, e.id + 1, substr(e.meta, 17, 8) FROM conversations c JOIN events e
@@ -45,21 +46,32 @@ def print_lines(path: str) -> None:
 
 
 def make_tables(path: str, out: str) -> None:
+    """Write each batch of events, and the id of its last event, in a transaction with a write-ahead
+    log, because ``foldlog export --to`` promises that: a killed run continues where it ended, and
+    readers do not block it. As in foldlog's database, each text is stored only once: the full-text
+    index finds the text in the table of events.
+    """
     from foldlog.eventstore import open_store
 
     encode = msgspec.json.Encoder().encode
     database = sqlite3.connect(out)
+    database.execute("PRAGMA journal_mode = WAL")
     database.executescript(
         "CREATE TABLE events (id INTEGER PRIMARY KEY, kind TEXT, at TEXT, body TEXT);"
-        "CREATE VIRTUAL TABLE texts USING fts5(text, tokenize='porter');"
+        "CREATE TABLE followed (id INTEGER);"
+        "CREATE VIRTUAL TABLE texts USING fts5(body, tokenize='porter', content='events');"
     )
     with open_store(f"sqlite:///{path}") as store:
         for event in store.events("c1"):
             body = encode(event).decode()
             row = event.id, type(event).__name__, str(event.timestamp), body
             database.execute("INSERT INTO events VALUES (?, ?, ?, ?)", row)
-            database.execute("INSERT INTO texts (rowid, text) VALUES (?, ?)", (event.id, body))
+            database.execute("INSERT INTO texts (rowid, body) VALUES (?, ?)", (event.id, body))
+            if event.id % _BATCH == _BATCH - 1:
+                database.execute("INSERT INTO followed VALUES (?)", (event.id,))
+                database.commit()
     database.commit()
+    database.close()
 
 
 def find(path: str, word: str) -> None:
