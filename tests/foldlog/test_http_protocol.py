@@ -15,7 +15,7 @@ POST = b"POST /v1/conversations/c1/events HTTP/1.1\r\nHost: localhost\r\n"
 
 def send(*parts):
     """The paths of the requests that reach the application, what is sent, and whether the connection
-    is closed.
+    is closed. An answer has the names of the headers of its request.
     """
     paths = []
 
@@ -24,7 +24,8 @@ def send(*parts):
         while (await receive()).get("more_body"):
             pass
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
+        names = b" ".join(name for name, _ in scope["headers"])
+        await send({"type": "http.response.body", "body": names})
 
     async def run():
         config = uvicorn.Config(app, http=GuardedProtocol, ws="none", lifespan="off")
@@ -65,3 +66,9 @@ def test_a_long_body_is_no_long_head():
     parts = [b"a" * 50_000] * 10
     paths, sent, _ = send(POST + b"Content-Length: 500000\r\n\r\n", *parts)
     assert (paths, sent[:12]) == (["/v1/conversations/c1/events"], b"HTTP/1.1 200")
+
+
+def test_a_field_behind_the_body_is_no_header():
+    body = b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+    paths, sent, _ = send(POST + body + b"Authorization: Bearer x\r\n\r\n")
+    assert (paths, b"authorization" in sent) == (["/v1/conversations/c1/events"], False)
