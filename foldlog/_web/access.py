@@ -19,6 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foldlog._answers.page import RefusedDocument
+from foldlog._web.problems import MEDIA_TYPE, Refusal
 from foldlog._words.safe_text import json_text
 
 POLICY = (
@@ -92,6 +93,9 @@ class Access:
         refusal = self._refusal(request)
         if refusal is not None:
             status, reason = refusal
+            if self._service is not None and request.scope["path"].startswith(_SERVICE):
+                problem = json_text(Refusal(status, reason).document)
+                return Response(problem, status, media_type=MEDIA_TYPE)
             allowed = {"allow": "GET, HEAD"} if status == 405 else None
             return Response(
                 json_text(RefusedDocument(error=reason)), status, allowed, "application/json"

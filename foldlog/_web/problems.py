@@ -88,6 +88,14 @@ class Refusal(EventStoreError):
         return {}
 
 
+def stopping() -> Refusal:
+    return Refusal(
+        503,
+        "the server stops, and may have carried out the request; repeat it with its idempotency"
+        " key, at another server or when this one is back",
+    )
+
+
 def refusal_of(error: Exception, *, has_lease: bool = False) -> Refusal:
     """Return the refusal that tells a client of an error. With ``has_lease``, the request carried a
     lease, so ``LeaseTaken`` means that this lease has ended (412).

@@ -12,6 +12,7 @@ from anyio import sleep
 
 from foldlog._answers.document import Document
 from foldlog._history.lease import LeaseBlock
+from foldlog._web.problems import stopping
 from foldlog._web.service.operations import operation
 from foldlog._web.service.request import AdmittedRequest, Deferred
 
@@ -49,6 +50,8 @@ def take_lease(
 
     async def wait() -> HeldLease:
         while (pause_s := await run(block.attempt)) is not None:
+            if request.changes.is_ending():
+                raise stopping()
             await sleep(pause_s)
         if await request.is_disconnected():
             await run(block.leave)  # the client would not know the token

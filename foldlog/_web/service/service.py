@@ -6,6 +6,7 @@ path are decoded one by one, so ``a%2Fb`` is one part.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
@@ -23,7 +24,7 @@ from foldlog._base.json_types import JsonObject
 from foldlog._history.histories import Histories
 from foldlog._web.following import StoreChanges
 from foldlog._web.parameters import convert, fields_of, read_body
-from foldlog._web.problems import MEDIA_TYPE, Refusal, refusal_of
+from foldlog._web.problems import MEDIA_TYPE, Refusal, refusal_of, stopping
 from foldlog._web.service import openapi
 from foldlog._web.service.operations import Operation, PathNode, all_operations, operations_by_path
 from foldlog._web.service.request import LEASE, AdmittedRequest, Deferred
@@ -65,9 +66,7 @@ class Service:
 
     async def _answer(self, request: Request, ending: ExitStack) -> ASGIApp:
         scope = request.scope
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
+        headers = _headers_of(scope)
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
         path = raw.partition(b"?")[0].decode("latin-1").removeprefix(PREFIX)
         try:
@@ -77,11 +76,15 @@ class Service:
             principal.enter()
             ending.callback(principal.leave)
             return await self._admit(request, path, headers, principal)
+        except asyncio.CancelledError:
+            if not self.changes.is_ending():
+                raise
+            # The server waits for a request only a second when it stops.
+            return _answer_of_refusal(stopping())
         except Exception as error:  # noqa: BLE001 - each error becomes an answer
-            if not isinstance(error, EventStoreError | ValueError | TypeError):
+            if not isinstance(error, EventStoreError | ValueError | TypeError | ClientDisconnect):
                 _log.error("the service failed: %s", path, exc_info=error)
-            refusal = refusal_of(error, has_lease=LEASE in headers)
-            return _response(refusal.status, _encode(refusal.document), refusal.headers, MEDIA_TYPE)
+            return _answer_of_refusal(refusal_of(error, has_lease=LEASE in headers))
 
     async def _admit(
         self, request: Request, path: str, headers: dict[str, str], principal: Principal
@@ -110,12 +113,25 @@ class Service:
             answer = operation.handle(admitted, **arguments)
             if isinstance(answer, Deferred | Response):
                 return answer
-            return _answer_of(operation, answer, headers)
+            return _answer_of(operation, answer, arguments, headers)
 
         answer = await self.changes.threads.run(handle)
         if isinstance(answer, Deferred):
-            return _answer_of(operation, await answer.wait(), headers)
+            return _answer_of(operation, await answer.wait(), arguments, headers)
         return answer
+
+
+def _headers_of(scope: AsgiScope) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for key, value in scope["headers"]:
+        name, text = key.decode("latin-1"), value.decode("latin-1")
+        # A header that comes twice is one list, which no header of the service may be.
+        headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    return headers
+
+
+def _answer_of_refusal(refusal: Refusal) -> Response:
+    return _response(refusal.status, _encode(refusal.document), refusal.headers, MEDIA_TYPE)
 
 
 def _response(
@@ -168,11 +184,14 @@ def _read_parameters(
     return arguments
 
 
-def _answer_of(operation: Operation, document: Any, headers: Mapping[str, str]) -> Response:
+def _answer_of(
+    operation: Operation, document: Any, arguments: JsonObject, headers: Mapping[str, str]
+) -> Response:
     content = b"" if operation.answer is None else _encode(document)
     others = {}
     version = getattr(document, "version", None)
-    if version is not None and not operation.in_query:  # with a query, it may be older
+    is_of_now = operation.method != "GET" or arguments.get("at") is None
+    if version is not None and is_of_now:
         others["etag"] = f'"{version}"'
     if len(content) >= _GZIP_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
         content = zlib.compress(content, 1, wbits=31)

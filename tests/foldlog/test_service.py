@@ -1,0 +1,142 @@
+"""The service below ``/v1``: its headers, how it stops, and how much it holds in memory."""
+
+import asyncio
+import json
+import logging
+import threading
+
+import pytest
+
+from foldlog import Histories
+from foldlog._web.service.service import Service
+from foldlog._web.service.tokens import TokenEntry, Tokens
+from foldlog.eventstore import open_store
+from tests.http_client import HttpClient
+from tests.said import said
+from tests.web_client import Client, application
+
+TOKEN = "a token of enough length"
+BEARER = ("authorization", f"Bearer {TOKEN}")
+JSON = ("content-type", "application/json")
+C1 = "/v1/conversations/c1"
+MEBIBYTE = 1 << 20
+
+
+@pytest.fixture
+def store():
+    with open_store("memory:") as store:
+        store.append("c1", [said("hi")], expected_version=0)
+        yield store
+
+
+@pytest.fixture
+def ending():
+    return threading.Event()
+
+
+@pytest.fixture
+def app(store, ending):
+    tokens = Tokens([("worker", TokenEntry(scope="append", token=TOKEN))])
+    service = Service(Histories(store), tokens, check=lambda: None, is_ending=ending.is_set)
+    return application(store, token="page", service=service)
+
+
+@pytest.fixture
+def http(app):
+    return HttpClient(app, TOKEN)
+
+
+@pytest.fixture
+def client(app):
+    return Client(app, dict([BEARER]), waits=True)
+
+
+async def ask(app, method, path, *headers, receive, sent):
+    """Send a request whose headers may come twice. ``sent`` gets what the application sends."""
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": b"",
+        "headers": [
+            (name.encode(), value.encode())
+            for name, value in (("host", "localhost"), BEARER, *headers)
+        ],
+    }
+    await app(scope, receive, send)
+
+
+def answer_to(app, method, path, *headers, body=b""):
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive():
+        return next(messages)
+
+    sent = []
+    asyncio.run(ask(app, method, path, *headers, receive=receive, sent=sent))
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+def test_a_header_that_comes_twice_is_one_list(app, store):
+    def append(*headers):
+        body = b'{"messages": [{"role": "user", "content": "more"}]}'
+        return answer_to(app, "POST", f"{C1}/events", JSON, *headers, body=body)[0]
+
+    assert append(("if-match", '"9"'), ("if-match", "*")) == 400
+    assert append(("idempotency-key", "a"), ("idempotency-key", "b")) == 201
+    assert [each.id for each in Histories(store)["c1"].recorded("a, b")] == [1]
+
+
+def test_only_the_newest_version_is_an_etag(client, http):
+    http("append_events", conversation="c1", body={"messages": [{"role": "user", "content": "b"}]})
+    paths = ("", "/events", "/view", "/view?dialect=openai", "/documents", "/view?at=1")
+    tags = [client.get(f"{C1}{path}").headers.get("etag") for path in paths]
+    assert tags == ['"2"'] * 5 + [None]
+
+
+def test_a_foreign_host_name_is_a_problem(client):
+    answer = client.get(C1, headers={"host": "logs.example"})
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status, answer.json()["status"]) == (400, 400)
+    assert "--allow-host" in answer.json()["detail"]
+
+
+def test_a_stopping_server_says_so(app, ending):
+    """Uvicorn cancels the requests that are open a second after a signal."""
+
+    async def stopped(method, path, *headers, receive):
+        sent = []
+        request = asyncio.create_task(ask(app, method, path, *headers, receive=receive, sent=sent))
+        await asyncio.sleep(0)
+        ending.set()
+        request.cancel()
+        await request
+        return sent[0]["status"], dict(sent[0]["headers"]), json.loads(sent[1]["body"])
+
+    async def no_more_body():
+        await asyncio.Event().wait()
+
+    status, headers, document = asyncio.run(
+        stopped("POST", f"{C1}/events", JSON, receive=no_more_body)
+    )
+    assert (status, headers[b"retry-after"], document["status"]) == (503, b"1", 503)
+
+
+def test_a_wait_for_a_lease_ends_with_the_server(http, ending):
+    http("take_lease", conversation="c1", body={"worker": "w1"})
+    ending.set()
+    body = {"worker": "w2", "wait_s": 30}
+    assert http.refusal("take_lease", conversation="c1", body=body).status == 503
+
+
+def test_a_client_that_leaves_is_no_failure(app, caplog):
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    with caplog.at_level(logging.ERROR, "foldlog.serve"):
+        asyncio.run(ask(app, "POST", f"{C1}/events", JSON, receive=receive, sent=[]))
+    assert caplog.records == []
