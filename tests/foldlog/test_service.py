@@ -140,3 +140,39 @@ def test_a_client_that_leaves_is_no_failure(app, caplog):
     with caplog.at_level(logging.ERROR, "foldlog.serve"):
         asyncio.run(ask(app, "POST", f"{C1}/events", JSON, receive=receive, sent=[]))
     assert caplog.records == []
+
+
+def test_pages_of_large_events_are_short(http, store):
+    store.append("big", [said("x" * MEBIBYTE) for _ in range(12)], expected_version=0)
+    page = http("read_events", conversation="big")
+    assert (len(page["events"]), page["next"]) == (8, 8)
+    assert len(http("read_events", conversation="big", start=8)["events"]) == 4
+    ids, after = [], "0"
+    while len(ids) < 12:
+        page = http("follow_conversation", conversation="big", after=after)
+        assert len(page["events"]) == 1
+        ids += [each["id"] for each in page["events"]]
+        after = page["after"]
+    assert ids == [*range(12)]
+
+
+def test_a_stream_goes_on_after_large_events(app, store, ending):
+    large, small = [said("x" * MEBIBYTE) for _ in range(3)], [said("y") for _ in range(150)]
+    store.append("big", large + small, expected_version=0)
+    sent = []
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    async def read():
+        accept = ("accept", "text/event-stream")
+        path = "/v1/conversations/big/follow"
+        stream = asyncio.create_task(ask(app, "GET", path, accept, receive=receive, sent=sent))
+        while sum(message.get("body", b"").count(b"event: event") for message in sent) < 153:
+            await asyncio.sleep(0.001)
+        ending.set()
+        await stream
+
+    asyncio.run(read())
+    counts = [message.get("body", b"").count(b"event: event") for message in sent]
+    assert [count for count in counts if count] == [1, 1, 1, 1, 2, 4, 8, 16, 32, 64, 23]

@@ -37,6 +37,8 @@ from foldlog.types import ExpectedVersion
 
 EVENTS_MAX: Final = 1_000
 """The maximum number of events in an answer."""
+_EVENTS_BYTES: Final = 8_000_000
+"""An answer ends with the event that passes this number of bytes."""
 
 AppendableEvent = (
     SystemMessage
@@ -113,7 +115,9 @@ class AppendedEvents(Document, frozen=True):
 
 
 class EventPage(Document, frozen=True):
-    """At most 1,000 events. ``next`` is the start of the next page, or null at the end."""
+    """At most 1,000 events, and fewer if they are large. ``next`` is the start of the next page, or
+    null at the end.
+    """
 
     version: int
     events: list[JsonObject]
@@ -218,7 +222,13 @@ def read_events(
     history = request.history
     version = history.version()
     stop = version if stop is None else min(stop, version)
-    events = list(map(event_document, islice(history.events(start, stop), EVENTS_MAX)))
+    events: list[JsonObject] = []
+    size = 0
+    for event in islice(history.events(start, stop), EVENTS_MAX):
+        events.append(event_document(event))
+        size += len(msgspec.json.encode(events[-1]))
+        if size > _EVENTS_BYTES:
+            break
     after = start + len(events)
     return EventPage(version=version, events=events, next=after if after < stop else None)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import islice
 from typing import Annotated, Final
 
 import msgspec
@@ -26,8 +25,11 @@ from foldlog._web.service.request import AdmittedRequest, Deferred
 from foldlog.eventstore import ConversationNotFound
 
 _PAGE: Final = 100
+_PAGE_BYTES: Final = 1_000_000
+"""A page ends with the event that passes this number of bytes, for a client that reads slowly."""
 _POLL_MAX_S: Final = 30.0
 Limit = Annotated[int, msgspec.Meta(ge=1)]
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class FollowedEvents(Document, frozen=True):
@@ -52,10 +54,11 @@ def follow_conversation(
         raise ConversationNotFound(history.id)
     log = request.histories.store.log
 
-    def read(after: str) -> Iterable[tuple[str, RecordedEvent | None]]:
+    def read(after: str, count: int) -> Iterable[tuple[str, RecordedEvent | None]]:
         request.check_visible(history)
         history.version()  # an erased conversation ends the stream
-        for logged in log(history.id, convert("after", after, Count)):
+        start = convert("after", after, Count)
+        for logged in log(history.id, start, start + count):
             yield str(logged.event.id + 1), RecordedEvent.of_logged(history.id, logged)
 
     return _follow(request, after, wait_s, limit, read)
@@ -70,8 +73,8 @@ def follow_store(
     """
     histories = request.histories
 
-    def read(after: str) -> Iterable[tuple[str, RecordedEvent | None]]:
-        for recorded in histories.store.follow(after, min(limit, _PAGE)):
+    def read(after: str, count: int) -> Iterable[tuple[str, RecordedEvent | None]]:
+        for recorded in histories.store.follow(after, count):
             is_visible = request.is_visible(histories[recorded.conversation])
             event = RecordedEvent.of_recorded(recorded) if is_visible else None
             yield str(recorded.position), event
@@ -84,12 +87,23 @@ def _follow(
     after: str,
     wait_s: float,
     limit: int,
-    read: Callable[[str], Iterable[tuple[str, RecordedEvent | None]]],
+    read: Callable[[str, int], Iterable[tuple[str, RecordedEvent | None]]],
 ) -> Deferred | Response:
     after = request.headers.get("last-event-id", after)
+    longest = count = min(limit, _PAGE)
 
     def read_page(after: str) -> Page[RecordedEvent]:
-        return list(islice(read(after), min(limit, _PAGE)))
+        nonlocal count
+        page: list[tuple[str, RecordedEvent | None]] = []
+        size = 0
+        for place, event in read(after, count):
+            page.append((place, event))
+            size += len(_encode(event))
+            if size > _PAGE_BYTES:
+                count = len(page)
+                return page
+        count = min(longest, 2 * count)
+        return page
 
     def problem(error: Exception) -> bytes:
         return msgspec.json.encode(refusal_of(error).document)
