@@ -1030,7 +1030,10 @@ class History:
         """
         from foldlog._history import effects
 
-        end = None if until is None else until.astimezone(UTC).isoformat()
+        try:
+            end = None if until is None else until.astimezone(UTC).isoformat()
+        except OverflowError:
+            raise InvalidArgument(f"until {until} is not from year 1 to 9999 in UTC") from None
         decision = {"approved": approved, "by": by, "reason": reason, "until": end}
         return effects.record_approval(self, call, decision, idempotency_key)
 

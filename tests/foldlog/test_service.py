@@ -176,3 +176,12 @@ def test_a_stream_goes_on_after_large_events(app, store, ending):
     asyncio.run(read())
     counts = [message.get("body", b"").count(b"event: event") for message in sent]
     assert [count for count in counts if count] == [1, 1, 1, 1, 2, 4, 8, 16, 32, 64, 23]
+
+
+@pytest.mark.parametrize("end", ["2030-01-01T00:00:00", "9999-12-31T23:59:59-23:59"])
+def test_an_approval_ends_at_a_time_with_a_zone(http, end):
+    call = {"id": "k1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+    reply = {"role": "assistant", "content": None, "tool_calls": [call]}
+    http("append_reply", conversation="c1", body={"reply": reply})
+    decision = {"approved": True, "until": end}
+    assert http.refusal("decide", conversation="c1", event=1, body=decision).status == 400

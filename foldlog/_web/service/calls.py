@@ -7,7 +7,9 @@ outcome. If the answer to a begin is lost, the worker sends the same ``Idempoten
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from foldlog._answers.document import Document
 from foldlog._base.json_types import JsonMap, JsonObject
@@ -94,13 +96,13 @@ def decide(
     approved: bool,
     by: str | None = None,
     reason: str = "",
-    until: datetime | None = None,
+    until: Annotated[datetime, msgspec.Meta(tz=True)] | None = None,
     idempotency_key: str | None,
 ) -> RecordedEvent:
     """Record that a person approved or refused the open call with this event id.
 
-    ``by`` names the person, by default by the name of the token. An approval ends at ``until``. A
-    begin with ``needs_approval`` obeys the last decision.
+    ``by`` names the person, by default by the name of the token. An approval ends at ``until``,
+    a time with its zone. A begin with ``needs_approval`` obeys the last decision.
     """
     recorded = request.history.decide(
         _call(request, event),
