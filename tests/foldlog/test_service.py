@@ -105,6 +105,18 @@ def test_a_foreign_host_name_is_a_problem(client):
     assert "--allow-host" in answer.json()["detail"]
 
 
+def test_attributes_with_a_comma_are_found(http):
+    for user in ("ann", "bob,user=ann", "100%"):
+        http("create_conversation", body={"id": user, "attributes": {"user": user}})
+
+    def listed(where):
+        page = http("list_conversations", where=where)
+        return [each["id"] for each in page["conversations"]]
+
+    assert listed("user=bob%2Cuser%3Dann") == ["bob,user=ann"]
+    assert listed("user=100%25") == ["100%"]
+
+
 def test_a_stopping_server_says_so(app, ending):
     """Uvicorn cancels the requests that are open a second after a signal."""
 

@@ -50,7 +50,7 @@ export class Histories {
     const query: Query<"get", "/v1/conversations"> = {
       below,
       where: Object.entries(where)
-        .map((pair) => pair.join("="))
+        .map((pair) => pair.map(encodeURIComponent).join("="))
         .join(","),
     };
     do {

@@ -196,9 +196,10 @@ export interface paths {
          * List the conversations that have some attributes, and that the token may see.
          * @description List the conversations that have some attributes, and that the token may see.
          *
-         *     ``where`` are attributes as ``name=value``, separated by commas. ``below`` is the beginning of
-         *     the ids: then the page has all conversations below it, in no order. ``after`` is ``next`` of the
-         *     page before.
+         *     ``where`` are attributes as ``name=value``, separated by commas. Write a comma, an equals sign
+         *     or a percent sign inside a name or a value as ``%2C``, ``%3D`` or ``%25``. ``below`` is the
+         *     beginning of the ids: then the page has all conversations below it, in no order. ``after`` is
+         *     ``next`` of the page before.
          *
          *     Scope: read.
          */
@@ -583,8 +584,8 @@ export interface paths {
          * Record that a person approved or refused the open call with this event id.
          * @description Record that a person approved or refused the open call with this event id.
          *
-         *     ``by`` names the person, by default by the name of the token. An approval ends at ``until``. A
-         *     begin with ``needs_approval`` obeys the last decision.
+         *     ``by`` names the person, by default by the name of the token. An approval ends at ``until``,
+         *     a time with its zone. A begin with ``needs_approval`` obeys the last decision.
          *
          *     Scope: append.
          */
@@ -1331,7 +1332,8 @@ export interface components {
         };
         /**
          * EventPage
-         * @description At most 1,000 events. ``next`` is the start of the next page, or null at the end.
+         * @description At most 1,000 events, and fewer if they are large. ``next`` is the start of the next page, or
+         *         null at the end.
          */
         EventPage: {
             version: number;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import unquote
 
 from foldlog._answers.document import Document
 from foldlog._answers.events import AttributesDocument, DocumentsDocument
@@ -115,9 +116,10 @@ def list_conversations(
 ) -> ConversationPage:
     """List the conversations that have some attributes, and that the token may see.
 
-    ``where`` are attributes as ``name=value``, separated by commas. ``below`` is the beginning of
-    the ids: then the page has all conversations below it, in no order. ``after`` is ``next`` of the
-    page before.
+    ``where`` are attributes as ``name=value``, separated by commas. Write a comma, an equals sign
+    or a percent sign inside a name or a value as ``%2C``, ``%3D`` or ``%25``. ``below`` is the
+    beginning of the ids: then the page has all conversations below it, in no order. ``after`` is
+    ``next`` of the page before.
     """
     asked = _attributes(where)
     attributes = {**asked, **request.principal.where}
@@ -247,4 +249,4 @@ def _attributes(where: str) -> Mapping[str, str]:
     pairs = [pair.partition("=") for pair in where.split(",") if pair]
     if any(not name or not separator for name, separator, _ in pairs):
         raise Refusal(400, f"where is {where!r}; write name=value, with commas between")
-    return {name: value for name, _, value in pairs}
+    return {unquote(name): unquote(value) for name, _, value in pairs}
