@@ -1,6 +1,6 @@
 /** Follows new events over server-sent events, and continues after each break where it stopped. */
 
-import { errorOf, type Problem, Unavailable, unavailable } from "./errors.js";
+import { errorOf, type FoldlogError, type Problem, Unavailable, unavailable } from "./errors.js";
 import type { components } from "./openapi.js";
 import { anyOf, pause, pauseMs, type Transport, type Values } from "./transport.js";
 
@@ -29,6 +29,7 @@ export async function* follow(
   let after = String(start);
   for (let attempt = 0; !signal?.aborted; attempt += 1) {
     const broken = new AbortController();
+    let reason: FoldlogError | undefined;
     const unlessSilent = <T>(work: Promise<T>): Promise<T> => {
       const timer = setTimeout(() => broken.abort(), silenceMs);
       return work.finally(() => clearTimeout(timer));
@@ -39,26 +40,22 @@ export async function* follow(
       const { body } = await unlessSilent(transport.request("get", path, sending));
       if (body === null) throw unavailable("the stream of events has no body", undefined);
       for await (const block of blocks(body, unlessSilent)) {
-        const name = field(block, "event");
-        if (name === "") continue; // such as "retry"
+        const { id, event: name, data = "" } = fieldsOf(block);
+        if (name === undefined) continue; // such as "retry"
         attempt = 0;
-        if (name === "problem") throw errorOf(JSON.parse(field(block, "data")) as Problem);
-        after = field(block, "id") || after;
-        if (name === "event") yield { ...(JSON.parse(field(block, "data")) as RecordedEvent), after };
+        if (name === "problem") throw errorOf(JSON.parse(data) as Problem);
+        after = id ?? after;
+        if (name === "event") yield { ...(JSON.parse(data) as RecordedEvent), after };
       }
     } catch (error) {
       if (signal?.aborted) return;
-      if (!(error instanceof Unavailable) && !isBroken(error)) throw error;
+      if (!(error instanceof Unavailable)) throw error;
+      reason = error;
     } finally {
       broken.abort();
     }
-    await pause(pauseMs(attempt), signal).catch(() => undefined); // an abort ends the loop
+    await pause(pauseMs(attempt, reason), signal).catch(() => undefined); // an abort ends the loop
   }
-}
-
-/** Whether the connection failed: `fetch` reports this as a TypeError, an abort by its name. */
-function isBroken(error: unknown): boolean {
-  return error instanceof TypeError || (error instanceof Error && error.name === "AbortError");
 }
 
 /** The server-sent events of a stream. An event that is cut off by the end is left out. */
@@ -68,14 +65,21 @@ async function* blocks(
 ): AsyncGenerator<string, void, undefined> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
-  let text = "";
+  const broken = (error: unknown): never => {
+    throw unavailable("the stream of events broke", error);
+  };
+  let parts: string[] = [];
   try {
     for (;;) {
-      const { done, value } = await unlessSilent(reader.read());
+      const { done, value } = await unlessSilent(reader.read()).catch(broken);
       if (done) return;
-      text += decoder.decode(value, { stream: true });
-      const complete = text.split("\n\n");
-      text = complete.pop() ?? "";
+      const part = decoder.decode(value, { stream: true });
+      if (part === "") continue; // the middle of a character
+      const isComplete = `${parts.at(-1)?.at(-1) ?? ""}${part}`.includes("\n\n");
+      parts.push(part);
+      if (!isComplete) continue;
+      const complete = parts.join("").split("\n\n");
+      parts = [complete.pop() ?? ""];
       yield* complete;
     }
   } finally {
@@ -83,7 +87,14 @@ async function* blocks(
   }
 }
 
-/** The value of a field of a server-sent event. Each field of the service is one line. */
-function field(block: string, name: string): string {
-  return new RegExp(`^${name}: (.*)$`, "m").exec(block)?.[1] ?? "";
+/**
+ * The fields of a server-sent event. Each field of the service is one line, which only a line feed
+ * ends: a text may have other separators of lines.
+ */
+function fieldsOf(block: string): { id?: string; event?: string; data?: string } {
+  const fields = block.split("\n").map((line) => {
+    const colon = line.indexOf(": ");
+    return [line.slice(0, colon), line.slice(colon + 2)] as const;
+  });
+  return Object.fromEntries(fields);
 }

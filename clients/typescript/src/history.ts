@@ -381,5 +381,5 @@ export class HeldHistory extends History {
 }
 
 function keyed(options: WriteOptions): WriteOptions {
-  return { idempotencyKey: crypto.randomUUID(), ...options };
+  return { ...options, idempotencyKey: options.idempotencyKey ?? crypto.randomUUID() };
 }

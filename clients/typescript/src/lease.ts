@@ -59,7 +59,8 @@ export async function holdLease<T>(
       const sentAt = performance.now();
       const wait_s = Math.min(Math.max(0, (giveUpAt - sentAt) / 1_000), LONGEST_WAIT_S);
       try {
-        ({ token } = await send("post", { body: { worker, ttl_s: ttlS, wait_s }, signal }));
+        const body = { worker, ttl_s: ttlS, wait_s };
+        ({ token } = await send("post", { body, signal, waitMs: wait_s * 1_000 }));
         return performance.now() - sentAt < ttlMs / RENEWALS ? sentAt : await renew(signal);
       } catch (error) {
         const mayFollow = error instanceof LeaseTaken || error instanceof LeaseLost;

@@ -35,6 +35,8 @@ export interface Sending<M, P> {
   query?: Query<M, P>;
   headers?: Record<string, string | undefined>;
   signal?: AbortSignal | undefined;
+  /** How long the service may wait before it answers, beside the time of an attempt. */
+  waitMs?: number;
   /** Whether the request may be sent twice, as by default: it reads, has a key, or changes nothing twice. */
   repeatable?: boolean;
 }
@@ -46,8 +48,9 @@ export class Transport {
   readonly #options: Required<FoldlogOptions>;
 
   constructor(options: FoldlogOptions) {
-    const usual = { retries: 8, timeoutMs: 60_000, fetch: (...sent: Parameters<typeof fetch>) => fetch(...sent) };
-    this.#options = { ...usual, ...options, url: options.url.replace(/\/+$/, "") };
+    const { url, token, retries = 8, timeoutMs = 60_000 } = options;
+    const send = options.fetch ?? ((...sent: Parameters<typeof fetch>) => fetch(...sent));
+    this.#options = { url: url.replace(/\/+$/, ""), token, retries, timeoutMs, fetch: send };
   }
 
   async send<M extends string, P extends string>(
@@ -55,10 +58,10 @@ export class Transport {
     path: P,
     sending: Sending<M, P>,
   ): Promise<Answer<M, P>> {
-    const { signal, repeatable = true } = sending;
+    const { signal, waitMs = 0, repeatable = true } = sending;
     for (let attempt = 0; ; attempt += 1) {
       try {
-        const ending = anyOf(signal, AbortSignal.timeout(this.#options.timeoutMs));
+        const ending = anyOf(signal, AbortSignal.timeout(Math.ceil(this.#options.timeoutMs + waitMs)));
         const response = await this.request(method, path, { ...sending, signal: ending });
         return (await read(response)) as Answer<M, P>;
       } catch (error) {
@@ -150,11 +153,15 @@ async function refusal(response: Response): Promise<FoldlogError> {
   const { status } = response;
   const text = await response.text().catch(() => "");
   const retryAfterS = Number(response.headers.get("retry-after"));
-  const problem: Problem = { type: "about:blank", title: response.statusText, status, detail: `status ${status}` };
-  try {
-    Object.assign(problem, JSON.parse(text));
-  } catch {
-    problem.detail = `${response.url} answered ${status}: ${text.slice(0, 200)}`; // a proxy answered
+  // A proxy, or the server without --write, answers in another form.
+  const detail = `${response.url} answered ${status}: ${text.slice(0, 200)}`;
+  const problem: Problem = { type: "about:blank", title: response.statusText, status, detail };
+  if (response.headers.get("content-type")?.startsWith("application/problem+json")) {
+    try {
+      Object.assign(problem, JSON.parse(text));
+    } catch {
+      // The answer was cut off, so its text says what there is.
+    }
   }
   if (retryAfterS > 0) problem["retry_after_ms"] = retryAfterS * 1_000;
   return errorOf(problem);

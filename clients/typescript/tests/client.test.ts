@@ -370,3 +370,85 @@ test("a follower of an erased conversation learns that it was erased", async () 
     for await (const _ of history.follow()) await history.erase({ reason: "asked" });
   }, ConversationErased);
 });
+
+test("a follower gets texts with every separator of lines", async () => {
+  const history = newHistory();
+  const text = "a\u2028id: 99\u2029event: problem\u0085\r\n\n\0b";
+  await history.appendMessages([user(text), user("c")]);
+  const followed: unknown[] = [];
+  for await (const event of history.follow()) {
+    if (followed.push(event.event["content"]) === 2) break;
+  }
+  assert.deepEqual(followed, [text, "c"]);
+});
+
+test("a follower gets an event that comes in many parts", async () => {
+  const data = JSON.stringify({ conversation: "c", id: 0, recorded_at: "", event: { content: "\u00e4\u{1f600}" } });
+  const bytes = new TextEncoder().encode(`retry: 1000\n\nid: 1\nevent: event\ndata: ${data}\n\n`);
+  for (const size of [1, 2, 3, 7]) {
+    const parts: Uint8Array[] = [];
+    for (let start = 0; start < bytes.length; start += size) parts.push(bytes.slice(start, start + size));
+    const body = new ReadableStream({ pull: (sink) => sink.enqueue(parts.shift()) });
+    const client = new Foldlog({ url: "http://service", token: TOKEN, fetch: () => Promise.resolve(new Response(body)) });
+    const { value } = await client.histories.open("c").follow().next();
+    assert.deepEqual([value?.event["content"], value?.after], ["\u00e4\u{1f600}", "1"]);
+  }
+});
+
+test("a follower whose request is wrong ends with the error", async () => {
+  await assert.rejects(foldlog.histories.open("..").follow().next(), TypeError);
+  const wrong = new Foldlog({ url: "service", token: TOKEN });
+  await assert.rejects(wrong.histories.follow().next(), TypeError);
+});
+
+test("an option that is undefined has its usual value", async () => {
+  const options = { retries: undefined, timeoutMs: undefined, fetch: undefined };
+  const client = new Foldlog({ url: service.url, token: TOKEN, ...options });
+  const history = client.histories.open(newHistory().id);
+  await history.appendMessages([user("hi")]);
+  assert.deepEqual(await contents(history), ["hi"]);
+});
+
+test("a write whose key is undefined has a key", async () => {
+  await behindProxy(["cut"], async (history) => {
+    await history.appendMessages([user("once")], { idempotencyKey: undefined });
+    assert.deepEqual(await contents(history), ["once"]);
+  });
+});
+
+test("conversations are listed by attributes with every character", async () => {
+  const users = ["a,b", "x,user=y", "y", "100%", "=&+ \u00e4"];
+  for (const name of users) await foldlog.histories.create({ attributes: { user: name, "of, =": "these" } });
+  for (const name of users) {
+    const listed: unknown[] = [];
+    for await (const { attributes } of foldlog.histories.list({ user: name, "of, =": "these" })) listed.push(attributes["user"]);
+    assert.deepEqual(listed, [name]);
+  }
+});
+
+test("an answer of a proxy is told in its words", async () => {
+  const bodies = ["null", '"no"', '{"error": "no", "detail": [1]}', "<html>no</html>"];
+  for (const body of bodies) {
+    const answer = () => Promise.resolve(new Response(body, { status: 403, headers: { "content-type": "application/json" } }));
+    const client = new Foldlog({ url: "http://service", token: TOKEN, fetch: answer });
+    await assert.rejects(client.histories.open("c").state(), (error) => {
+      assert(error instanceof NotAllowed);
+      assert(error.message.endsWith(`answered 403: ${body}`));
+      return true;
+    });
+  }
+});
+
+test("a wait for a lease may take longer than other requests", async () => {
+  const history = newHistory();
+  const hasty = new Foldlog({ url: service.url, token: TOKEN, timeoutMs: 1_000, retries: 0 });
+  const { token } = await (await post(history, "lease", { worker: "w1", ttl_s: 2 })).json() as { token: string };
+  assert(token !== "");
+  assert.equal(await hasty.histories.open(history.id).lease({ worker: "w2", waitS: 30 }, () => Promise.resolve("free")), "free");
+});
+
+function post(history: History, path: string, body: object): Promise<Response> {
+  const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+  const url = `${service.url}/v1/conversations/${encodeURIComponent(history.id)}/${path}`;
+  return fetch(url, { method: "POST", headers, body: JSON.stringify(body) });
+}
