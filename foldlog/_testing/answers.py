@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from foldlog._testing.calls import join_replies
@@ -23,11 +23,25 @@ _DELTAS = {
 """For each type of a block: the types of its deltas, the fields that these hold, and their names in
 the deltas.
 """
+_CUT_OFF = ("length", "max_tokens", "incomplete")
+_ENDS: Mapping[str, Mapping[str, str]] = {
+    "openai": {
+        **dict.fromkeys(_CUT_OFF, "length"),
+        **dict.fromkeys(("content_filter", "refusal"), "content_filter"),
+    },
+    "anthropic": {
+        **dict.fromkeys(_CUT_OFF, "max_tokens"),
+        **dict.fromkeys(("content_filter", "refusal"), "refusal"),
+        **{reason: reason for reason in ("pause_turn", "stop_sequence")},
+    },
+    "responses": dict.fromkeys((*_CUT_OFF, "content_filter"), "incomplete"),
+}
+"""For each API: why a reply ended early, by the reason that is recorded of this or another API."""
 
 
 def answer_of(reply: Sequence[Event], dialect: Dialect, number: int) -> Part:
     """Return the answer of the API that accepts ``dialect``. The answer has the recorded call ids,
-    model and usage.
+    model and usage, and ends as the recorded reply ended.
     """
     first = reply[0]
     calls = [event for event in reply if isinstance(event, Action)]
@@ -35,40 +49,64 @@ def answer_of(reply: Sequence[Event], dialect: Dialect, number: int) -> Part:
     about = {"id": name, "model": first.meta.get("model") or "recorded"}
     usage = {"prompt_tokens": 0, "completion_tokens": 0, **(first.meta.get("usage") or {})}
     total = usage["prompt_tokens"] + usage["completion_tokens"]
-    counts = {
-        "input_tokens": usage["prompt_tokens"],
-        "output_tokens": usage["completion_tokens"],
-    }
+    recorded_end = str(first.meta.get("finish_reason"))
     written = _written(reply, calls, dialect)
     if dialect == "responses":
+        status = _ENDS["responses"].get(recorded_end, "completed")
+        cause = "content_filter" if recorded_end == "content_filter" else "max_output_tokens"
         return {
             **about,
             "object": "response",
             "created_at": 0,
-            "status": "completed",
+            "status": status,
+            "incomplete_details": {"reason": cause} if status == "incomplete" else None,
             "output": [_item(item, f"{name}-{at}") for at, item in enumerate(written)],
             "parallel_tool_calls": True,
             "tool_choice": "auto",
             "tools": [],
             "usage": {
-                **counts,
+                "input_tokens": usage["prompt_tokens"],
+                "output_tokens": usage["completion_tokens"],
                 "total_tokens": total,
-                "input_tokens_details": {"cached_tokens": 0},
-                "output_tokens_details": {"reasoning_tokens": 0},
+                "input_tokens_details": {"cached_tokens": usage.get("cached_tokens", 0)},
+                "output_tokens_details": {"reasoning_tokens": usage.get("reasoning_tokens", 0)},
             },
         }
     message: Part = written[0] if written else {"role": "assistant", "content": ""}
     if dialect.startswith("anthropic"):
-        reason = "tool_use" if calls else "end_turn"
+        reason = _ENDS["anthropic"].get(recorded_end, "tool_use" if calls else "end_turn")
         stop = {"stop_reason": reason, "stop_sequence": None}
-        return {**about, "type": "message", **message, **stop, "usage": counts}
-    choice = {"message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        return {
+            **about,
+            "type": "message",
+            **message,
+            **stop,
+            "usage": _usage_of_anthropic(usage),
+        }
+    reason = _ENDS["openai"].get(recorded_end, "tool_calls" if calls else "stop")
     return {
         **about,
         "object": "chat.completion",
         "created": 0,
-        "choices": [{"index": 0, **choice}],
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
         "usage": {**usage, "total_tokens": total},
+    }
+
+
+def _usage_of_anthropic(usage: Mapping[str, int]) -> dict[str, int]:
+    # Anthropic's input tokens do not include cached tokens.
+    cached = {
+        name: usage[ours]
+        for name, ours in (
+            ("cache_read_input_tokens", "cached_tokens"),
+            ("cache_creation_input_tokens", "cache_write_tokens"),
+        )
+        if ours in usage
+    }
+    return {
+        "input_tokens": usage["prompt_tokens"] - sum(cached.values()),
+        "output_tokens": usage["completion_tokens"],
+        **cached,
     }
 
 
@@ -76,12 +114,21 @@ def _written(reply: Sequence[Event], calls: Sequence[Action], dialect: Dialect) 
     # A call is rendered only with its result.
     results = [Observation(tool=call.tool, call_id=call.call_id, content="-") for call in calls]
     view = View.from_events(join_replies((*reply, *results), 0))
-    return [
+    messages = [
         message
         for message in view.to_messages(dialect)
         if message.get("role", "assistant") == "assistant"
         and not message.get("type", "").endswith("_output")
     ]
+    # A prompt never has arguments that are no JSON, but a model may write such arguments.
+    texts = {call.call_id: call.arguments for call in calls if isinstance(call.arguments, str)}
+    for written in messages if texts else ():
+        for call in written.get("tool_calls", ()):
+            function = call["function"]
+            function["arguments"] = texts.get(call["id"], function["arguments"])
+        if written.get("type") == "function_call":
+            written["arguments"] = texts.get(written["call_id"], written["arguments"])
+    return messages
 
 
 def _item(item: Part, item_id: str) -> Part:
@@ -125,7 +172,7 @@ def _response_events(answer: Part) -> Iterator[Part]:
             delta = {"content_index": 0, "logprobs": [], "delta": part["text"]}
             yield {"type": "response.output_text.delta", **at, **delta}
         yield {"type": "response.output_item.done", **at, "item": item}
-    yield {"type": "response.completed", "response": answer}
+    yield {"type": f"response.{answer['status']}", "response": answer}
 
 
 def _anthropic_events(answer: Part) -> Iterator[Part]:

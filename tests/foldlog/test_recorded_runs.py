@@ -242,6 +242,72 @@ def test_a_server_on_this_machine_speaks_three_apis(path, stream, recorded):
     assert answer.startswith(("data:", "event:")) == stream
 
 
+def replies_of(dialect, end):
+    """Replies of an API that ended for a reason, with the usage of a cache."""
+    text = "Once upon"
+    if dialect == "openai":
+        choice = {"finish_reason": end, "message": {"role": "assistant", "content": text}}
+        details = {"prompt_tokens_details": {"cached_tokens": 6}}
+        usage = {"prompt_tokens": 9, "completion_tokens": 2, **details}
+        return {"model": "m", "choices": [choice], "usage": usage}
+    if dialect == "anthropic":
+        usage = {"input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 6}
+        usage["cache_creation_input_tokens"] = 3
+        content = [{"type": "text", "text": text}]
+        message = {"type": "message", "role": "assistant", "content": content, "model": "m"}
+        return {**message, "stop_reason": end, "usage": usage}
+    message = {"type": "message", "role": "assistant"}
+    item = {**message, "content": [{"type": "output_text", "text": text, "annotations": []}]}
+    details = {
+        "input_tokens_details": {"cached_tokens": 6},
+        "output_tokens_details": {"reasoning_tokens": 1},
+    }
+    usage = {"input_tokens": 9, "output_tokens": 2, **details}
+    return {"object": "response", "model": "m", "status": end, "output": [item], "usage": usage}
+
+
+@pytest.mark.parametrize(
+    "dialect, end",
+    [
+        *(("openai", end) for end in ("stop", "length", "content_filter")),
+        *(("anthropic", end) for end in ("end_turn", "max_tokens", "pause_turn", "refusal")),
+        *(("responses", end) for end in ("completed", "incomplete")),
+    ],
+)
+def test_an_answer_has_the_recorded_end_and_usage(dialect, end, histories):
+    recorded, again = histories["recorded"], histories["again"]
+    recorded.append(said("tell"))
+    recorded.append_reply(replies_of(dialect, end))
+    with replay(recorded) as model:
+        again.append(said("tell"))
+        again.append_reply(model(again.view().to_messages(dialect), dialect=dialect))
+    of_recorded, of_again = (next(history.events(1)).meta for history in (recorded, again))
+    names = ("finish_reason", "usage", "model")
+    assert [of_again[name] for name in names] == [of_recorded[name] for name in names]
+
+
+def test_another_api_is_told_of_a_cut_reply(histories):
+    histories["cut"].append(said("tell"))
+    histories["cut"].append_reply(replies_of("openai", "length"))
+    body = {"input": "tell", "stream": True}
+    with replay(histories["cut"]) as model:
+        assert "event: response.incomplete" in ask(model.url, "/v1/responses", body)
+    with replay(histories["cut"]) as model:
+        body["messages"] = [{"role": "user", "content": "tell"}]
+        assert '"stop_reason": "max_tokens"' in ask(model.url, "/v1/messages", body)
+
+
+@pytest.mark.parametrize("dialect", ["openai", "responses"])
+def test_arguments_that_are_no_json_are_answered_as_they_were(dialect, histories):
+    histories["bad"].append(said("pay"))
+    call = {"id": "c0", "type": "function", "function": {"name": "pay", "arguments": '{"euros": 5'}}
+    histories["bad"].append_reply({"role": "assistant", "content": None, "tool_calls": [call]})
+    with replay(histories["bad"]) as model:
+        answer = model(histories["bad"].at(1).to_messages(dialect), dialect=dialect)
+    [again] = api.from_openai(answer)
+    assert again.arguments == '{"euros": 5'
+
+
 def test_the_mark_of_a_cache_is_no_difference(recorded):
     text = {"type": "text", "text": "pay all", "cache_control": {"type": "ephemeral"}}
     body = {"messages": [{"role": "user", "content": [text]}], "system": "You pay.", "model": "m"}
