@@ -8,16 +8,19 @@ same, whatever form an SDK gives to its messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 from foldlog._base.json_types import JsonMap, JsonObject
-from foldlog._base.values import replace_texts, texts_in, values_in
+from foldlog._base.values import parse, replace_texts, texts_in, values_in
 from foldlog._history.replies import from_openai
 from foldlog._testing.calls import join_replies
-from foldlog.projections import Dialect, View
+from foldlog._words.texts import text_of
+from foldlog.eventstore import Action, Event, Observation
+from foldlog.projections import Dialect, View, as_json
 
 Messages = list[dict[str, Any]]
 _SYSTEM = ("system", "developer")
@@ -111,6 +114,12 @@ class PromptReader:
                 message["content"] = [part for part in message["content"] if part.get("text") != ""]
         return plain
 
+    def unpaired(self) -> list[str]:
+        """Describe the calls without a result, and the results without a call, of the prompt that
+        was read last. foldlog renders none of them.
+        """
+        return unpaired(self._view)
+
     def _number(self, found: str) -> str:
         return self._ids.setdefault(found, f"<id {len(self._ids) + 1}>")
 
@@ -123,6 +132,20 @@ class PromptReader:
             text = _ID.sub(lambda match: self._number(match[0]), text)
             text = self._ids.get(text, text)
         return _TIME.sub("<time>", text) if "times" in self._ignore else text
+
+
+def unpaired(events: Iterable[Event]) -> list[str]:
+    open_calls = defaultdict[str | None, list[str]](list)
+    alone: list[str] = []
+    for event in events:
+        if isinstance(event, Action):
+            call = f"the call {event.tool}({as_json(parse(event.arguments))}) has no result"
+            open_calls[event.call_id].append(call)
+        elif isinstance(event, Observation) and open_calls[event.call_id]:
+            del open_calls[event.call_id][0]
+        elif isinstance(event, Observation):
+            alone.append(f"the result {text_of(event)!r} answers no call")
+    return [*alone, *chain.from_iterable(open_calls.values())]
 
 
 def flat_tool(tool: JsonMap) -> JsonObject:

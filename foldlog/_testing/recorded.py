@@ -25,8 +25,9 @@ from foldlog._testing.differences import (
     RunDiffers as RunDiffers,
     beside_differences,
     first_difference,
+    is_same,
 )
-from foldlog._testing.prompts import AskedPrompt, PromptReader, prompt_of
+from foldlog._testing.prompts import AskedPrompt, PromptReader, prompt_of, unpaired
 from foldlog._testing.run_file import Run, read_run
 from foldlog._testing.server import ModelServer
 from foldlog._words.gist import count
@@ -240,15 +241,21 @@ class RecordedRun:
             if value and name not in beside and name not in self._ignore:
                 self._note(call, name, value)
         ours, theirs = recorded.messages, asked.messages
+        alone: list[str] = []
         if ours != theirs:
             ours, theirs = (
                 reader.read(messages, asked.dialect)
                 for reader, messages in zip(self._readers, (ours, theirs), strict=True)
             )
+            alone = self._readers[1].unpaired()
         differences = [*beside_differences(beside, asked, self._ignore)]
         if difference := first_difference("message", ours, theirs):
             differences.append(difference)
-        return differences
+        if alone:
+            # A program that does not use foldlog may send them, as it did in the recorded run.
+            known = unpaired(view)
+            alone = [text for text in alone if not any(is_same(other, text) for other in known)]
+        return [*differences, *alone]
 
     def _view_at(self, version: int) -> View:
         # The Views of a run grow, so the messages of the last View are not rendered again.

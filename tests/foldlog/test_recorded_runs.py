@@ -117,6 +117,38 @@ def test_a_changed_tool_is_named(tools, words, histories, recorded):
         run_agent(histories["again"], lambda messages, **_: run(messages, tools=tools, model="m"))
 
 
+UNKNOWN_RESULT = {"role": "tool", "tool_call_id": "c9", "content": "paid 50"}
+SECOND_RESULT = {"role": "tool", "tool_call_id": "c0", "content": "paid 50"}
+UNANSWERED = {
+    "role": "assistant",
+    "tool_calls": [{"id": "c9", "function": {"name": "pay", "arguments": '{"euros": 50}'}}],
+}
+
+
+@pytest.mark.parametrize(
+    "message, words",
+    [
+        (UNKNOWN_RESULT, "the result 'paid 50' answers no call"),
+        (SECOND_RESULT, "the result 'paid 50' answers no call"),
+        (UNANSWERED, 'the call pay({"euros": 50}) has no result'),
+    ],
+)
+def test_a_call_or_result_that_is_alone_is_named(message, words, histories, recorded):
+    asked = histories["pay"].at(5).to_messages("openai")
+    run = replay(recorded)
+    run(asked[:2], tools=[TOOL], model="m")
+    with pytest.raises(RunDiffers, match=re.escape(words)):
+        run([*asked, message], tools=[TOOL], model="m")
+    program = histories["another program"]  # which sent the message when it was recorded, too
+    prompt = [*asked, message, {"role": "user", "content": "go on"}]
+    program.append(api.from_openai(prompt))
+    program.append_reply({"role": "assistant", "content": "done"})
+    version = program.version() - 1
+    with replay(program) as run:
+        run.calls = [call for call in run.calls if call.version == version]
+        run(prompt)
+
+
 def test_stopping_early_or_asking_more_fails(histories, recorded):
     with pytest.raises(RunDiffers, match="asked 2 of 3 recorded calls"), replay(recorded) as run:
         run_agent(histories["less"], run, STEPS - 1)
