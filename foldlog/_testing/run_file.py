@@ -36,13 +36,30 @@ _VERSION = 1
 _META = frozenset(("model", "finish_reason", "usage", "reply", REQUEST, SHOWN, COPIED))
 
 _PASSWORD = SECRET.format("password")
-_PASSWORD_FIELD = re.compile(
-    r"(?i)(?:pass(?:word|wd|phrase)|secret|(?:api|access|private)[_-]?key|authorization"
-    r"|(?:access|auth|refresh)[_-]?token|cookie)$"
+_NAMES = (
+    r"(?:pass(?:word|wd|phrase|code)|pwd|(?<![a-z])pass|secret|authorization|cookie"
+    r"|(?:api|access|private|secret)[_-]?key|(?:access|auth|bearer|refresh|session)[_-]?token)"
+)
+_PASSWORD_FIELD = re.compile(rf"(?i)(?:^token|{_NAMES}\d?)$")
+_PASSWORD_IN_JSON = re.compile(
+    rf"""(?i)((?:\btoken|{_NAMES}\d?)(?P<quote>\\*["'])\s*:\s*(?P=quote))"""
+    r"""(?P<value>(?:(?!(?P=quote))(?:\\.|.))+)"""
+)
+"""Matches a field in a text that is JSON, a part of JSON, or JSON in JSON."""
+_PASSWORD_IN_VARIABLE = re.compile(
+    r"""\b((?:[A-Z0-9]+_)*(?:PASSWORD|PASSWD|[A-Z0-9]+_PASS|SECRET|TOKEN"""
+    r"""|(?:API|ACCESS|PRIVATE|SECRET)_KEY)=["']?)[^\s"'$]+"""
+)
+"""Matches the value of a variable in a shell or in a file ``.env``."""
+_PASSWORD_IN_HEADER = re.compile(
+    r"""(?i)(authorization["']?\s*[:=]\s*["']?(?:bearer|basic|token)\s+)[^\s"'\\]+"""
 )
 _PASSWORD_IN_URL = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")
+_PATTERNS = (_PASSWORD_IN_JSON, _PASSWORD_IN_VARIABLE, _PASSWORD_IN_HEADER, _PASSWORD_IN_URL)
 _PASSWORD_MIN = 8
-"""A shorter value may be a common word, and it is replaced wherever it occurs in the run."""
+"""A shorter value may be a common word, so it is replaced only in its field. A longer value is
+replaced wherever it occurs in the run.
+"""
 
 
 class Run(NamedTuple):
@@ -88,6 +105,10 @@ class Run(NamedTuple):
 
         def replaced(value: Any, place: str) -> Any:
             changed: dict[str, str] = {}
+            hidden = _without_password_fields(value)
+            if hidden != value:
+                found.append(f"{place}: a password replaced")
+            value = hidden
             parts = (part for pair in values_in(value) for part in pair)
             for text in dict.fromkeys(part for part in parts if isinstance(part, str)):
                 rest = _without_passwords(without_secrets(text), passwords)
@@ -104,16 +125,19 @@ class Run(NamedTuple):
         return Run(replaced(self.id, "the id"), beside, bodies), found
 
     def _passwords(self) -> list[str]:
-        """Return the values of fields such as ``password`` and ``api_key``, long ones first."""
-        values = values_in([*self.beside.values(), *self.bodies])
-        passwords = {
-            text
-            for name, text in values
+        """Return the long values of fields such as ``password`` and ``api_key``, also of fields in
+        JSON, with the longest first.
+        """
+        values = [*values_in([*self.beside.values(), *self.bodies])]
+        passwords = {text for name, text in values if _is_password(name, text)}
+        passwords |= {
+            match["value"]
+            for _, text in values
             if isinstance(text, str)
-            and len(text) >= _PASSWORD_MIN
-            and _PASSWORD_FIELD.search(name)
-            and not kinds_in(text)
+            for match in _PASSWORD_IN_JSON.finditer(text)
+            if not kinds_in(match["value"])
         }
+        passwords = {text for text in passwords if len(text) >= _PASSWORD_MIN}
         return sorted(passwords, key=len, reverse=True)
 
     def write(self, path: Path) -> None:
@@ -123,10 +147,25 @@ class Run(NamedTuple):
                 file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
 
 
+def _without_password_fields(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _without_password_fields(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_password_fields(item, name) for item in value]
+    return _PASSWORD if _is_password(name, value) else value
+
+
+def _is_password(name: str, value: object) -> bool:
+    is_field = isinstance(value, str) and value and _PASSWORD_FIELD.search(name)
+    return bool(is_field) and not kinds_in(str(value))
+
+
 def _without_passwords(text: str, passwords: Sequence[str]) -> str:
     for password in passwords:
         text = text.replace(password, _PASSWORD)
-    return _PASSWORD_IN_URL.sub(rf"\1{_PASSWORD}", text)
+    for pattern in _PATTERNS:
+        text = pattern.sub(rf"\1{_PASSWORD}", text)
+    return text
 
 
 def read_run(path: Path) -> Run:

@@ -530,6 +530,71 @@ def test_passwords_are_not_exported(histories, tmp_path):
         again([asked], tools=[], **about)
 
 
+@pytest.mark.parametrize(
+    "text, rest",
+    [
+        ('{"password": "short", "user": "me"}', '{"password": "[]", "user": "me"}'),
+        ('{"access_token": "opaque-value"', '{"access_token": "[]"'),
+        (r'{"a": "{\"clientSecret\": \"x\"}"}', r'{"a": "{\"clientSecret\": \"[]\"}"}'),
+        (
+            "{'token': 'opaque', 'next_page_token': 'p2'}",
+            "{'token': '[]', 'next_page_token': 'p2'}",
+        ),
+        ("export DB_PASS=changeme && ls", "export DB_PASS=[] && ls"),
+        ("PASS=12 KEY=a API_KEY=$KEY", "PASS=12 KEY=a API_KEY=$KEY"),
+        ("curl -H 'Authorization: Bearer ab.cd-ef'", "curl -H 'Authorization: Bearer []'"),
+        ("Basic authorization: none", "Basic authorization: none"),
+    ],
+)
+def test_passwords_in_texts_are_not_exported(text, rest, histories):
+    history = histories["run"]
+    history.append(said(text))
+    [body] = run_of(history).without_secrets()[0].bodies
+    assert body["content"] == rest.replace("[]", "[secret: password]")
+
+
+def test_short_password_is_replaced_in_its_field_alone(histories, tmp_path):
+    arguments = {"password": "agent", "password2": "agent", "pwd": "", "passcode": ["agent"]}
+    function = {"name": "log_in", "arguments": json.dumps(arguments)}
+    histories["run"].append(said("agent"))
+    histories["run"].append_reply({"role": "assistant", "tool_calls": [{"function": function}]})
+    run, found = run_of(histories["run"]).without_secrets()
+    assert found == ["event 1: a password replaced"]
+    run.write(tmp_path / "run.jsonl")
+    with replay(tmp_path / "run.jsonl") as again:
+        again.tool("log_in")
+        answer = again([{"role": "user", "content": "agent"}])
+    [call] = api.from_openai(answer)
+    hidden = "[secret: password]"
+    assert call.arguments == {
+        "password": hidden,
+        "password2": hidden,
+        "pwd": "",
+        "passcode": [hidden],
+    }
+
+
+def test_imported_passwords_are_not_exported(foldlog, tmp_path):
+    function = {"name": "log_in", "arguments": '{"password": "correct-horse"}'}
+    call = {"id": "c1", "type": "function", "function": function}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "welcome, correct-horse"}
+    messages = [
+        {"role": "user", "content": "log in"},
+        {"role": "assistant", "tool_calls": [call]},
+        result,
+    ]
+    messages.append({"role": "assistant", "content": "done"})
+    (tmp_path / "log-in.json").write_text(json.dumps(messages))
+    foldlog("import log-in.json")
+    assert foldlog("export log-in --as-test runs").err.count("a password replaced") == 2
+    path = tmp_path / "runs" / "log-in.jsonl"
+    assert "correct-horse" not in path.read_text()
+    with replay(path) as again:
+        again.tool("log_in")
+        again(messages[:1])
+        again(messages[:3])
+
+
 def with_changed_word(messages, tools, randomly):
     message = randomly.choice(messages)
     words = str(message["content"] or "").split(" ")
