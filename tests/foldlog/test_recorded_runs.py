@@ -553,6 +553,18 @@ def test_passwords_in_texts_are_not_exported(text, rest, histories):
     assert body["content"] == rest.replace("[]", "[secret: password]")
 
 
+def test_many_replaced_secrets_are_compared(histories):
+    # A search that tries every place for every secret does not end.
+    history = histories["run"]
+    history.append(said("[secret: password], " * 20 + "end"))
+    history.append_reply({"role": "assistant", "content": "ok"})
+    asked = "a, " * 60
+    with replay(history) as again:
+        again([{"role": "user", "content": f"{asked}end"}])
+    with pytest.raises(RunDiffers), replay(history) as again:
+        again([{"role": "user", "content": f"{asked}START"}])
+
+
 def test_short_password_is_replaced_in_its_field_alone(histories, tmp_path):
     arguments = {"password": "agent", "password2": "agent", "pwd": "", "passcode": ["agent"]}
     function = {"name": "log_in", "arguments": json.dumps(arguments)}
