@@ -402,6 +402,7 @@ class History:
         # First try to append right after the View that was answered. If this succeeds, no note is
         # needed.
         version = asked_at if expected_version is ANY_VERSION else expected_version
+        self._check_asked_at(asked_at, version)
         named_events: Sequence[Event] = events
         if self._sent_beside is not None:
             beside = self._sent_beside
@@ -411,15 +412,25 @@ class History:
         try:
             noted_events = _note_answered_view(named_events, asked_at, version)
             recorded = append(noted_events, version, documents)
-        except VersionConflict:
+        except VersionConflict as conflict:
             if expected_version is not ANY_VERSION:
                 raise
+            self._check_asked_at(asked_at, conflict.actual)
             noted_events = _note_answered_view(events, asked_at, None)
             recorded = append(noted_events, ANY_VERSION, documents)
         self._asked_at = None
         self._sent_beside = None
         self._shown_at = None
         return recorded
+
+    def _check_asked_at(self, asked_at: int, version: int) -> None:
+        if asked_at > version:
+            self._asked_at = None
+            raise InvalidArgument(
+                f"conversation {self.id!r}: the reply answers a View of version {asked_at}, but the"
+                f" conversation is at version {version}; nothing was appended; pass the version of"
+                " the View that the model was sent"
+            )
 
     def _version_and_guard(self) -> tuple[int, NothingRedacted | None]:
         """Return the version, and a guard for an append that repeats content of earlier events. The

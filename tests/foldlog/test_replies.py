@@ -226,6 +226,17 @@ def test_reply_of_no_model_is_refused(history, reply, why):
     assert len(history) == 0
 
 
+@pytest.mark.parametrize("expected", [{}, {"expected_version": 1}])
+def test_reply_to_a_view_that_never_was_is_refused(history, expected):
+    history.append({"role": "user", "content": "hi"})
+    why = "a View of version 9, but the conversation is at version 1"
+    with pytest.raises(InvalidArgument, match=why):
+        history.append_reply({"role": "assistant", "content": "a"}, view_version=9, **expected)
+    assert len(history) == 1
+    history.append_reply({"role": "assistant", "content": "b"}, **expected)
+    assert [message["content"] for message in history.view().to_messages()] == ["hi", "b"]
+
+
 def test_usage_of_an_empty_reply_is_counted(history):
     usage = {"id": "r", "model": "gpt-4o", "usage": USAGE}
     response = {"output": [{"type": "reasoning", "id": "r"}], **usage}
