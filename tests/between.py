@@ -11,6 +11,7 @@ import pytest
 
 import foldlog
 from foldlog import EventStoreError, Histories, Store
+from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders.base import Recorder
 
 
@@ -99,3 +100,12 @@ def before_next_call(
         return original(*arguments, **options)
 
     monkeypatch.setattr(owner, name, act_first)
+
+
+def fail_next_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+    """Let the next call of this function raise ``StoreUnavailable``."""
+
+    def fail() -> None:
+        raise StoreUnavailable("the store is busy", kind="busy")
+
+    before_next_call(monkeypatch, owner, name, fail)

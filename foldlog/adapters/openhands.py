@@ -296,12 +296,13 @@ class _Executor(ToolExecutor[Any, Any]):
         self._store = store
         self._executor = executor
         self._shape = shape
+        self._lock = Lock()
+        self._begun: set[str] = set()
 
     def __call__(self, action: Any, conversation: Any = None) -> Any:
-        calls = (
-            event for event in reversed(conversation.state.events) if isinstance(event, ActionEvent)
-        )
-        call = next(event for event in calls if event.action == action)
+        with self._lock:
+            call = self._call_with(action, conversation)
+            self._begun.add(call.tool_call_id)
         with effect_of(
             self._store,
             self._store.history.id,
@@ -313,6 +314,22 @@ class _Executor(ToolExecutor[Any, Any]):
         if isinstance(result, str):
             return self._shape.from_text(result, is_error=True)
         return result
+
+    def _call_with(self, action: Any, conversation: Any) -> Any:
+        """Return the newest reply's first call with this action that has not begun, because a reply
+        may contain the same call twice.
+        """
+        begun = {*self._begun}
+        calls = list[Any]()
+        for event in reversed(conversation.state.events):
+            if not isinstance(event, ActionEvent):
+                begun.add(getattr(event, "tool_call_id", ""))
+            elif calls and event.llm_response_id != calls[0].llm_response_id:
+                break
+            elif event.action == action:
+                calls.append(event)
+        waiting = (call for call in reversed(calls) if call.tool_call_id not in begun)
+        return next(waiting, calls[0])
 
     def close(self) -> None:
         self._executor.close()

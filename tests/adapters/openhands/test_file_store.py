@@ -5,6 +5,7 @@ import random
 import threading
 from functools import partial
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from uuid import UUID, uuid4
 
 import pytest
@@ -23,7 +24,7 @@ from openhands.sdk.llm import Message, MessageToolCall, TextContent
 from openhands.sdk.testing import TestLLM
 
 from foldlog.adapters.openhands import FoldlogFileStore
-from foldlog.eventstore import DocumentChanges, InvalidEvent, Retraction
+from foldlog.eventstore import Annotation, DocumentChanges, InvalidEvent, Retraction
 from tests.adapters.contract import Runs
 from tests.adapters.openhands import paying
 from tests.adapters.openhands.agents import (
@@ -43,6 +44,33 @@ TEXTS = ["", "hi", "a\x00b", "é \U0001f600", '{"a": [1, null]}', "  x\n" * 20]
 @pytest.fixture
 def store(histories):
     return FoldlogFileStore(histories, "c1")
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_calls_repeated_in_a_reply_run_once_each(store, monkeypatch, is_resumed):
+    paid = []
+    monkeypatch.setattr(paying, "BANK", [lambda to: paid.append(to) or f"receipt {len(paid)}"])
+    action, thought = paying.PayAction(to="ann"), [TextContent(text="I pay.")]
+    events = EventLog(store)
+    for call_id in ("c1", "c2"):
+        about = {"tool_name": "pay", "tool_call_id": call_id, "llm_response_id": "r1"}
+        call = MessageToolCall(
+            id=call_id, name="pay", arguments='{"to": "ann"}', origin="completion"
+        )
+        events.append(ActionEvent(thought=thought, action=action, tool_call=call, **about))
+    talk = SimpleNamespace(state=SimpleNamespace(events=events))
+    results = []
+    pay = store.with_effects(paying.Pay(), paying.PayObservation)
+    for call in [*events]:
+        results.append(pay(action, talk))
+        if is_resumed:
+            about = {"tool_name": "pay", "tool_call_id": call.tool_call_id, "action_id": call.id}
+            events.append(ObservationEvent(observation=results[-1], **about))
+            pay = store.with_effects(paying.Pay(), paying.PayObservation)
+    assert [result.text for result in results] == ["receipt 1", "receipt 2"]
+    log = [*store.history.events()]
+    begun = [log[event.cause].call_id for event in log if isinstance(event, Annotation)]
+    assert [*dict.fromkeys(begun)] == ["c1", "c2"]
 
 
 def said(text, parent=None, source="user"):
