@@ -11,11 +11,13 @@ app.
 
 from __future__ import annotations
 
+from asyncio import Lock
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -133,6 +135,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Maps a conversation, an invocation and an agent to what its model was sent last: the
         version of the View, and what was sent beside it.
         """
+        self._appending = WeakValueDictionary[int, Lock]()
+        """Maps the Python id of a session to the lock of the task that appends to it."""
 
     def conversation(self, app_name: str, *names: str) -> str:
         """Return the id of a conversation.
@@ -224,12 +228,15 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Append an event with its changes of state, or nothing if an error is raised. The event is
         on disk when the method returns. A second append of the same event changes nothing.
 
-        Raises ``SessionNotFoundError`` if the store does not have the session. Raises
-        ``StaleSessionError`` if the stored session is newer than ``session``. With ``condense``, a
-        required condensation may be impossible; then the event is stored, and
-        ``NoCondensationAvailable`` is raised.
+        Several tasks may append to the same ``session``. Raises ``SessionNotFoundError`` if the
+        store does not have the session. Raises ``StaleSessionError`` if other code has appended to
+        the stored session. With ``condense``, a required condensation may be impossible; then the
+        event is stored, and ``NoCondensationAvailable`` is raised. If an approval cannot be
+        recorded, the event is stored too, and a second append records the approval.
         """
-        return await self._append_event(session, event)
+        # In a live run, a tool may append its result while the runner appends.
+        async with self._appending.setdefault(id(session), Lock()):
+            return await self._append_event(session, event)
 
     async def _append_event(
         self, session: Session, event: AdkEvent, unredacted: NothingRedacted | None = None
@@ -493,26 +500,31 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             with suppress(VersionConflict, ConversationErased):
                 updated = self._updated_at(stored)
                 since = GetSessionConfig(after_timestamp=event.timestamp)
-                if event.timestamp <= updated and _event_of(record) in map(
+                is_new = event.timestamp > updated or _event_of(record) not in map(
                     _event_of, self._records(stored, since)
-                ):
-                    return False
-                if updated > last_updated:
-                    raise StaleSessionError(
-                        f"session {names[2]!r} was updated at {updated}, but this object was read"
-                        f" at {last_updated}; get the session again"
-                    )
-                is_late = event.timestamp < updated
-                about = {**stored.about, **({"unordered": True} if is_late else {})}
-                documents: Fields = {"session": about} if about != stored.about else {}
-                documents |= {"state": {**stored.state, **own}} if own else {}
-                if request is not None:
-                    stored.history._asked_at, stored.history._sent_beside = request
-                self._write(
-                    stored.history, stored.version, [record], documents, shared, stored.unredacted
                 )
+                if is_new:
+                    if updated != last_updated:  # another machine's clock may be late
+                        raise StaleSessionError(
+                            f"session {names[2]!r} was updated at {updated}, but this object was"
+                            f" read at {last_updated}; get the session again"
+                        )
+                    is_late = event.timestamp < updated
+                    about = {**stored.about, **({"unordered": True} if is_late else {})}
+                    documents: Fields = {"session": about} if about != stored.about else {}
+                    documents |= {"state": {**stored.state, **own}} if own else {}
+                    if request is not None:
+                        stored.history._asked_at, stored.history._sent_beside = request
+                    self._write(
+                        stored.history,
+                        stored.version,
+                        [record],
+                        documents,
+                        shared,
+                        stored.unredacted,
+                    )
                 record_approvals(stored.history, _approvals_in(event, stored.history, names[1]))
-                return True
+                return is_new
 
     def _write(
         self,

@@ -28,9 +28,10 @@ from google.genai import types
 from pydantic import BaseModel
 
 import foldlog
+from foldlog.adapters import google_adk
 from foldlog.adapters.google_adk import FoldlogSessionService
 from foldlog.condensers import Condensation
-from foldlog.eventstore import CondensationAction, Documents
+from foldlog.eventstore import CondensationAction, Documents, StoreUnavailable
 from foldlog.eventstore.log.appending import Appending
 from foldlog.eventstore.log.redacted import can_be_redacted
 from foldlog.formats import decode
@@ -57,7 +58,7 @@ from tests.adapters.google_adk.scripted import (
     said,
     scripted,
 )
-from tests.between import before_next_call
+from tests.between import before_next_call, fail_next_call
 
 pytestmark = [
     pytest.mark.anyio,
@@ -158,9 +159,20 @@ def random_operation(choice, number):
     return operate
 
 
+class StrictSqliteService(SqliteSessionService):
+    """As the SDK's ``DatabaseSessionService``, refuse an event if the stored session is older."""
+
+    async def append_event(self, session, event):
+        names = {"app_name": session.app_name, "user_id": session.user_id}
+        stored = await self.get_session(session_id=session.id, **names)
+        if stored is not None and stored.last_update_time < session.last_update_time:
+            raise StaleSessionError
+        return await super().append_event(session, event)
+
+
 @pytest.mark.parametrize("seed", range(2))
 async def test_random_operations_equal_the_sdks_service(service, tmp_path, seed):
-    choice, theirs = random.Random(seed), SqliteSessionService(str(tmp_path / "theirs.db"))
+    choice, theirs = random.Random(seed), StrictSqliteService(str(tmp_path / "theirs.db"))
     ours_held, theirs_held, number, appended = {}, {}, 0, 0
     platform_time.set_time_provider(lambda: 900.0 + number)
     try:
@@ -348,6 +360,38 @@ async def test_events_of_others_make_a_session_stale(service):
     with pytest.raises(StaleSessionError, match="session 's' was updated at"):
         await service.append_event(other, event_of(id="y"))
     assert await ids_of(service) == ["e0", "x"]
+
+
+async def test_older_event_of_another_machine_makes_a_session_stale(service):
+    session, other = await talk(service), await service.get_session(**S)
+    await service.append_event(session, event_of(id="x", timestamp=session.last_update_time - 5))
+    with pytest.raises(StaleSessionError):
+        await service.append_event(other, event_of(id="y"))
+    await service.append_event(session, event_of(id="z"))
+    assert await ids_of(service) == ["x", "e0", "z"]
+
+
+async def test_tasks_append_to_one_session_object(service):
+    session = await talk(service)
+    events = [event_of(id=f"x{number}") for number in range(9)]
+    await asyncio.gather(*[service.append_event(session, event) for event in events])
+    expected = ["e0", *(event.id for event in events)]
+    assert await ids_of(service) == [event.id for event in session.events] == expected
+
+
+async def test_second_append_records_an_approval(service, monkeypatch):
+    session = await talk(service)
+    asked = {"originalFunctionCall": {"id": "c1", "name": "pay", "args": {}}}
+    calls = [types.FunctionCall(id="c1", name="pay", args={})]
+    calls.append(types.FunctionCall(id="c2", name="adk_request_confirmation", args=asked))
+    parts = [types.Part(function_call=call) for call in calls]
+    event = event_of(id="x", content=types.Content(role="model", parts=parts))
+    fail_next_call(monkeypatch, google_adk, "record_approvals")
+    with pytest.raises(StoreUnavailable):
+        await service.append_event(session, event)
+    await service.append_event(session, event)
+    assert await ids_of(service) == ["e0", "x"]
+    assert [*approvals_of(history_of(service))] == ["c1"]
 
 
 async def test_an_event_delivered_twice_is_stored_once(service):
