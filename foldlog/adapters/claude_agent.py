@@ -111,6 +111,8 @@ class FoldlogSessionStore(OpenHistories):
         self._approvals: list[Approval] = []
         """The approvals of calls that the SDK has not handed over yet."""
         self._recording = Lock()
+        self._unfinished: dict[str, list[Any]] = {}
+        """Maps a conversation to entries that are stored, but whose approvals are not."""
 
     @to_its_end
     def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -239,9 +241,10 @@ class FoldlogSessionStore(OpenHistories):
 
         async def handler(args: Any) -> Fields:
             announced = self._calls[tool.name]
-            with effect_of(
-                self, *announced.pop(next(n for n, call in enumerate(announced) if call[3] == args))
-            ):
+            # An earlier call with the same arguments was refused, so that it never began.
+            call = next(call for call in reversed(announced) if call[3] == args)
+            announced.remove(call)
+            with effect_of(self, *call):
                 result = await tool.handler(args)
             if isinstance(result, dict):
                 return result
@@ -298,9 +301,9 @@ class FoldlogSessionStore(OpenHistories):
         with self._recording:
             for approval in [*self._approvals]:
                 if conversation := self._called.get(approval.call_id or ""):
-                    self._approvals.remove(approval)
                     with suppress(ConversationErased):
                         record_approvals(self._sync[conversation], [approval])
+                    self._approvals.remove(approval)
 
     # -- names
     # ----------------------------------------------------------------------------------------------
@@ -323,13 +326,17 @@ class FoldlogSessionStore(OpenHistories):
         def append(history: History) -> None:
             history.append_records(entries, format=_FORMAT, dedupe="origin")
 
-        history = self._written.get(conversation, history)
-        self._written[conversation], _ = self._append_or_begin(history, append)
+        # If recording an approval failed, the SDK repeats the call. Not all entries have a uuid.
+        if self._unfinished.get(conversation) != entries:
+            history = self._written.get(conversation, history)
+            self._written[conversation], _ = self._append_or_begin(history, append)
+            self._unfinished[conversation] = entries
         for entry in entries:
             for block in dicts_in(entry, "message", "content"):
                 if block.get("type") == "tool_use":
                     self._called[str(block.get("id"))] = conversation
         self._record_approvals()
+        self._unfinished.pop(conversation, None)
 
     def _update_summary(self, project_key: str, row: ConversationRow, before: Any) -> Any:
         """Return a session's summary, its time and its version, or None if the session has no

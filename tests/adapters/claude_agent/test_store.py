@@ -28,8 +28,10 @@ from claude_agent_sdk import (
 from claude_agent_sdk.testing import run_session_store_conformance
 
 import foldlog
+from foldlog.adapters import claude_agent
+from foldlog.adapters._shared import Approval
 from foldlog.adapters.claude_agent import FoldlogSessionStore
-from foldlog.eventstore import ConversationErased
+from foldlog.eventstore import Annotation, ConversationErased, StoreUnavailable
 from tests.adapters.claude_agent.agent import options
 from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks_of
 from tests.adapters.contract import (
@@ -43,7 +45,7 @@ from tests.adapters.contract import (
     redacted_one_by_one,
 )
 from tests.adapters.model_server import Reply
-from tests.between import before_next_call
+from tests.between import before_next_call, fail_next_call
 from tests.sound import assert_sound
 
 KEY = {"project_key": "-work", "session_id": "s"}
@@ -329,6 +331,45 @@ class TestKeeps(Lists, Pays):
                 pass
         server.close()
         return sent[-1]
+
+
+async def test_effect_belongs_to_the_last_announced_call(store):
+    """A call that a person refuses is announced too, and does not begin."""
+
+    @tool("pay", "Pay somebody.", {"to": str})
+    @foldlog.effect()
+    async def pay(arguments):
+        return {"content": []}
+
+    paying = store.with_effects(pay)
+    for call_id in ("refused", "approved"):
+        announced = {"tool_name": "mcp__bank__pay", "tool_use_id": call_id}
+        place = {"cwd": "/work", "session_id": "s", "tool_input": {"to": "ann"}}
+        await store._before_tool({**announced, **place}, None, None)
+    await paying.handler({"to": "ann"})
+    intents = [
+        event.data["intent"]["call_id"]
+        for event in history_of(store).events()
+        if isinstance(event, Annotation) and "intent" in event.data
+    ]
+    assert intents == ["approved"]
+
+
+async def test_repeated_append_records_its_approvals(store, monkeypatch):
+    call = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}
+    message = {"role": "assistant", "content": [call]}
+    entries = [{"type": "mode", "mode": "plan"}, line(0, type="assistant", message=message)]
+    await store._record(Approval.asked("c1", "shown", to="ann"))
+    await store._record(Approval.decided("c1", True, by="ann"))
+    fail_next_call(monkeypatch, claude_agent, "record_approvals")
+    with pytest.raises(StoreUnavailable):
+        await store.append(KEY, entries)
+    await store.append(KEY, entries)  # as the SDK does
+    assert await store.load(KEY) == entries
+    expected = [{"asked": "ann", "shown": "shown"}, decided(True, by="ann")]
+    assert approvals_of(history_of(store)) == {"c1": expected}
+    await store.append(KEY, entries[:1])
+    assert await store.load(KEY) == [*entries, entries[0]]
 
 
 @pytest.mark.parametrize("flush", ["eager", "batched"])
