@@ -637,6 +637,8 @@ def _events_of_record(events: Sequence[Event], place: int) -> list[Event]:
 
 def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
     """Map each shown summary to the ids of the events that it replaces, as inclusive intervals."""
+    if all(event.id >= 0 for event in view):
+        return {}  # the condensations need not be read
     all_of = dict[int, list[tuple[int, int]]]()
     for each in view.condensations:
         intervals, summaries = each.forgotten

@@ -75,13 +75,14 @@ class _Held:
     ``version`` is the version at which this process began or read the agent, and ``redactions`` is
     the number of redactions at this version. ``messages`` maps the id of a message's first event to
     the SDK's message, which shows whether it is pinned. ``state`` is the state of the agent at the
-    version ``state_at``.
+    version ``state_at``. ``grouped`` is a version, and the event ids of each message before it.
     """
 
     version = 0
     redactions = 0
     state: Fields | None = None
     state_at = 0
+    grouped: tuple[int, list[list[int]]] = (0, [])
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -90,6 +91,15 @@ class _Held:
             self.version, unredacted = history._version_and_guard()
             if unredacted is not None:
                 self.redactions = unredacted.redactions
+
+    def group(self, version: int) -> list[list[int]]:
+        """Return the event ids of each message. Only events since the last call are read."""
+        start, messages = self.grouped
+        if start < version:
+            records = _records_by_events(self.history, start, version)
+            messages = [*messages, *(events for events, _ in records)]
+            self.grouped = version, messages
+        return messages
 
 
 class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignore[misc]
@@ -389,12 +399,14 @@ def _agent_state(history: History, agent_id: str) -> Any:
     return state
 
 
-def _records_by_events(history: History) -> Iterator[tuple[list[int], Any]]:
+def _records_by_events(
+    history: History, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[list[int], Any]]:
     rewritten = document(history, _REWRITTEN, {})
     instead = {event_id: each for each in rewritten.values() for event_id in each["events"]}
     ours = (
         each
-        for each in history.events()
+        for each in history.events(start, stop)
         if each.id in instead or (each.origin and each.origin.format == _FORMAT)
     )
     before = -1
@@ -443,7 +455,7 @@ def _condense_removed(
     if (removed, summary) == before:
         return []
     view = history.view()
-    messages = [events for events, _ in _records_by_events(history)]
+    messages = held.group(view.version)
     marked: Any = [
         each.to_message() if (each := held.messages.get(events[0])) else {} for events in messages
     ]

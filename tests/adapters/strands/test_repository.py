@@ -20,6 +20,7 @@ from foldlog.adapters import strands
 from foldlog.adapters.strands import FoldlogSessionRepository
 from foldlog.eventstore import ConversationErased
 from foldlog.eventstore.maintenance import erase
+from foldlog.projections.condensations import StoredCondensations
 from tests.adapters import contract
 from tests.adapters.contract import (
     FILE,
@@ -301,6 +302,23 @@ def shown(history):
         summary = summaries.get(getattr(events[0], "summary_of", None))
         messages += [summary] if summary else [record["message"] for record in records]
     return parts(decode_bytes_values(from_plain(messages)))
+
+
+def test_removing_messages_reads_only_new_messages(stored, monkeypatch):
+    shown_records, read = strands.shown_records, []
+
+    def count_events(events, *others):
+        events = [*events]
+        read.append(len(events))
+        return shown_records(events, *others)
+
+    monkeypatch.setattr(strands, "shown_records", count_events)
+    monkeypatch.setattr(StoredCondensations, "__iter__", pytest.fail)
+    for number in range(20):
+        add(stored, number, user(f"{number}"))
+        stored.update_agent("s", agent_state(removed=max(0, number - 4)))
+    assert sum(read) == 20
+    assert [event.content for event in history_of(stored).view()] == ["15", "16", "17", "18", "19"]
 
 
 WINDOW = partial(SlidingWindowConversationManager, per_turn=True)
