@@ -29,7 +29,7 @@ from foldlog.eventstore.times import EventTime, event_microseconds
 if TYPE_CHECKING:
     from foldlog._figures.counting import Figures
 
-CODE: Final = 2
+CODE: Final = 3
 """The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
 NO_CALLS: Final = Calls("", "", {}, None, 0)
@@ -100,7 +100,8 @@ def put_figures(
         put_replies(transaction, conversation, data_key, keys, replies)
     counts = {(what, names.of(name)): value for what, name, value in _counts(figures)}
     parent = parent_in(figures.overview.attributes or {})
-    if parent and conversation.parent is None:  # a fork of a sub-agent is not a sub-agent
+    # A fork of a sub-agent is not a sub-agent, also after it was copied without its parent.
+    if parent and conversation.parent_version is None:
         # Ids are not encrypted, so SQL can follow them.
         counts["parent", as_text_column(parent)] = 1
     transaction.write_rows(

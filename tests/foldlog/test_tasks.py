@@ -18,6 +18,7 @@ from foldlog._programs.answers import Answers
 from foldlog._programs.asking import Asking
 from foldlog._web.conversations import ServedConversations
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
+from foldlog.eventstore.maintenance.copy import copy_store
 from tests.between import Killed, kill_after
 from tests.foldlog.records import GOLDEN
 from tests.said import replied, said
@@ -237,6 +238,18 @@ def test_forks_and_orphans_are_no_sub_agents(histories):
     assert top.stats(with_children=True).conversations == 2
     assert histories["orphan"].stats(with_children=True).conversations == 1
     assert histories["circle"].stats(with_children=True).conversations == 1
+
+
+def test_fork_without_its_parent_is_no_sub_agent(histories):
+    top = histories["top"]
+    child = top.begin_child(call_agent(top))
+    child.append(said("one"))
+    child.fork(child.version(), "fork").append(said("two"))
+    with api.open("memory:") as copies:
+        assert not any(row.problem for row in copy_store(histories.store, copies.store))
+        assert copies["top"].stats(with_children=True).conversations == 2
+    histories.erase(child.id, reason="x", detach_forks=True)
+    assert top.stats(with_children=True).conversations == 1
 
 
 def make_task(histories, depth=2):
