@@ -17,8 +17,9 @@ from sqlite_utils.db import Table
 
 from foldlog._conversations.unreadable import iter_log
 from foldlog._derived.tables import follow
-from foldlog.eventstore import EventStoreError, Store
+from foldlog.eventstore import EventStoreError, Store, StoreUnavailable
 from foldlog.eventstore.recorders.sqlite.replacing import new_beside, sync
+from foldlog.eventstore.recorders.sqlite.store_file import check_not_moved
 
 _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     "conversations": (
@@ -127,6 +128,7 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
         raise NoAuditDatabase(path, "it is a folder")
     if not path.parent.is_dir():
         raise NoAuditDatabase(path, f"there is no folder {path.parent}")
+    _check_log(path)
     if path.is_file() and path.stat().st_size:
         with written(path), closing(sqlite3.connect(path)) as connection:
             _check_connected(store, path, connection)
@@ -160,6 +162,7 @@ def _make(store: Store, path: Path) -> None:
     empty = path.exists()
     if empty and not path.is_file():
         raise NoAuditDatabase(path, "it is not a regular file")
+    _check_log(path)
     target = path.resolve() if empty else path
     part = new_beside(target)  # The file is private from its first moment.
     try:
@@ -193,6 +196,20 @@ def _make(store: Store, path: Path) -> None:
     finally:
         part.unlink(missing_ok=True)
     sync(target.parent)
+
+
+def _check_log(path: Path) -> None:
+    """Raise ``NoAuditDatabase`` if a file was removed without its log, for example after a run that
+    was killed. SQLite would write the changes in this log into the new file.
+    """
+    try:
+        check_not_moved(str(path))
+    except StoreUnavailable as error:
+        raise NoAuditDatabase(
+            path,
+            f"{path}-wal is the log of a database that was removed or moved away",
+            "delete this log too, or put its database back",
+        ) from error
 
 
 def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -> None:

@@ -17,6 +17,7 @@ from sqlite_utils import Database
 
 from foldlog import EventStoreError, Histories
 from foldlog._reports.audit_database import AuditTables, name_of, update
+from foldlog._reports.audit_file import NoAuditDatabase, check_target
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -386,6 +387,21 @@ def test_full_disk_leaves_no_half_database(store, tmp_path, monkeypatch):
         update(store, tmp_path / "audit.db")
     assert {"events", "condensations_fts", "store"} <= set(tables)
     assert list(tmp_path.glob("audit*")) == []
+
+
+@pytest.mark.parametrize("has_file", [False, True])
+@pytest.mark.parametrize("checked", [check_target, update])
+def test_log_of_a_removed_database_is_named(store, path, checked, has_file):
+    """A run was killed, and a person removed the file alone, to begin again."""
+    log = path.with_name(f"{path.name}-wal")
+    log.write_bytes(b"changes")
+    if has_file:
+        path.touch()
+    with pytest.raises(NoAuditDatabase, match="removed or moved away; delete this log too"):
+        checked(store, path)
+    assert (log.read_bytes(), path.exists()) == (b"changes", has_file)
+    log.unlink()
+    checked(store, path)
 
 
 def test_erasure_meanwhile_is_in_the_next_update(store, path, monkeypatch):
