@@ -74,6 +74,17 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     assert {name for name, module in MODULES.items() if module in modules} == {*commands}
 
 
+def test_server_starts_without_mcp():
+    code = """
+from foldlog._cli.serving import tools_loader
+from foldlog._web.app import application
+from foldlog.eventstore import open_store
+store = open_store("memory:")
+application(store, token=None, tools=tools_loader(store))
+"""
+    assert "mcp" not in _modules_after(code)
+
+
 def test_help_imports_no_condenser():
     commands = ("compare", "list", "view")
     modules = _modules_after(f"import {', '.join(MODULES[name] for name in commands)}")

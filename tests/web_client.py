@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -53,6 +53,16 @@ class Client:
         headers: Mapping[str, str] = {},
         body: bytes = b"",
     ) -> Answer:
+        return asyncio.run(self.ask(method, path, params, headers, body))
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] = {},
+        headers: Mapping[str, str] = {},
+        body: bytes = b"",
+    ) -> Answer:
         path, _, query = path.partition("?")
         merged = {**self.headers, **headers}
         scope = {
@@ -69,7 +79,7 @@ class Client:
             "server": ("127.0.0.1", 8765),
             "client": ("127.0.0.1", 1),
         }
-        return asyncio.run(self._respond(scope, body))
+        return await self._respond(scope, body)
 
     async def _respond(self, scope: dict[str, Any], body: bytes) -> Answer:
         messages: list[dict[str, Any]] = []
@@ -103,14 +113,21 @@ def asking(app: Any, headers: Mapping[str, str] = {}) -> Iterator[Client]:
     yield Client(app, headers)
 
     async def shut_down() -> None:
-        steps = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
-
-        async def receive() -> Any:
-            return next(steps)
-
-        async def send(message: Any) -> None:
+        async with running(app):
             pass
 
-        await app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
-
     asyncio.run(shut_down())
+
+
+@asynccontextmanager
+async def running(app: Any) -> AsyncIterator[None]:
+    """Run the tasks of an application."""
+    steps: asyncio.Queue[Any] = asyncio.Queue()
+    answers: asyncio.Queue[Any] = asyncio.Queue()
+    scope = {"type": "lifespan", "asgi": {"version": "3.0"}}
+    tasks = asyncio.create_task(app(scope, steps.get, answers.put))
+    await steps.put({"type": "lifespan.startup"})
+    assert (await answers.get())["type"] == "lifespan.startup.complete"
+    yield
+    await steps.put({"type": "lifespan.shutdown"})
+    await tasks

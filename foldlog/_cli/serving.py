@@ -73,19 +73,22 @@ def writing_service(
     )
 
 
-def mounted_tools(store: Store) -> MountedTools | None:
-    """Return the tools of ``foldlog mcp``, or None if their extra is not installed. If the store is
-    not read-only, the tools import transcripts that have grown.
+def tools_loader(store: Store) -> Callable[[], MountedTools] | None:
+    """Return a function that loads the tools of ``foldlog mcp``, or None if their extra is not
+    installed. If the store is not read-only, the tools import transcripts that have grown.
     """
     if find_spec("mcp") is None:
         return None
-    from foldlog._programs.answers import Answers
-    from foldlog._programs.asking import Asking
-    from foldlog._programs.server import mount
 
-    may_import = store.path is None or os.access(store.path, os.W_OK)
-    answers = Answers(store, Asking(store, {}, None, may_import=may_import))
-    return mount(answers)
+    def load() -> MountedTools:
+        from foldlog._programs.answers import Answers
+        from foldlog._programs.asking import Asking
+        from foldlog._programs.server import mount
+
+        may_import = store.path is None or os.access(store.path, os.W_OK)
+        return mount(Answers(store, Asking(store, {}, None, may_import=may_import)))
+
+    return load
 
 
 def say_address(host: str, port: int, names: Sequence[str], secret: str | None) -> None:

@@ -12,4 +12,5 @@ parameters.py      the parameters and the body of a request, as typed values
 following.py       server-sent events, and the task that wakes their streams
 http_protocol.py   reads requests, and refuses those that httptools should not accept
 threads.py         the threads in which requests are answered
+tools.py           the tools of ``foldlog mcp``, loaded at the first request
 """

@@ -5,7 +5,7 @@ and the paths for monitoring.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from inspect import signature
 from itertools import islice
@@ -42,6 +42,7 @@ from foldlog._web.pages import Pages
 from foldlog._web.parameters import Count, Text, convert, fields_of, read_body, signature_fields
 from foldlog._web.problems import refusal_of
 from foldlog._web.threads import Threads
+from foldlog._web.tools import ToolsOnDemand
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import EventStoreError, ReadTransaction, Store, StoreRefused
 from foldlog.eventstore.recorders.sqlite.process_forks import identity
@@ -74,7 +75,7 @@ def application(
     prices: Prices | None = None,
     completed: Callable[[str], str] = str,
     is_ending: Callable[[], bool] = lambda: False,
-    tools: MountedTools | None = None,
+    tools: Callable[[], MountedTools] | None = None,
     service: Service | None = None,
 ) -> Access:
     """Return the ASGI application of an open store. The caller closes the store.
@@ -85,7 +86,7 @@ def application(
     prices                the prices of calls that record no cost
     completed             adds the store's name to a command in a message
     is_ending             returns true to end the open streams
-    tools                 the tools of ``foldlog mcp``, at ``/mcp``
+    tools                 loads the tools of ``foldlog mcp``, for the first request to ``/mcp``
     service               the operations below ``/v1``
     """
     pages = Pages(store, limit, model, prices)
@@ -95,14 +96,14 @@ def application(
     import_command = completed(_IMPORT)[1:-1]
     threads = changes.threads
     check = standing(store)
+    mounted = None if tools is None else ToolsOnDemand(tools, threads)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with AsyncExitStack() as running:
-            if tools is not None:
-                await running.enter_async_context(tools.running())
-            tasks = await running.enter_async_context(create_task_group())
+        async with create_task_group() as tasks:
             tasks.start_soon(changes.run)
+            if mounted is not None:
+                tasks.start_soon(mounted.run)
             yield
             tasks.cancel_scope.cancel()
         threads.close()
@@ -180,8 +181,8 @@ def application(
         *(Route(path, _answering(threads, check, make)) for path, make in made.items()),
         Route("/api/notes", partial(_change_note, threads, check, notes), methods=["POST"]),
     ]
-    if tools is not None:
-        routes += tools.routes
+    if mounted is not None:
+        routes.append(Route("/mcp", mounted))
     app = Starlette(
         routes=routes,
         lifespan=lifespan,

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import Import, set_sizes
 from tests.foldlog.records import GOLDEN, write_lines
-from tests.web_client import Client, application
+from tests.web_client import Client, application, running
 
 WORD = "zebra_lighthouse_4711"
 
@@ -427,7 +428,7 @@ def test_the_tools_of_serve_need_its_token(histories, tools, tool_server):
         histories.store,
         token="token-of-test",
         port=8765,
-        tools=tool_server.mount(tools),
+        tools=lambda: tool_server.mount(tools),
     )
     cookie = {"cookie": "foldlog-8765=token-of-test"}
     bearer = {"authorization": "Bearer token-of-test"}
@@ -447,6 +448,43 @@ def test_the_tools_of_serve_need_its_token(histories, tools, tool_server):
         (own, "GET", "/api/conversations", 200),
     ):
         assert Client(app, headers).send(method, path).status == status, headers
+
+
+def post_to_tools(histories, load):
+    """The answers to two first requests to ``/mcp``, sent together."""
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    asked = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "sessions"}}'
+
+    async def post():
+        app = application(histories.store, token=None, port=8765, tools=load)
+        client = Client(app, headers)
+        async with running(app):
+            requests = [client.ask("POST", "/mcp", body=asked) for _ in range(2)]
+            return await asyncio.gather(*requests, return_exceptions=True)
+
+    return asyncio.run(post())
+
+
+def test_serve_loads_the_tools_once(histories, tools, tool_server):
+    loaded = []
+
+    def load():
+        loaded.append(threading.current_thread())
+        return tool_server.mount(tools)
+
+    for answer in post_to_tools(histories, load):
+        (content,) = answer.json()["result"]["content"]
+        assert "conversation s1" in content["text"]
+    (thread,) = loaded
+    assert thread is not threading.main_thread()  # which sends the pages meanwhile
+
+
+def test_tools_that_cannot_be_loaded_end_no_server(histories):
+    def load():
+        raise ImportError("mcp is too old")
+
+    for error in post_to_tools(histories, load):
+        assert str(error.__cause__) == "mcp is too old"
 
 
 # -- the hook and the settings

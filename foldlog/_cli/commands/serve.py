@@ -14,8 +14,8 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.serving import (
     check_tokens,
     listening,
-    mounted_tools,
     say_address,
+    tools_loader,
     writing_service,
 )
 from foldlog._cli.stores import open_existing, open_or_create
@@ -116,7 +116,7 @@ def run(
             prices=Prices(prices),
             completed=complete_commands,
             is_ending=lambda: server.should_exit,
-            tools=mounted_tools(store),
+            tools=tools_loader(store),
             service=service,
         )
         say_address(host, port, allow_host, secret)
