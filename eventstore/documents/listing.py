@@ -148,15 +148,19 @@ def recent_conversations(
 
     page = database.recorder.query(read_page)
     if pairs and page.after is None:
-        used_keys = database.recorder.value("key_ids").split()
-        missing = ", ".join(name for name in used_keys if keys is None or name not in keys.names)
-        if missing:
-            raise key_missing(
-                "more conversations may have these attributes too, but they are encrypted",
-                missing,
-                keys,
-            )
+        check_no_key_is_missing(database, "more conversations may have these attributes too")
     return page
+
+
+def check_no_key_is_missing(database: Database, problem: str) -> None:
+    """Raise ``KeyUnavailable`` if a key of the store is missing, so that values of encrypted
+    conversations cannot be compared.
+    """
+    keys = database.settings.keys
+    used_keys = database.recorder.value("key_ids").split()
+    missing = ", ".join(name for name in used_keys if keys is None or name not in keys.names)
+    if missing:
+        raise key_missing(f"{problem}, but they are encrypted", missing, keys)
 
 
 # --- the read model ---

@@ -26,6 +26,7 @@ from foldlog._figures.tables import Where
 from foldlog._history.lease import to_resume
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationRow, Store
+from foldlog.eventstore.documents.listing import check_no_key_is_missing
 from foldlog.eventstore.times import EventTime, in_utc, parse_event_time
 
 if TYPE_CHECKING:
@@ -129,9 +130,8 @@ class Aside:
             )
         if self.locked:
             problem = next(iter(self.locked.values()))
-            terminal.note(
-                f"the figures of {count(len(self.locked), 'conversation')} are not shown: {problem}"
-            )
+            locked = count(len(self.locked), "conversation")
+            terminal.note(f"of {locked}, only what needs no key is shown: {problem}")
         if with_costs and (named := [models for models in self.unpriced if models]):
             models = ", ".join(sorted({model for each in named for model in each}))
             what = f"{count(len(named), 'unknown cost')}: the models have no price"
@@ -180,6 +180,8 @@ def _chosen_ids(store: Store, filters: Filters) -> Iterator[set[str]]:
             find_ids=lambda words: (),
             noted=lambda: conversations_with_notes(store),
         )
+        if where.conditions():
+            check_no_key_is_missing(store.database, "more conversations may match")
         figures = FiguresOfStore(store)
         with terminal.working("reading conversations"):
             figures.refresh()
