@@ -118,7 +118,8 @@ class Store:
                 this exception and appends nothing, even for a key that was used before.
             together: Appends to other conversations, from ``Documents.prepare``. Either all appends
                 happen, or none. If nothing is left to append, because of ``dedupe`` or of a key
-                that was used before, they do not happen either.
+                that was used before, they do not happen either. If they have keys too, all keys
+                must be new, or all must have been used before.
             also: Called in the transaction of the events. It may write further data.
 
         Returns:

@@ -120,6 +120,7 @@ class Appending(Struct, eq=False):
         if not is_plain:
             new_events = self._select_new(writing)
             if self.earlier is not None:
+                self._recall_together(transaction)
                 return
             if new_events is not None:
                 batch = new_events.batch
@@ -137,6 +138,9 @@ class Appending(Struct, eq=False):
         # The appends of ``together`` come last, because they may append to this conversation too.
         for other in self.together:
             other(transaction)
+            if other.idempotency_key is not None and other.earlier:
+                first_id = other.earlier[0].id
+                raise IdempotencyConflict(other.conversation, other.idempotency_key, first_id)
 
     def _select_new(self, writing: WriteTransaction) -> origins.NewEvents | None:
         """Return the events that remain after ``dedupe``, or None if ``dedupe`` is not set. Set
@@ -159,6 +163,21 @@ class Appending(Struct, eq=False):
         if not new_events.batch:
             self.earlier = ()
         return new_events
+
+    def _recall_together(self, transaction: Transaction) -> None:
+        """Find the events that the appends of ``together`` recorded under their keys, when this
+        append was repeated. Appends without a key do not happen.
+        """
+        for other in self.together:
+            if other.idempotency_key is None or not self.earlier:
+                continue
+            other._select_new(
+                open_to_append(self.database, transaction, other.conversation, other.fence)
+            )
+            if other.earlier is None:
+                raise IdempotencyConflict(
+                    self.conversation, other.idempotency_key, self.earlier[0].id
+                )
 
     def _write_records(
         self, writing: WriteTransaction, version: int, new_events: origins.NewEvents | None

@@ -128,6 +128,23 @@ def test_appends_to_several_conversations_happen_together(http):
     assert version(http) == 1
 
 
+def test_repeated_appends_to_several_conversations(http):
+    def append(send, *names):
+        appends = [
+            {"conversation": name, "events": [EVENT], "expected_version": 0} for name in names
+        ]
+        headers = {"idempotency-key": "k"}
+        return send("append_together", body={"appends": appends}, headers=headers)
+
+    first = append(http, "c1", "c2", "c3")
+    say(http, "meanwhile", "c2")
+    assert append(http, "c1", "c2", "c3") == first
+    for names in (("c1", "c4"), ("c4", "c1"), ("c1", "c2", "c4")):
+        assert append(http.refusal, *names).status == 409
+    assert http.refusal("read_conversation", conversation="c4").status == 404
+    assert version(http) == 1
+
+
 def test_from_a_prompt_to_an_outcome(http):
     say(http, "pay Ann")
     view = http("prepare", body={"dialect": "openai"})

@@ -261,7 +261,9 @@ def append_together(
         request.check_visible(history)
     first, *others = appends
     together = [
-        prepare_append(store, each.conversation, each.events, each.expected_version)
+        prepare_append(
+            store, each.conversation, each.events, each.expected_version, idempotency_key
+        )
         for each in others
     ]
     recorded = [
