@@ -51,7 +51,7 @@ def client(app):
     return Client(app, dict([BEARER]), waits=True)
 
 
-async def ask(app, method, path, *headers, receive, sent):
+async def ask(app, method, path, *headers, receive, sent, query=b""):
     """Send a request whose headers may come twice. ``sent`` gets what the application sends."""
 
     async def send(message):
@@ -61,7 +61,7 @@ async def ask(app, method, path, *headers, receive, sent):
         "type": "http",
         "method": method,
         "path": path,
-        "query_string": b"",
+        "query_string": query,
         "headers": [
             (name.encode(), value.encode())
             for name, value in (("host", "localhost"), BEARER, *headers)
@@ -152,6 +152,27 @@ def test_a_client_that_leaves_is_no_failure(app, caplog):
     with caplog.at_level(logging.ERROR, "foldlog.serve"):
         asyncio.run(ask(app, "POST", f"{C1}/events", JSON, receive=receive, sent=[]))
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    "method, path, query, body",
+    [
+        ("GET", f"{C1}/follow", b"after=1&wait_s=30", b""),
+        ("POST", f"{C1}/lease", b"", b'{"worker": "w2", "wait_s": 30}'),
+    ],
+)
+def test_a_wait_ends_with_its_client(app, http, method, path, query, body):
+    http("take_lease", conversation="c1", body={"worker": "w1", "ttl_s": 600})
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive():
+        return next(messages, {"type": "http.disconnect"})
+
+    async def wait():
+        request = ask(app, method, path, JSON, receive=receive, sent=[], query=query)
+        await asyncio.wait_for(request, 20)
+
+    asyncio.run(wait())
 
 
 def test_pages_of_large_events_are_short(http, store):

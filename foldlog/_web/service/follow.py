@@ -12,6 +12,7 @@ from functools import partial
 from typing import Annotated, Final
 
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from foldlog._answers.document import Document
@@ -126,6 +127,8 @@ def _follow(
                 return FollowedEvents(events=events, after=after)
             if not page:
                 await request.changes.wait(left_s)
+            if await request.is_disconnected():
+                raise ClientDisconnect
             page = await request.changes.threads.run(partial(read_page, after))
 
     return Deferred(poll)

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 from anyio import sleep
+from starlette.requests import ClientDisconnect
 
 from foldlog._answers.document import Document
 from foldlog._history.lease import LeaseBlock
@@ -52,6 +53,8 @@ def take_lease(
         while (pause_s := await run(block.attempt)) is not None:
             if request.changes.is_ending():
                 raise stopping()
+            if await request.is_disconnected():
+                raise ClientDisconnect
             await sleep(pause_s)
         if await request.is_disconnected():
             await run(block.leave)  # the client would not know the token
