@@ -8,7 +8,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from sqlite_utils.db import Table
 from foldlog._conversations.unreadable import iter_log
 from foldlog._derived.tables import follow
 from foldlog.eventstore import EventStoreError, Store, StoreUnavailable
-from foldlog.eventstore.recorders.sqlite.replacing import new_beside, sync
+from foldlog.eventstore.recorders.sqlite.replacing import new_beside, parts_beside, sync
 from foldlog.eventstore.recorders.sqlite.store_file import check_not_moved
 
 _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
@@ -146,6 +146,7 @@ def open_database(store: Store, path: Path) -> Database:
     with written(path):
         if not path.exists() or path.stat().st_size == 0:
             _make(store, path)
+        _remove_second_names(path)
         # Two threads use the connection: the thread of a follower calls ``apply``, and another
         # thread calls ``describe``.
         connection = sqlite3.connect(path, check_same_thread=False)
@@ -196,6 +197,16 @@ def _make(store: Store, path: Path) -> None:
     finally:
         part.unlink(missing_ok=True)
     sync(target.parent)
+
+
+def _remove_second_names(path: Path) -> None:
+    """Remove the temporary name of the file, if a process was killed before it did. Otherwise the
+    texts would stay under this name when a person deletes the file.
+    """
+    for part in parts_beside(path):
+        with suppress(FileNotFoundError):  # another process removed the name
+            if os.path.samefile(part, path):
+                os.unlink(part)
 
 
 def _check_log(path: Path) -> None:

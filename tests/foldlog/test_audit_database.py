@@ -389,6 +389,15 @@ def test_full_disk_leaves_no_half_database(store, tmp_path, monkeypatch):
     assert list(tmp_path.glob("audit*")) == []
 
 
+def test_second_name_of_a_killed_run_is_removed(store, path):
+    update(store, path)
+    path.with_name("audit.db.abcdefgh.part").hardlink_to(path)
+    other = path.with_name("audit.db.ijklmnop.part")
+    other.touch()
+    update(store, path)
+    assert sorted(path.parent.glob("audit*")) == [path, other]
+
+
 @pytest.mark.parametrize("has_file", [False, True])
 @pytest.mark.parametrize("checked", [check_target, update])
 def test_log_of_a_removed_database_is_named(store, path, checked, has_file):
