@@ -51,6 +51,7 @@ from foldlog.eventstore import (
     Redaction,
     Store,
 )
+from foldlog.eventstore.documents.listing import check_no_key_is_missing
 
 LIMIT = 500
 """The number of conversations in an answer, unless the request has another ``limit``."""
@@ -117,9 +118,12 @@ class ServedConversations:
 
     def where(self, line: str) -> Where:
         """Return the filter that a search line describes. Raises ``InvalidArgument`` if the line
-        cannot be read.
+        cannot be read, and ``KeyUnavailable`` if a missing key prevents the comparison.
         """
-        return chosen_by(line, self._having, self._noted)
+        where = chosen_by(line, self._having, self._noted)
+        if where.conditions():
+            check_no_key_is_missing(self._store.database, "more conversations may match")
+        return where
 
     def ids(self, line: str) -> Collection[str] | None:
         """Return the ids of the conversations that a search line selects. None stands for all

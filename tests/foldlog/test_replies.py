@@ -15,7 +15,7 @@ import foldlog
 from foldlog import Action, CondensationAction, Message, Observation, View, from_openai
 from foldlog.condensers import Reply, ToolCall
 from foldlog.condensers.models import client
-from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent
+from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent, VersionConflict
 from foldlog.eventstore.codec import encode
 from foldlog.projections.messages.turns import DIALECTS
 from tests.at_once import at_once
@@ -235,6 +235,14 @@ def test_reply_to_a_view_that_never_was_is_refused(history, expected):
     assert len(history) == 1
     history.append_reply({"role": "assistant", "content": "b"}, **expected)
     assert [message["content"] for message in history.view().to_messages()] == ["hi", "b"]
+
+
+def test_reply_with_an_outdated_expected_version_conflicts(history):
+    history.append({"role": "user", "content": "hi"})
+    history.append({"role": "user", "content": "are you there?"})
+    reply = {"role": "assistant", "content": "a"}
+    with pytest.raises(VersionConflict):
+        history.append_reply(reply, view_version=2, expected_version=1)
 
 
 def test_usage_of_an_empty_reply_is_counted(history):
