@@ -85,9 +85,7 @@ class Run(NamedTuple):
 
     def fill(self, history: History) -> None:
         """Append the events. They get the ids that they had."""
-        history.append(
-            [decode(body["kind"], 1, msgspec.json.encode(body), -1) for body in self.bodies]
-        )
+        history.append([*map(_event, self.bodies)])
 
     def lines(self) -> Iterator[JsonObject]:
         yield {_RUN: self.id, "version": _VERSION}
@@ -194,7 +192,30 @@ def read_run(path: Path) -> Run:
             f"{path} does not have the events 0, 1, 2 and so on, each in one line; export the run"
             " again"
         )
+    for number, fields in beside.items():
+        tools, parameters = fields.get("tools", []), fields.get("parameters", {})
+        if not (_is_list_of_maps(tools) and isinstance(parameters, dict)):
+            raise InvalidArgument(
+                f"{path} has damaged tools or parameters of call {number}; export the run again"
+            )
+    for body in bodies:
+        try:
+            _event(body)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise InvalidArgument(
+                f"{path} has a damaged event {body['id']}: {error}; export the run again"
+            ) from error
     return Run(run_id, beside, bodies)
+
+
+def _is_list_of_maps(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def _event(body: JsonObject) -> Event:
+    if not isinstance(body["kind"], str):
+        raise TypeError("its kind is not a text")
+    return decode(body["kind"], 1, msgspec.json.encode(body), -1)
 
 
 def run_of(history: History) -> Run:

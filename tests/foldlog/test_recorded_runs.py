@@ -443,6 +443,9 @@ def test_run_file_is_read_as_written(histories, recorded, tmp_path):
         ('"version": 1', '"version": 7', "has version 7 of the form of runs"),
         ('{"id": 0', '{"id": 9', "does not have the events 0, 1, 2"),
         ('{"call": 1', '{"call": "one"', "is not a recorded run"),
+        ('"tools": [', '"tools": [5, ', "has damaged tools or parameters of call 1"),
+        ('"kind": "message"', '"kind": 5', "damaged event 1: its kind is not a text"),
+        ('"source": "user"', '"source": "users"', "damaged event 1: Invalid enum value 'users'"),
     ],
 )
 def test_damaged_run_file_is_refused(old, new, problem, recorded):
