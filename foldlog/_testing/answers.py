@@ -89,8 +89,16 @@ def answer_of(reply: Sequence[Event], dialect: Dialect, number: int) -> Part:
         "object": "chat.completion",
         "created": 0,
         "choices": [{"index": 0, "message": message, "finish_reason": reason}],
-        "usage": {**usage, "total_tokens": total},
+        "usage": {**usage, "total_tokens": total, **_details_of_openai(usage)},
     }
+
+
+def _details_of_openai(usage: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    places = {
+        "cached_tokens": "prompt_tokens_details",
+        "reasoning_tokens": "completion_tokens_details",
+    }
+    return {place: {name: usage[name]} for name, place in places.items() if name in usage}
 
 
 def _usage_of_anthropic(usage: Mapping[str, int]) -> dict[str, int]:

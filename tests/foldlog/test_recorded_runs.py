@@ -312,7 +312,10 @@ def test_an_answer_has_the_recorded_end_and_usage(dialect, end, histories):
     recorded.append_reply(replies_of(dialect, end))
     with replay(recorded) as model:
         again.append(said("tell"))
-        again.append_reply(model(again.view().to_messages(dialect), dialect=dialect))
+        answer = model(again.view().to_messages(dialect), dialect=dialect)
+        again.append_reply(answer)
+    if dialect == "openai":
+        assert answer["usage"]["prompt_tokens_details"] == {"cached_tokens": 6}
     of_recorded, of_again = (next(history.events(1)).meta for history in (recorded, again))
     names = ("finish_reason", "usage", "model")
     assert [of_again[name] for name in names] == [of_recorded[name] for name in names]
