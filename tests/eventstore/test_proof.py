@@ -22,6 +22,7 @@ from foldlog.eventstore import InvalidArgument, InvalidOption, KeyRing, open_sto
 from foldlog.eventstore.maintenance import checkpoint as checkpoints
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.merkle import (
     consistency_path,
     grown_edge,
@@ -488,6 +489,17 @@ def test_command_names_a_change(path, tmp_path):
     assert changed.returncode == 1
     assert "conversation 'b'" in changed.stderr
     assert "rewritten" in changed.stderr
+
+
+def test_command_says_that_a_ledger_was_not_compared(path, tmp_path):
+    checkpoint = tmp_path / "checkpoint.txt"
+    checkpoint.write_text(foldlog(path, "checkpoint").stdout)
+    against = ("verify", "--against", checkpoint)
+    assert "ledger" not in foldlog(path, *against).stderr
+    with opened(path) as store, opened(tmp_path / "copy.db") as copy:
+        assert not any(row.problem for row in copy_store(store, copy))
+    ran = foldlog(tmp_path / "copy.db", *against)
+    assert (ran.returncode, "its ledger was not compared" in ran.stderr) == (0, True)
 
 
 def test_unsigned_checkpoint_is_refused(path, tmp_path):

@@ -26,7 +26,7 @@ from foldlog._cli.stores import events_total, open_existing, require_id, resolve
 from foldlog._cli.verifying import Checks, verdict_document
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance import archive
-from foldlog.eventstore.maintenance.checkpoint import verify_against
+from foldlog.eventstore.maintenance.checkpoint import origin_of, verify_against
 from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 
@@ -74,6 +74,11 @@ def run(
     checks = Checks()
     try:
         with open_existing(db) as store, terminal.working("verifying", "events") as update:
+            if note is not None and note.origin != origin_of(store.database):
+                terminal.note(
+                    "this is a copy of the store of the checkpoint, or its id was changed, so its"
+                    " ledger was not compared"
+                )
             find_conversation = require_id if repair else resolve
             names = [find_conversation(store, name) for name in conversations]
             update(total=events_total(store, names, start))
