@@ -402,7 +402,8 @@ class History:
         # First try to append right after the View that was answered. If this succeeds, no note is
         # needed.
         version = asked_at if expected_version is ANY_VERSION else expected_version
-        self._check_asked_at(asked_at, version)
+        if asked_at > version:
+            self._check_asked_at(asked_at, self.version())
         named_events: Sequence[Event] = events
         if self._sent_beside is not None:
             beside = self._sent_beside
