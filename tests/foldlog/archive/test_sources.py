@@ -6,6 +6,7 @@ import json
 from unittest.mock import Mock
 
 import pytest
+import zstandard
 
 from foldlog._archive.redacting import source_files
 from foldlog._archive.writing import SourceWriter
@@ -230,6 +231,17 @@ def test_others_make_the_events_first(lines, name, monkeypatch, store):
     monkeypatch.undo()
     assert version == store.version(name) >= len(lines) - 2
     assert_sound(store)
+
+
+def test_compressed_log_is_read_unless_it_is_damaged(lines, path, store):
+    whole = b"".join(zstandard.compress(line) for line in lines)
+    name = imported_lines(store, path, [whole]).conversation
+    assert bytes_of(store, name) == b"".join(lines)
+    for rest, problem in ((whole[:-9], "is cut off"), (b"no frame", "is damaged")):
+        path.write_bytes(whole + rest)
+        damaged = Import(store, [path])
+        assert not [*damaged]
+        assert problem in str(damaged.nothing())
 
 
 def test_line_that_is_not_text_is_a_finding(lines, path, store):
