@@ -80,18 +80,34 @@ def test_what_is_told_beside_records_is_stored(story, tmp_path):
     assert [take(step, tmp_path) for step in story["steps"]] == story["steps"]
 
 
-def test_foreign_document_named_usage_is_ignored(tmp_path):
+@pytest.fixture
+def v1(tmp_path):
+    """A conversation whose state has sums beside its events."""
     (story,) = [each for each in STORIES if each["name"].startswith("the state beside")]
     take(story["steps"][0], tmp_path)
+    with package.open(tmp_path / "foldlog.db") as histories:
+        yield histories["v1"], lambda name: spent_in(histories.store, Prices())[name]
+
+
+def test_foreign_document_named_usage_is_ignored(v1):
+    history, spent_by_name = v1
     odd = [
         7,
         {"reply": [], "at": 5, "cost": "x", "usage": 3, "calls": -2},
         {"use": {}, "cost": -1.0, "model": 8},
     ]
-    with package.open(tmp_path / "foldlog.db") as histories:
-        for document in ("text", odd):
-            histories["v1"].append((), documents={"imported usage": document})
-            assert spent_in(histories.store, Prices())["v1"][:3] == [None, None, None]
+    for document in ("text", odd):
+        history.append((), documents={"imported usage": document})
+        assert spent_by_name("v1")[:3] == [None, None, None]
+
+
+def test_fork_counts_what_its_sum_grew(v1):
+    history, spent_by_name = v1
+    fork = history.fork()
+    usage = {"prompt_tokens": 400, "completion_tokens": 50}
+    grown = history.document("imported usage")[0] | {"usage": usage, "calls": 5, "cost": 1}
+    fork.append((), documents={"imported usage": [grown]})
+    assert spent_by_name(fork.id) == [100, 20, 0.25, 2]
 
 
 if __name__ == "__main__":
