@@ -12,6 +12,8 @@ from foldlog._reports import search as searching
 from foldlog.eventstore import ConversationErased
 from tests.between import before_next_call
 from tests.figures import FiguresOfStore
+from tests.foldlog.archive.imports import imported
+from tests.foldlog.records import said as said_v1, write_lines
 from tests.said import said
 
 
@@ -99,3 +101,13 @@ def test_fork_detached_meanwhile_is_searched_whole(find, before, histories, monk
     histories["fork"].append([said("gauge 2")])
     monkeypatch.setattr(searching, "_Conversation", Detaching)
     assert find(histories) == [0, 2]
+
+
+def test_fork_is_not_searched_beyond_its_fork(histories, tmp_path):
+    path = tmp_path / "c.jsonl"
+    for count in (1, 2):
+        write_lines(path, [said_v1(number, "gauge") for number in range(count)])
+        imported(histories.store, path)
+        if count == 1:
+            histories["c"].fork(1, "fork")
+    assert [hit.id for hit in histories.search("gauge", conversation="fork")] == [0]
