@@ -10,6 +10,7 @@ import pytest
 
 from foldlog import Histories
 from foldlog._archive.redacting import redact_beside
+from foldlog._files.written_files import read_models
 from foldlog._privacy.redacting import redact_events
 from foldlog.adapters._shared import records_of as records_read
 from foldlog.eventstore.maintenance.copy import compare_stores
@@ -540,3 +541,11 @@ def test_file_of_a_fork_erased_meanwhile_is_named(path, fork, store):
         receipt = redact_event(store, "s1", 2)
     assert store.conversation(fork).erased_at is not None
     assert any(str(path.with_name("fork.jsonl")) in holder for holder in receipt.unconfirmed)
+
+
+def test_redaction_forgets_a_deleted_source_file(path, fork, store):
+    Histories(store).erase("s1", detach_forks=True, reason="asked for")
+    before = read_models(store)
+    path.unlink()
+    redact_event(store, fork, 1)
+    assert read_models(store) == [name for name in before if not name.endswith(str(path))]
