@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 import foldlog.aio
 from benchmarks.frame import Question, Round, Scale, by_turns, in_new_process
-from benchmarks.raw import RawStore, body_of, proved
+from benchmarks.raw import RawStore, body_of, identity, proved
 from benchmarks.workload import history
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -81,24 +81,19 @@ def careful_append(path: Path) -> Append:
     raw = RawStore(path)
     raw.db.execute("CREATE INDEX views ON events (conversation, id) WHERE kind = 'event'")
     lock = os.open(f"{path}-queue", os.O_CREAT | os.O_RDWR)
-    opened = _identity(path)
+    opened = identity(path)
 
     def append(version: int, event: Event) -> None:
         bodies = proved([body_of(event)])
         flock(lock, LOCK_EX)
         raw.db.execute("BEGIN IMMEDIATE")
-        if _identity(path) != opened:
+        if identity(path) != opened:
             raise AssertionError("the file has been replaced")
         raw.append("c1", version, next(bodies))
         raw.db.execute("COMMIT")
         flock(lock, LOCK_UN)
 
     return append
-
-
-def _identity(path: Path) -> tuple[int, ...]:
-    status = os.stat(path)
-    return status.st_dev, status.st_ino, status.st_nlink
 
 
 def library_append(path: Path) -> Append:

@@ -7,10 +7,12 @@ the process during this time. Prints JSON.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import sqlite3
+import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.raw import DECODE, checked, timeless
+from benchmarks.prepared import SCHEMA
+from benchmarks.raw import DECODE, checked, identity, timeless
 from foldlog.eventstore import (
     CondensationSummary,
     Event,
@@ -34,6 +37,8 @@ if "FOLDLOG_KEY" in os.environ:  # an encrypted store imports these too
     import zstandard  # noqa: F401
     from cryptography.hazmat.primitives.ciphers import aead  # noqa: F401
 
+_LOCK = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x4000_0002, 510, 0)
+"""A read lock on the bytes that SQLite locks before it removes the log, as foldlog holds it."""
 _SHOWN = (
     "FROM json_each(?) j CROSS JOIN events e ON e.conversation = ? AND e.id BETWEEN j.value ->> 0"
     " AND j.value ->> 1"
@@ -50,27 +55,40 @@ def ours(path: str, version: int | None) -> Sequence[Event]:
 def raw(path: str, _version: int | None) -> Sequence[Event]:
     """Read the View's intervals from a hand-written row, then the events in these intervals with
     one SELECT.
+
+    As foldlog does, read one state of the database, hold a lock that keeps the log, and check the
+    file's name before and after its opening, the number of the schema, that the View is the newest,
+    that no event is missing, and two checksums of each event.
     """
+    opened = identity(path)
     db = sqlite3.connect(path, isolation_level=None)
     db.text_factory = bytes
-    intervals, place, summary = db.execute(
-        "SELECT intervals, place, summary FROM views WHERE conversation = 'c1'"
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("BEGIN")
+    (schema,) = db.execute("PRAGMA user_version").fetchone()
+    fcntl.fcntl(os.open(path, os.O_RDONLY), fcntl.F_OFD_SETLK, _LOCK)
+    version, intervals, place, summary = db.execute(
+        "SELECT version, intervals, place, summary FROM views WHERE conversation = 'c1'"
     ).fetchone()
-    events: list[Event] = [
-        DECODE(body)
-        for body in checked(
-            body
-            for (body,) in db.execute(f"SELECT e.body {_SHOWN} ORDER BY j.id", (intervals, "c1"))
-        )
+    (last,) = db.execute("SELECT max(id) FROM events WHERE conversation = 'c1'").fetchone()
+    rows = db.execute(f"SELECT e.id, e.body {_SHOWN} ORDER BY j.id", (intervals, "c1")).fetchall()
+    expected = [
+        event_id for start, stop in json.loads(intervals) for event_id in range(start, stop + 1)
     ]
+    if schema != SCHEMA or last != version - 1 or [event_id for event_id, _ in rows] != expected:
+        raise AssertionError("the tables are others, or an event is missing")
+    events: list[Event] = [DECODE(body) for body in checked(body for _, body in rows)]
     if summary is not None:
-        (body,) = db.execute(
+        (text,) = db.execute(
             "SELECT body FROM events WHERE conversation = 'c1' AND id = ?", (summary,)
         ).fetchone()
-        text = DECODE(body).summary
+        content = DECODE(next(checked([text]))).summary
         events.insert(
-            place, CondensationSummary(id=summary_id(summary), content=text, summary_of=summary)
+            place, CondensationSummary(id=summary_id(summary), content=content, summary_of=summary)
         )
+    db.execute("ROLLBACK")
+    if identity(path) != opened:
+        raise AssertionError("the file has been replaced")
     return events
 
 

@@ -17,8 +17,10 @@ from benchmarks.workload import history
 from foldlog.eventstore import CondensationSummary, Event, open_store, summary_of
 from foldlog.projections import View, Views
 
-__all__ = ["Prepared", "checkpoint", "prepared"]
+__all__ = ["SCHEMA", "Prepared", "checkpoint", "prepared"]
 
+SCHEMA = 1
+"""The number of the hand-written tables, which a program checks when it opens the file."""
 _CHUNK = 1_000
 
 
@@ -64,12 +66,15 @@ def _make_raw(path: Path, events: Iterable[Event], view: View) -> None:
         if isinstance(event, CondensationSummary)
     ]
     raw.db.execute(
-        "CREATE TABLE views (conversation TEXT PRIMARY KEY, intervals TEXT, place INTEGER,"
-        " summary INTEGER)"
+        "CREATE TABLE views (conversation TEXT PRIMARY KEY, version INTEGER, intervals TEXT, place"
+        " INTEGER, summary INTEGER)"
     )
     intervals = json.dumps(list(_intervals(event.id for event in view.events if event.id >= 0)))
     place, summary = summaries[-1] if summaries else (None, None)
-    raw.db.execute("INSERT INTO views VALUES ('c1', ?, ?, ?)", (intervals, place, summary))
+    raw.db.execute(
+        "INSERT INTO views VALUES ('c1', ?, ?, ?, ?)", (first, intervals, place, summary)
+    )
+    raw.db.execute(f"PRAGMA user_version = {SCHEMA}")
     raw.close()
     checkpoint(path)
 

@@ -2,7 +2,8 @@
 
 The baseline has a minimal table of four columns, WAL, ``synchronous=FULL``, prepared statements,
 and msgspec for the bodies. It does not check ids, has no versions, and supports one process. Where
-foldlog hashes or checks what it reads or writes, ``proved`` and ``checked`` do the same by hand.
+foldlog hashes or checks what it reads or writes, ``proved`` and ``checked`` do the same by hand, and
+``identity`` shows whether the file still has its name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from foldlog.eventstore import (
     summary_id,
 )
 
-__all__ = ["DECODE", "RawStore", "body_of", "checked", "fold", "proved", "timeless"]
+__all__ = ["DECODE", "RawStore", "body_of", "checked", "fold", "identity", "proved", "timeless"]
 
 _ENCODER = msgspec.json.Encoder()
 DECODE = msgspec.json.Decoder(
@@ -64,6 +65,11 @@ def checked(bodies: Iterable[bytes]) -> Iterator[bytes]:
     for body in bodies:
         crc32(body[:70], crc32(body))
         yield body
+
+
+def identity(path: str | Path) -> tuple[int, ...]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_nlink
 
 
 def fold(events: Iterable[Event]) -> list[Event]:
