@@ -22,6 +22,7 @@ the tool's name. An event of an unknown kind is stored and read unchanged, as an
 # thirtieth of the start of a process.
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import countOf
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
@@ -339,7 +340,11 @@ class Forgotten(NamedTuple):
 
 
 _NUMBERS = ("forgotten_events_start_id", "forgotten_events_end_id", "summary_offset")
-_NO_NUMBERS = (None, None, None)
+_NUMBER_TYPES = frozenset((int, type(None)))
+
+
+def _are_whole(ids: tuple[object, ...]) -> bool:
+    return countOf(map(type, ids), int) == len(ids)
 
 
 class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation"):
@@ -386,7 +391,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         return ids
 
     def __post_init__(self) -> None:
-        ids: Any = self.given_ids
+        ids: Any = _GIVEN_IDS.__get__(self)
         if ids is not None and isinstance(ids, Iterable):
             ids = EventIds(ids)
             # callers may pass a list, but a frozen value needs a tuple
@@ -410,20 +415,21 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
                 "a condensation needs both summary and summary_offset, or neither of them"
             )
         if self.origin is None:
-            self._check_it_does_something()
+            self._check_it_does_something(ids, start, end)
 
     def _check_types(self, ids: object, start: object, end: object) -> None:
         # The codec checks the types of all further fields.
-        if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
+        if ids is not None and not (isinstance(ids, tuple) and _are_whole(ids)):
             raise InvalidEvent(
                 f"a condensation's forgotten_event_ids must be whole numbers, not {short(ids)}"
             )
         numbers = (start, end, self.summary_offset)
-        for name, number in zip(_NUMBERS, numbers, strict=True) if numbers != _NO_NUMBERS else ():
-            if number is not None and not isinstance(number, int):
-                raise InvalidEvent(
-                    f"a condensation's {name} must be a whole number, not {short(number)}"
-                )
+        if not _NUMBER_TYPES.issuperset(map(type, numbers)):
+            for name, number in zip(_NUMBERS, numbers, strict=True):
+                if number is not None and not isinstance(number, int):
+                    raise InvalidEvent(
+                        f"a condensation's {name} must be a whole number, not {short(number)}"
+                    )
         if self.summary is not None and not isinstance(self.summary, str):
             raise InvalidEvent(
                 f"a condensation's summary must be a text, not {short(self.summary)}"
@@ -433,26 +439,26 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
                 f"a condensation's metadata must be a map, not {short(self.metadata)}"
             )
 
-    def _check_it_does_something(self) -> None:
-        start = self.forgotten_events_start_id
-        end = self.forgotten_events_end_id
+    def _check_it_does_something(
+        self, ids: tuple[int, ...] | None, start: int | None, end: int | None
+    ) -> None:
         if start is not None and end is not None and start > end:
             raise InvalidEvent(
                 f"a condensation's range runs backwards, from {start} to {end}; give the smaller"
                 " id first"
             )
-        declined = self.metadata.get("outcome") == "declined"
-        if not self.given_ids and start is None and self.summary is None:
-            if not declined:
-                raise InvalidEvent(
-                    "a condensation that forgets nothing and has no summary must be declined: "
-                    'metadata={"outcome": "declined", "reason": "..."}'
-                )
-            if not self.metadata.get("reason"):
-                raise InvalidEvent(
-                    'a declined condensation must have a reason: metadata={"outcome": "declined",'
-                    ' "reason": "..."}'
-                )
+        if ids or start is not None or self.summary is not None:
+            return
+        if self.metadata.get("outcome") != "declined":
+            raise InvalidEvent(
+                "a condensation that forgets nothing and has no summary must be declined: "
+                'metadata={"outcome": "declined", "reason": "..."}'
+            )
+        if not self.metadata.get("reason"):
+            raise InvalidEvent(
+                'a declined condensation must have a reason: metadata={"outcome": "declined",'
+                ' "reason": "..."}'
+            )
 
     @property
     def forgotten(self) -> Forgotten:

@@ -229,13 +229,14 @@ class ReadTransaction:
         while start < stop and self.state.structural != expected:
             rows = self.rows(start, stop, page, "structural")
             for event, row in zip(events_of(self.conversation, rows), rows, strict=True):
-                if not row.structural:
+                _, structural_before, _, structural = counts(row.meta)
+                if structural != 1:
                     raise CorruptEvent(self.conversation, row.id, _NOT_FLAGGED)
-                if expected not in (None, row.structural_before):
+                if expected not in (None, structural_before):
                     raise CorruptEvent(self.conversation, start, _MISSING)
                 yield event
                 start = event.id + 1
-                expected = row.structural_before + 1
+                expected = structural_before + 1
             if len(rows) < page:
                 break
             page = _PAGE

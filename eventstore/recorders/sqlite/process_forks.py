@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import weakref
-from contextlib import suppress
 from typing import Final, Protocol
 
 from foldlog.eventstore.errors import StoreRefused
@@ -78,10 +77,11 @@ def identity(path: str | os.PathLike[str] | int) -> tuple[int, ...]:
     """Return the inode and the device of a file, which are the same for every path and descriptor.
     Return an empty tuple if the file does not exist.
     """
-    with suppress(OSError):
+    try:
         status = os.stat(path)
-        return status.st_ino, status.st_dev
-    return ()
+    except OSError:
+        return ()
+    return status.st_ino, status.st_dev
 
 
 os.register_at_fork(
