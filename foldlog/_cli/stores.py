@@ -122,7 +122,7 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
     location = parse_url(db)
     mode = "rw"
     if path is not None:
-        if not os.path.exists(path):
+        if _is_missing(path):
             stores = _stores_in(Path())
             here = f"; stores in this folder: {', '.join(stores)}" if stores else ""
             raise Refused(f"the store {path} does not exist; {remedy}{here}{absolute_hint(path)}")
@@ -133,6 +133,17 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
     if location.scheme != "memory" and "mode" not in location.options:
         db = f"{db}{'&' if '?' in db else '?'}mode={mode}"
     return _open(db)
+
+
+def _is_missing(path: str) -> bool:
+    """Whether nothing is at ``path``. In a folder that this user may not search, a store may be."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        return False
+    except (OSError, ValueError):
+        return True
+    return False
 
 
 def resolve(store: Store, text: str) -> str:
