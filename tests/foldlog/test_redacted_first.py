@@ -162,6 +162,12 @@ def test_a_fork_of_a_history_that_lacks_records(parent, redacted_before):
         parent.fork(3, "fork")
 
 
+def test_fork_that_lacks_records_needs_no_attributes(histories):
+    histories["c"].append(said("tulip"))
+    histories["c"].append((), documents={"unread records": [[0, 0]]})
+    assert histories["c"].fork(1, "fork").attributes().keys() == {"incomplete"}
+
+
 def test_a_fork_with_new_values_of_documents(histories, parent, redacted_before):
     redacted_before(changes, "prepare_append")
     with pytest.raises(VersionConflict):
@@ -190,3 +196,20 @@ def test_a_file_that_an_export_writes(foldlog, tmp_path, monkeypatch):
     monkeypatch.setattr(record_files, "note_file", redact_and_note)
     assert foldlog("export c --view -o out.jsonl").status == 0
     assert "[redacted]" in (tmp_path / "out.jsonl").read_text()
+
+
+def test_file_written_after_an_erasure_is_not_named(histories, tmp_path):
+    def unconfirmed_of_c():
+        return histories.store.conversation("c").unconfirmed
+
+    def write():
+        with note_file(histories.store, "export", path):
+            path.touch()
+
+    path = tmp_path / "out.jsonl"
+    histories["c"].append(said("tulip"))
+    write()
+    histories.erase("c", reason="asked to")
+    assert unconfirmed_of_c() == (f"export {path}",)
+    write()
+    assert unconfirmed_of_c() == ()
