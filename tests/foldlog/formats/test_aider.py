@@ -45,3 +45,10 @@ def test_text_that_is_not_utf8_is_found(tmp_path):
     assert [event.content for event in history.events if isinstance(event, Message)][-1] == "yes"
     (finding,) = history.findings
     assert str(finding) == f"{path}:{CHAT.count(chr(10)) + 1}: not UTF-8"
+
+
+def test_session_may_begin_with_damaged_text(tmp_path):
+    path = tmp_path / "chat.md"
+    path.write_bytes(b"# aider chat started at 2026-03-01 10:00:00\n\n#### \xff  \n")
+    (history,) = histories_at(path)
+    assert history.findings == [f"{path}:3: not UTF-8"]
