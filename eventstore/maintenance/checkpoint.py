@@ -56,6 +56,8 @@ sources too.
 """
 _CODE: Final = 1
 _CODEC: Final = RowCodec("")
+_ATTEMPTS: Final = 5
+"""How many times a comparison is repeated if the conversation changed during the comparison."""
 _PAGE: Final = 1_000
 _LEAVES: Final = 10_000
 _ALL: Final = 2**62
@@ -313,7 +315,7 @@ class _Comparison:
             if problem:
                 yield Verdict(as_text(newest.name), 0, None, None, (of_all(problem),))
 
-    def compare(self, verdict: Verdict) -> Verdict:
+    def compare(self, verdict: Verdict, attempts: int = _ATTEMPTS) -> Verdict:
         name = utf8(verdict.conversation or "")
         if verdict.erasure is not None:
             self._receipts.add((name, _receipt(verdict.erasure)))
@@ -326,7 +328,12 @@ class _Comparison:
         has_heads = all(finding.needs_key for finding in findings)
         if not self._has_ledger(state.key, leaves):
             findings.append(of_all("its ledger was changed since the checkpoint"))
-        findings += map(of_all, self._changes(state, leaves, has_heads))
+        changes = [*self._changes(state, leaves, has_heads)]
+        if changes and attempts:  # another process may have archived it between two reads
+            present = self._recorder.query(partial(_state_of, verdict=verdict))
+            if present != state:
+                return self.compare(verdict, attempts - 1)
+        findings += map(of_all, changes)
         if findings or state.erasure is not None:
             return verdict._replace(findings=tuple(findings))
         return verdict._replace(redactions=self._redactions(state, leaves[-1].version))

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 _ATTEMPTS = 5
 """How many times a check is repeated if the conversation changed during the check."""
-_state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure")
+_state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure", "pending")
 
 
 class Verdict(NamedTuple):

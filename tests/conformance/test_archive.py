@@ -577,6 +577,18 @@ def test_forged_object_is_named(store, to, change, problem):
     assert problem in finding
 
 
+def test_archived_between_two_reads_of_a_comparison_is_sound(recorder, store, to):
+    note = make_checkpoint(store)
+    say(store, "c1", "later")
+    for nth in range(40):
+        before = call_before(recorder, nth, lambda: archive(store, "c1", to), "query")
+        assert changes(Store(before, store.database.settings), note) == {}, nth
+        if not store.conversation("c1").archived:
+            break  # the comparison has fewer reads
+        content(store)  # restores the conversation
+    assert nth > 5
+
+
 def test_conversation_erased_during_the_check_is_sound(store, to, expected, monkeypatch):
     def read(conversation, address):
         rows = archived.read_archived(conversation, address)
