@@ -74,3 +74,9 @@ def test_list_shows_the_format_after_documents(foldlog, stored):
     stored["langgraph/t"].append((), documents={"checkpoint": {"step": -1}})
     stored["langgraph/t"].append(said("hi", origin=Origin(format="langchain")))
     assert foldlog("list --json").rows("format") == ["langchain"]
+
+
+def test_show_takes_an_event_or_documents(foldlog):
+    foldlog("demo")
+    for option in ("--documents", "--at 1"):
+        assert "name an event" in foldlog(f"show tidewatch 17 {option}").err
