@@ -77,6 +77,6 @@ def test_list_shows_the_format_after_documents(foldlog, stored):
 
 
 def test_show_takes_an_event_or_documents(foldlog):
-    foldlog("demo")
+    assert foldlog("demo").status == 0
     for option in ("--documents", "--at 1"):
-        assert "name an event" in foldlog(f"show tidewatch 17 {option}").err
+        assert "name an event" in foldlog(f"show tidewatch 17 {option} --db foldlog-demo.db").err
