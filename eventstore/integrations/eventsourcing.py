@@ -501,6 +501,9 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
     def close(self) -> None:
         if self._does_close:
             self.recorder.close()
+            # The library closes an application again when Python deletes it, perhaps while this
+            # thread writes to the same server.
+            self._does_close = False
 
 
 # -- batches

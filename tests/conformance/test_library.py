@@ -176,6 +176,13 @@ def test_an_application_writes_what_a_store_reads(env):
         assert [e.shown for e in store.events("c1")] == [True, True]
 
 
+def test_a_closed_application_is_deleted_inside_a_write(env):
+    with Conversations(env=env) as application:
+        application.say("c1", 0, "hi")
+    with open_store(env["FOLDLOG_URL"]) as store:
+        store.append("c1", said("a"), expected_version=1, guard=lambda _: application.close())
+
+
 def test_a_projection_runner_processes_each_event_once(env):
     if "stores=" in env["FOLDLOG_URL"]:
         pytest.skip("several stores have no one order of notifications")
