@@ -93,19 +93,19 @@ def in_readme(text: str, run: Run) -> str:
         )
     )
     sentence = (
-        f"takes {append[0]} µs (plain SQLite: {append[1]}), a history of 1,000,000\n"
-        f"events opens in {opened[0]} ms (plain SQLite: {opened[1]}), and an event takes {size[0]}"
-        f" bytes (plain SQLite: {size[1]})"
+        f"takes {append[0]} µs (SQLite by hand: {append[1]}), a history of 1,000,000\n"
+        f"events opens in {opened[0]} ms (SQLite by hand: {opened[1]}), and an event takes {size[0]}"
+        f" bytes (SQLite by hand: {size[1]})"
     )
     text, replaced = re.subn(
-        r"takes \S+ µs \(plain SQLite: \S+\), a history of 1,000,000\n"
-        r"events opens in \S+ ms \(plain SQLite: \S+\), and an event takes \S+"
-        r" bytes \(plain SQLite: \S+\)",
+        r"takes \S+ µs \(SQLite by hand: \S+\), a history of 1,000,000\n"
+        r"events opens in \S+ ms \(SQLite by hand: \S+\), and an event takes \S+"
+        r" bytes \(SQLite by hand: \S+\)",
         sentence,
         text,
     )
     if replaced != 1:
         raise ValueError(
-            "README.md has no sentence 'takes … µs (plain SQLite: …), a history of 1,000,000 …'"
+            "README.md has no sentence 'takes … µs (SQLite by hand: …), a history of 1,000,000 …'"
         )
     return text
