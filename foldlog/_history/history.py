@@ -389,6 +389,9 @@ class History:
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
         asked_at = self._asked_at
+        if asked_at is not None and expected_version is not ANY_VERSION:
+            # After a later View, the append conflicts, unless the conversation was begun again.
+            asked_at = asked_at if asked_at <= expected_version else None
         events = [appended] if isinstance(appended, Event) else appended
         if asked_at is None or not any(map(begins_reply, events)):
             noted_events = None
@@ -402,8 +405,6 @@ class History:
         # First try to append right after the View that was answered. If this succeeds, no note is
         # needed.
         version = asked_at if expected_version is ANY_VERSION else expected_version
-        if asked_at > version:
-            self._check_asked_at(asked_at, self.version())
         named_events: Sequence[Event] = events
         if self._sent_beside is not None:
             beside = self._sent_beside
@@ -416,22 +417,15 @@ class History:
         except VersionConflict as conflict:
             if expected_version is not ANY_VERSION:
                 raise
-            self._check_asked_at(asked_at, conflict.actual)
-            noted_events = _note_answered_view(events, asked_at, None)
+            if asked_at > conflict.actual:  # the conversation was begun again
+                noted_events = events
+            else:
+                noted_events = _note_answered_view(events, asked_at, None)
             recorded = append(noted_events, ANY_VERSION, documents)
         self._asked_at = None
         self._sent_beside = None
         self._shown_at = None
         return recorded
-
-    def _check_asked_at(self, asked_at: int, version: int) -> None:
-        if asked_at > version:
-            self._asked_at = None
-            raise InvalidArgument(
-                f"conversation {self.id!r}: the reply answers a View of version {asked_at}, but the"
-                f" conversation is at version {version}; nothing was appended; pass the version of"
-                " the View that the model was sent"
-            )
 
     def _version_and_guard(self) -> tuple[int, NothingRedacted | None]:
         """Return the version, and a guard for an append that repeats content of earlier events. The
@@ -838,7 +832,14 @@ class History:
         converted = events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp)
         converted = self._set_reply_apart(converted, (), idempotency_key)
         if view_version is not None:
-            self._asked_at = check_whole("view_version", view_version)
+            version = self.version()
+            if check_whole("view_version", view_version) > version:
+                raise InvalidArgument(
+                    f"conversation {self.id!r}: the reply answers a View of version {view_version},"
+                    f" but the conversation is at version {version}; nothing was appended; pass the"
+                    " version of the View that the model was sent"
+                )
+            self._asked_at = view_version
         documents = None
         if request is not None:
             converted = name_request(converted, request)
