@@ -20,7 +20,7 @@ from typing import Any
 
 import foldlog
 from benchmarks.pages import with_part
-from foldlog._figures.prices import Price
+from foldlog._reports.figures.prices import Price
 from foldlog.condensers import (
     ESTIMATE,
     Condenser,

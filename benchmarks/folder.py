@@ -170,8 +170,8 @@ _BY_HAND = """
 
 def ours(folder: str, db: str) -> int:
     """Import the folder, and return the number of records."""
-    from foldlog._archive import makes_events
-    from foldlog._archive.importing import Import, Imported
+    from foldlog._imports import makes_events
+    from foldlog._imports.importing import Import, Imported
     from foldlog.eventstore import open_store
 
     with open_store(f"sqlite:///{db}") as store:
@@ -185,9 +185,9 @@ def ours(folder: str, db: str) -> int:
 
 def _preload() -> None:
     """Load what an import of Claude Code's sessions loads."""
-    import foldlog._archive.importing
+    import foldlog._imports.importing
     import foldlog.condensers.strategies.digest  # noqa: F401
-    from foldlog._formats.registry import formats
+    from foldlog.formats.registry import formats
 
     formats()
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import foldlog
 from benchmarks.frame import Question, Round, Scale, Timed, by_turns
-from foldlog._figures.prices import Prices
-from foldlog._figures.shown import collect_stats
-from foldlog._figures.stored import FiguresOfStore
-from foldlog._web.conversations import ServedConversations
+from foldlog._app.server.conversations import ServedConversations
+from foldlog._reports.figures.prices import Prices
+from foldlog._reports.figures.shown import collect_stats
+from foldlog._reports.figures.stored import FiguresOfStore
 from foldlog.eventstore import Message, Store, open_store
 from foldlog.projections import Views
 

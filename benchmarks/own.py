@@ -13,7 +13,7 @@ import timeit
 from collections.abc import Callable
 
 import foldlog
-from foldlog._cli.hints import default_db
+from foldlog._app.cli.hints import default_db
 from foldlog.eventstore import Store
 from foldlog.projections import View, Views
 

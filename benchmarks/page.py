@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale, Timed, by_turns
 from benchmarks.prepared import prepared
-from foldlog._page.report import write_report
+from foldlog._app.page.report import write_report
 from foldlog.eventstore import open_store
 from tests.browser.chromium import Chromium
 

@@ -15,9 +15,9 @@ from html import escape
 from pathlib import Path
 
 import foldlog
-from foldlog._cli.printing.demo import LIVE
-from foldlog._programs.answers import Answers
-from foldlog._programs.asking import Asking
+from foldlog._app.cli.printing.demo import LIVE
+from foldlog._app.coding_agents.answers import Answers
+from foldlog._app.coding_agents.asking import Asking
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 _DB = "foldlog-demo.db"

@@ -15,6 +15,8 @@ does not delete the stored records of Views, because they contain ids and no tex
     recorders/       read and write the rows of a database
     sources/         the files from which conversations were imported
     maintenance/     verify, copy, erase and similar tasks
+    files/           read and write files
+    derived/         tables that follow a store, and cached values
     integrations/    the adapter for the ``eventsourcing`` library
     arguments.py     check the arguments of callers
     times.py         convert times of callers, sources and other programs

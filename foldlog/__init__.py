@@ -36,27 +36,29 @@ The public names:
 
 ``help(foldlog.History)`` lists the methods of a history.
 
-The files of this package:
+The files of this package, from the top floor down; an import goes downward:
 
-    _history/                         the interface for runtimes
-    aio.py                            the interface for async code
-    maintenance.py                    the tasks of an administrator
-    _cli/ commands.py                 the command
-    _answers/                         the JSON of the command, of the page and of MCP
-    _words/                           descriptions of events
-    _page/ _web/                      pages for a browser, and their server
-    formats.py _formats/              histories of other agents
-    adapters/ runtimes.py             stores for agent runtimes
-    _archive/                         imported records, byte for byte
-    _privacy/                         erasure, redaction, keys and tokens in texts
-    _programs/                        hooks and tools for coding agents, and their settings
-    testing.py _testing/              recorded runs as tests, a plugin of pytest
-    _figures/                         the figures of conversations, with lists and totals
-    _reports/                         comparisons, audits and search
-    _derived/                         tables that follow a store, and cached values
-    _conversations/                   companions, names of kinds, damaged events
-    _files/                           read and write files
-    _base/                            telemetry, usage, JSON values, lazy names: for all floors
+    commands.py                 a command of your own; python -m foldlog is the command
+    _app/                       what people look at: the command, the pages, the service,
+                                coding agents
+    adapters/                   stores for agent runtimes
+
+    runtimes.py                 what adapters take
+    testing.py _testing/        recorded runs as tests, a plugin of pytest
+    aio.py                      the interface for async code
+    errors.py types.py          the errors; types of arguments and results
+    replays.py otel.py          replay a history with another condenser; traces and metrics
+    _history/                   the interface for agent runtimes
+    maintenance.py              the tasks of an administrator
+    _privacy/                   erasure, redaction, keys and tokens in texts
+    _search/                    search in records and events
+    _imports/                   imported records, byte for byte
+
+    _reports/                   figures, comparisons and audits, computed from histories
+    formats/                    histories of other agents to events and back
+    condensers projections eventstore
+                                links to the folders at the root: forgetting, Views, the log
+    _base/                      telemetry, usage, JSON values, lazy names
 """
 
 from foldlog._base import lazy, version

@@ -1,5 +1,5 @@
 """Run the command as ``python -m foldlog``, for example if its script is not on the path."""
 
-from foldlog._cli import main
+from foldlog._app.cli import main
 
 main()

@@ -2,8 +2,8 @@
 example.
 """
 
-from foldlog._cli.options import db_option, flag
-from foldlog._cli.stores import open_existing
+from foldlog._app.cli.options import db_option, flag
+from foldlog._app.cli.stores import open_existing
 
 json_option = flag("--json as_json", "Print one JSON document, for programs.")
 

@@ -18,20 +18,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from foldlog._conversations.companions import (
-    and_companions,
-)
-from foldlog._conversations.unreadable import sound
-from foldlog._figures.stored import FiguresOfStore
-from foldlog._figures.trees import NO_TREES
-from foldlog._files.whole_file import whole_file
-from foldlog._files.written_files import (
-    is_a_copy,
-    note_file,
-    path_in,
-    read_models,
-    stores_in,
-)
 from foldlog._privacy.erasing import (
     Erasure,
     conversations_with,
@@ -40,7 +26,9 @@ from foldlog._privacy.erasing import (
 )
 from foldlog._privacy.matching import holding
 from foldlog._privacy.redacting import Redacting, RedactionReport, holders, redact_matching
-from foldlog._words.event_json import event_document
+from foldlog._reports.figures.stored import FiguresOfStore
+from foldlog._reports.figures.trees import NO_TREES
+from foldlog._reports.words.event_json import event_document
 from foldlog.eventstore import (
     ConversationRow,
     CorruptEvent,
@@ -56,6 +44,14 @@ from foldlog.eventstore import (
     recent_conversations,
 )
 from foldlog.eventstore.arguments import check_reason
+from foldlog.eventstore.files.whole_file import whole_file
+from foldlog.eventstore.files.written_files import (
+    is_a_copy,
+    note_file,
+    path_in,
+    read_models,
+    stores_in,
+)
 from foldlog.eventstore.log.row import time_before
 from foldlog.eventstore.maintenance import (
     archive,
@@ -69,6 +65,10 @@ from foldlog.eventstore.maintenance import (
 )
 from foldlog.eventstore.maintenance.unfinished import PURGE_PATIENCE_S
 from foldlog.eventstore.recorders.urls import as_url
+from foldlog.projections.conversations.companions import (
+    and_companions,
+)
+from foldlog.projections.conversations.unreadable import sound
 
 __all__ = [
     "Archived",
@@ -288,7 +288,7 @@ class Maintenance:
         rows = conversations_with(self._store, where, self._ago(older_than))
         trees = NO_TREES
         if with_children:
-            from foldlog._figures.shown import trees_of
+            from foldlog._reports.figures.shown import trees_of
 
             trees = trees_of(self._store)
             rows = old_tasks(self._store, rows, self._ago(older_than), trees)

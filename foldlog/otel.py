@@ -23,13 +23,13 @@ from msgspec.structs import replace
 
 from foldlog._base import telemetry
 from foldlog._base.telemetry import TRACEPARENT
-from foldlog._formats.otlp_genai.sent_messages import COMPACTED
-from foldlog._formats.otlp_genai.spans import message_of
-from foldlog._formats.places import is_declined
 from foldlog.eventstore import Event, Recorded, Store, VersionConflict
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import install_command
+from foldlog.formats.otlp_genai.sent_messages import COMPACTED
+from foldlog.formats.otlp_genai.spans import message_of
+from foldlog.formats.places import is_declined
 
 try:
     from opentelemetry import metrics, trace

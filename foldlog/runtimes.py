@@ -22,43 +22,46 @@ JsonLines, record_in               read records from files
 blocks_of                          the contents of OpenHands' events
 """
 
-from foldlog._archive.recording import HistoryRecorder as HistoryRecorder
-from foldlog._archive.stored import (
-    HistoryRecords as HistoryRecords,
-    Records as Records,
-    RecordSpan as RecordSpan,
-)
 from foldlog._base.values import values_in as values_in
-from foldlog._conversations.companions import companion as companion, companion_of as companion_of
-from foldlog._derived.cached_values import CachedValues as CachedValues
-from foldlog._formats.calls import Recent as Recent
-from foldlog._formats.event_fields import REDACTED as REDACTED
-from foldlog._formats.files.readers import JsonLines as JsonLines, record_in as record_in
-from foldlog._formats.json_text import (
-    json_of as json_of,
-    json_text as json_text,
-    parse as parse,
-    parse_stored as parse_stored,
-)
-from foldlog._formats.messages import COMPACTED_BY_PROVIDER as COMPACTED_BY_PROVIDER
-from foldlog._formats.openhands_v1.contents import blocks_of as blocks_of
-from foldlog._formats.places import is_of as is_of, place_of as place_of
-from foldlog._formats.prompt_changes import change_of_prompt as change_of_prompt, staying as staying
-from foldlog._formats.record import (
-    Fields as Fields,
-    dicts_in as dicts_in,
-    text_or_none as text_or_none,
-    usage_meta as usage_meta,
-    within as within,
-)
-from foldlog._formats.registry import format_named as format_named
 from foldlog._history.effects import taken_back as taken_back
 from foldlog._history.runtimes import (
     CURRENT as CURRENT,
     RuntimeCall as RuntimeCall,
     note_left_behind as note_left_behind,
 )
+from foldlog._imports.recording import HistoryRecorder as HistoryRecorder
+from foldlog._imports.stored import (
+    HistoryRecords as HistoryRecords,
+    Records as Records,
+    RecordSpan as RecordSpan,
+)
 from foldlog._privacy.erasing import (
     Erasure as Erasure,
     erase_conversations as erase_conversations,
+)
+from foldlog.eventstore.derived.cached_values import CachedValues as CachedValues
+from foldlog.formats.calls import Recent as Recent
+from foldlog.formats.event_fields import REDACTED as REDACTED
+from foldlog.formats.files.readers import JsonLines as JsonLines, record_in as record_in
+from foldlog.formats.json_text import (
+    json_of as json_of,
+    json_text as json_text,
+    parse as parse,
+    parse_stored as parse_stored,
+)
+from foldlog.formats.messages import COMPACTED_BY_PROVIDER as COMPACTED_BY_PROVIDER
+from foldlog.formats.openhands_v1.contents import blocks_of as blocks_of
+from foldlog.formats.places import is_of as is_of, place_of as place_of
+from foldlog.formats.prompt_changes import change_of_prompt as change_of_prompt, staying as staying
+from foldlog.formats.record import (
+    Fields as Fields,
+    dicts_in as dicts_in,
+    text_or_none as text_or_none,
+    usage_meta as usage_meta,
+    within as within,
+)
+from foldlog.formats.registry import format_named as format_named
+from foldlog.projections.conversations.companions import (
+    companion as companion,
+    companion_of as companion_of,
 )

@@ -1,11 +1,11 @@
 """The types of arguments and results, for use in annotations."""
 
-from foldlog._answers.views import HandOverDocument as HandOverDocument
-from foldlog._figures.stats import Stats as Stats
 from foldlog._history.histories import ChosenCondenser as ChosenCondenser
 from foldlog._history.history import ExpectedVersion as ExpectedVersion
 from foldlog._history.requests import SentRequest as SentRequest
-from foldlog._reports.search import Hit as Hit
+from foldlog._reports.answers.views import HandOverDocument as HandOverDocument
+from foldlog._reports.figures.stats import Stats as Stats
+from foldlog._search.searching import Hit as Hit
 from foldlog.condensers import AgentModel as AgentModel
 from foldlog.eventstore import (
     Content as Content,

@@ -14,6 +14,7 @@ with the log. ``tool_results.py`` is the only module of ``foldlog.projections`` 
     condensations.py  the condensations that made a View
     retractions.py    find the events that retractions took back
     tool_results.py   record the result of a call, or close a call that will never get a result
+    conversations/    companions, names of kinds, damaged events
     effects.py        find out whether the tool of a call has run, even if Views forget the call
     errors.py         the errors for versions and events that do not exist
 """

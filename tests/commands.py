@@ -5,9 +5,9 @@ from unittest.mock import patch
 
 import click
 
-from foldlog._cli import main
-from foldlog._cli.application import application
-from foldlog._cli.catalog import COMMANDS, module_of
+from foldlog._app.cli import main
+from foldlog._app.cli.application import application
+from foldlog._app.cli.catalog import COMMANDS, module_of
 
 NAMES = [name for names in COMMANDS.values() for name in names]
 """The names of all commands, such as ``list`` and ``store verify``, in the order of the help."""

@@ -9,7 +9,7 @@ import foldlog
 from foldlog import History
 from tests.beside import SAMPLES, needs_samples
 
-SHIPPED = Path(foldlog.__file__).parent / "sample"
+SHIPPED = Path(foldlog.__file__).parent / "_app/sample"
 """The conversation of ``foldlog demo``."""
 
 real_histories = pytest.mark.parametrize(

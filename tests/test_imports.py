@@ -64,7 +64,7 @@ def test_importing_foldlog_imports_nothing_heavy():
 def test_command_imports_no_other_command(arguments, commands):
     code = f"""
 import contextlib, io, sys
-from foldlog._cli import main
+from foldlog._app.cli import main
 sys.argv = {["foldlog", *arguments]!r}
 with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     main()
@@ -76,8 +76,8 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
 
 def test_server_starts_without_mcp():
     code = """
-from foldlog._cli.serving import tools_loader
-from foldlog._web.app import application
+from foldlog._app.cli.serving import tools_loader
+from foldlog._app.server.app import application
 from foldlog.eventstore import open_store
 store = open_store("memory:")
 application(store, token=None, tools=tools_loader(store))
@@ -93,8 +93,8 @@ def test_help_imports_no_condenser():
 
 def test_command_that_takes_a_format_loads_none():
     modules = _modules_after(f"import {MODULES['import']}, {MODULES['export']}")
-    assert "foldlog._formats.registry" in modules
-    assert {"foldlog._formats.aider", "importlib.metadata"} & modules == set()
+    assert "foldlog.formats.registry" in modules
+    assert {"foldlog.formats.aider", "importlib.metadata"} & modules == set()
 
 
 def test_applications_may_reuse_our_package_names(tmp_path):
@@ -125,7 +125,7 @@ with foldlog.open("sqlite:///{tmp_path}/a.db") as histories:
     len(histories["c1"].view())
 """
     unneeded = {"importlib.resources", "tempfile", "shutil", "html", "logging", "secrets", "shlex"}
-    unneeded |= {"foldlog._words.gist"}
+    unneeded |= {"foldlog._reports.words.gist"}
     modules = _modules_after(code)
     assert modules & unneeded - _modules_after("import msgspec, sqlite3, uuid") == set()
     assert len(modules) <= 235, sorted(modules)
@@ -161,7 +161,7 @@ def test_opening_a_store_compiles_no_pattern(tmp_path):
 
 
 def test_printing_a_plain_text_compiles_no_pattern():
-    code = "from foldlog._words.safe_text import printable; printable('hi')"
+    code = "from foldlog._reports.words.safe_text import printable; printable('hi')"
     _modules_after(_NO_PATTERN.format(imports="import json", code=code))
 
 
@@ -169,7 +169,7 @@ def test_command_ends_without_a_search_for_cycles():
     code = """
 import atexit, contextlib, gc, io, sys
 atexit.register(lambda: print(gc.get_freeze_count() > 0))
-from foldlog._cli import main
+from foldlog._app.cli import main
 sys.argv = ["foldlog", "list", "--help"]
 with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     main()
@@ -215,13 +215,13 @@ def test_short_command_imports_few_modules(tmp_path, arguments, most):
 import contextlib, os, sys
 os.environ.pop("COLUMNS", None)  # to wrap a line needs rich, and to cut a Latin line does not
 os.environ.update({width})
-from foldlog._cli import main
+from foldlog._app.cli import main
 sys.argv = {["foldlog", *arguments, *db]!r}
 with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SystemExit):
     main()
 """
     modules = _modules_after(code)
-    unneeded = {*HEAVY, "rich", "subprocess", "socket", "asyncio", "foldlog._formats.registry"}
+    unneeded = {*HEAVY, "rich", "subprocess", "socket", "asyncio", "foldlog.formats.registry"}
     unneeded |= {"secrets", "shutil", "tempfile"}
     assert modules & unneeded == set()
     assert len(modules) <= most, sorted(modules)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from foldlog._web.app import application as application
+from foldlog._app.server.app import application as application
 from foldlog.eventstore import Store
 
 

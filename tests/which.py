@@ -1,4 +1,4 @@
-"""Find the tests of a module or a command, for ``scripts/test foldlog/_cli/stores.py`` and
+"""Find the tests of a module or a command, for ``scripts/test foldlog/_app/cli/stores.py`` and
 ``scripts/test list``.
 
 The tests of a module are the files that import it, or import a name that it defines from a package,
@@ -78,7 +78,7 @@ def _nearest(path: Path, files: list[tuple[str, str]]) -> list[str]:
 
 def _of_format(path: Path) -> list[str]:
     """Return the tests of the format to which a module belongs, if it belongs to one."""
-    match = re.match(r"foldlog\.(?:_formats|adapters\._records)\.(\w+)", _module(path))
+    match = re.match(r"foldlog\.(?:formats|adapters\._records)\.(\w+)", _module(path))
     if match is None:
         return []
     file = f"{match[1].replace('_', '-')}.jsonl"

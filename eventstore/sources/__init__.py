@@ -7,5 +7,5 @@ conversation.
 ``tables``: the rows of sources, blocks and places in one transaction. The rows are compressed, and
 encrypted with the conversation's key.
 
-Only ``foldlog._archive`` and the formats know the meaning of the records.
+Only ``foldlog._imports`` and the formats know the meaning of the records.
 """

@@ -10,6 +10,7 @@ once.py        do a piece of work once, and record its result
 runtimes.py    run the tools of another agent runtime at most once
 hand_overs.py  what sub-agents were given, and what they returned
 children.py    begin sub-agents for calls, and close their calls
+sub_agents.py  the calls that began sub-agents, and their results
 started_calls.py  the calls that a worker began, and those that other workers left behind
 threads.py     threads that run blocking calls for asyncio
 recording.py   append records, in the format of another program

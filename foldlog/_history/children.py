@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap
-from foldlog._figures.overview import PARENT, PARENT_CALL, parent_in
 from foldlog._history.effects import closing, in_doubt_words
+from foldlog._reports.figures.overview import PARENT, PARENT_CALL, parent_in
 from foldlog.eventstore import (
     Action,
     Annotation,

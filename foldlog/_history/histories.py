@@ -11,10 +11,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from foldlog._archive import makes_events
 from foldlog._base.telemetry import tell
 from foldlog._history.history import History, describe
 from foldlog._history.started_calls import StartedCalls
+from foldlog._imports import makes_events
 from foldlog.eventstore import (
     ATTRIBUTES,
     EVENT_BYTES_MAX,
@@ -36,7 +36,7 @@ from foldlog.projections import Views
 # The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
     from foldlog._history.recording import Recording
-    from foldlog._reports.search import Hit
+    from foldlog._search.searching import Hit
     from foldlog.condensers import AgentModel, CondenseHandler, Condenser
     from foldlog.maintenance import Maintenance
 
@@ -248,7 +248,7 @@ class Histories:
 
         Cost: the search reads about 400 MB a second, up to the last hit.
         """
-        from foldlog._reports.search import search
+        from foldlog._search.searching import search
 
         if conversation is not None:
             self.store.conversation(check_text("conversation", conversation), pending=True)
@@ -335,8 +335,8 @@ class Histories:
 
         Cost: the method reads the bytes of the sources.
         """
-        from foldlog._archive.importing import Failed, Import
-        from foldlog._formats.conversion import check_callable
+        from foldlog._imports.importing import Failed, Import
+        from foldlog.formats.conversion import check_callable
 
         format = check_text("format", format)
         prefix = check_text("prefix", prefix)
@@ -424,12 +424,12 @@ class Histories:
 
         Cost: the method deletes the events of the conversation, and its figures.
         """
-        from foldlog._figures.trees import NO_TREES
         from foldlog._privacy.erasing import Erasure, and_children, erase_conversations
+        from foldlog._reports.figures.trees import NO_TREES
 
         trees = NO_TREES
         if with_children:
-            from foldlog._figures.shown import trees_of
+            from foldlog._reports.figures.shown import trees_of
 
             trees = trees_of(self.store)
         tombstones = erase_conversations(

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from msgspec import structs
 
 from foldlog._base.telemetry import SHOWN, span
-from foldlog._formats.record import INCOMPLETE
 from foldlog._history.requests import REQUEST, name_request, name_requests, sent_request
-from foldlog._words.tables import Table, show_as_table, view_table
+from foldlog._reports.words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
     ATTRIBUTES,
@@ -48,6 +47,7 @@ from foldlog.eventstore.log.appending import Appending, NothingRedacted
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.row import time_before
 from foldlog.eventstore.store import bind
+from foldlog.formats.record import INCOMPLETE
 from foldlog.projections import (
     Difference,
     Lifetimes,
@@ -63,16 +63,16 @@ from foldlog.projections import (
 
 # The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
-    from foldlog._answers.views import HandOverDocument
-    from foldlog._archive.recording import HistoryRecorder
-    from foldlog._archive.stored import HistoryRecords, Query, Records
-    from foldlog._figures.stats import Stats
     from foldlog._history.facts import Fact
     from foldlog._history.histories import Histories
     from foldlog._history.lease import Lease, LeaseBlock
     from foldlog._history.recall import RecallTool
     from foldlog._history.requests import SentRequest
+    from foldlog._imports.recording import HistoryRecorder
+    from foldlog._imports.stored import HistoryRecords, Query, Records
+    from foldlog._reports.answers.views import HandOverDocument
     from foldlog._reports.dropped import Dropped
+    from foldlog._reports.figures.stats import Stats
     from foldlog.condensers import AgentModel, Condensation
     from foldlog.eventstore import ReadTransaction
     from foldlog.eventstore.log.finding import Fence
@@ -223,7 +223,7 @@ class History:
         this history cannot be written in the format. Cost: the method reads the events of the
         history, or with ``view`` the events of its View.
         """
-        from foldlog._formats.conversion import (
+        from foldlog.formats.conversion import (
             ANY_HISTORY,
             check_callable,
             encode_standing,
@@ -253,12 +253,12 @@ class History:
         return encode_standing(self.events(0, version), version, retractions, chosen, notes, stored)
 
     def _all_records(self, start: int = 0) -> HistoryRecords:
-        from foldlog._archive.stored import HistoryRecords
+        from foldlog._imports.stored import HistoryRecords
 
         return HistoryRecords(self._store, self.id, start)
 
     def _stored_records(self, query: Query | None = None) -> Records:
-        from foldlog._archive.stored import Records
+        from foldlog._imports.stored import Records
 
         return Records(self._store, self.id, query)
 
@@ -346,7 +346,7 @@ class History:
         return recorded
 
     def _recorder(self, format: str, version: int | None = None) -> HistoryRecorder:
-        from foldlog._formats.registry import format_named
+        from foldlog.formats.registry import format_named
 
         return self._histories._recording.recorder(self, format_named(format), version)
 
@@ -613,7 +613,7 @@ class History:
         return {**self._place(), **self.document(ATTRIBUTES, {})}
 
     def _place(self) -> dict[str, Any]:
-        from foldlog._figures.places import place_of
+        from foldlog._reports.figures.places import place_of
 
         nowhere: dict[str, Any] = {}
         return _or_empty(lambda: dict[str, Any](place_of(self._store, self.id)), nowhere)
@@ -1420,8 +1420,8 @@ class History:
         counts all histories of the store that have changed. It reads the stored bytes of all
         agents, or the events of this history and of the sub-agents that the call began.
         """
-        from foldlog._figures.shown import trees_of
         from foldlog._history.hand_overs import hand_overs
+        from foldlog._reports.figures.shown import trees_of
 
         return hand_overs(self._store, self._views, trees_of(self._store), self.id, about).agents
 
@@ -1438,9 +1438,9 @@ class History:
         cannot be read. With ``with_children``, the figures are sums over this history and its
         sub-agents, and the method counts all histories of the store that have changed.
         """
-        from foldlog._figures.prices import Prices
-        from foldlog._figures.shown import collect_stats, with_sub_agents
-        from foldlog._figures.stats import Stats
+        from foldlog._reports.figures.prices import Prices
+        from foldlog._reports.figures.shown import collect_stats, with_sub_agents
+        from foldlog._reports.figures.stats import Stats
 
         priced = Prices(None if prices is None else Path(prices))
         names = with_sub_agents(self._store, [self.id]) if with_children else [self.id]
@@ -1453,7 +1453,7 @@ class History:
         A lifetime also says when the event is sent to a model. Cost: the method reads all events
         once.
         """
-        from foldlog._figures.sizes import event_tokens
+        from foldlog._reports.figures.sizes import event_tokens
 
         return _or_empty(
             partial(self._views.lifetimes, self.id, event_tokens), Lifetimes(self.id, 0, (), {}, ())
@@ -1483,7 +1483,7 @@ class History:
             raise InvalidArgument(
                 "a fork begins at a version or after a source id: use 'at' or 'at_source', not both"
             )
-        from foldlog._formats.forking import begin_fork, version_of_tip
+        from foldlog.formats.forking import begin_fork, version_of_tip
 
         if at_source is not None:
             version = version_of_tip(self._store, self.id, at_source)

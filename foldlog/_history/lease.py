@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import msgspec
 
 from foldlog._base.telemetry import tell
-from foldlog._derived.cached_values import CachedValues
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -34,6 +33,7 @@ from foldlog.eventstore import (
     StoreRefused,
 )
 from foldlog.eventstore.arguments import check_unicode
+from foldlog.eventstore.derived.cached_values import CachedValues
 from foldlog.eventstore.log.database import Binding, Database
 from foldlog.eventstore.log.finding import PAGE, Fence, find_to_append, tombstones_before
 from foldlog.eventstore.log.row import from_microseconds
@@ -228,7 +228,7 @@ def to_resume(
     # A conversation that cannot be read is left out, and ``unread`` is called with the problem. The
     # number of open calls is cached beside each conversation. The worker of a conversation also
     # resumes its sub-agents, so they are left out.
-    from foldlog._figures.overview import parent_of
+    from foldlog._reports.figures.overview import parent_of
 
     read_parent = cache(partial(parent_of, store))
     remaining_rows = iter(rows)

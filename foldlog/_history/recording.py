@@ -11,12 +11,8 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from foldlog._archive.recording import HistoryRecorder
 from foldlog._base.telemetry import tell
-from foldlog._formats.calls import Recent
-from foldlog._formats.format import Format
-from foldlog._formats.json_text import json_of
-from foldlog._formats.registry import format_named
+from foldlog._imports.recording import HistoryRecorder
 from foldlog.eventstore import (
     ANY_VERSION,
     ConversationErased,
@@ -27,6 +23,10 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.origins import PartlyKnown
+from foldlog.formats.calls import Recent
+from foldlog.formats.format import Format
+from foldlog.formats.json_text import json_of
+from foldlog.formats.registry import format_named
 
 if TYPE_CHECKING:
     from foldlog._history.history import ExpectedVersion, History

@@ -1,7 +1,7 @@
 """Convert a model's reply to events: chat completions, OpenAI's Responses, litellm's objects, and
 Anthropic's messages.
 
-``foldlog._formats.messages`` reads the messages, as it does for imports. Unlike an import, this
+``foldlog.formats.messages`` reads the messages, as it does for imports. Unlike an import, this
 module refuses malformed values, parses arguments, and stores unknown fields in ``meta``.
 """
 
@@ -20,24 +20,6 @@ from msgspec.structs import replace
 from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import cost_of, usage_of
 from foldlog._base.values import values_in
-from foldlog._formats.blocks import kind_of
-from foldlog._formats.calls import OpenCalls, is_of_reply
-from foldlog._formats.json_text import check_depth
-from foldlog._formats.messages import (
-    COMPACTED_BY_PROVIDER,
-    OUTPUTS,
-    MessageReader,
-    compaction_in,
-    compacts as compacts,
-    drop_empty,
-    is_message_of_anthropic,
-    is_odd,
-    unknown_role,
-)
-from foldlog._formats.openai_chat import message_of, time_of_message
-from foldlog._formats.prompt_changes import change_of_prompt
-from foldlog._formats.record import Fields, dict_or_empty, dicts_in, text_or_none
-from foldlog._formats.reply_encoders import join_contents
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -51,6 +33,24 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.eventstore.codec_json import describe_value as to_text
+from foldlog.formats.blocks import kind_of
+from foldlog.formats.calls import OpenCalls, is_of_reply
+from foldlog.formats.json_text import check_depth
+from foldlog.formats.messages import (
+    COMPACTED_BY_PROVIDER,
+    OUTPUTS,
+    MessageReader,
+    compaction_in,
+    compacts as compacts,
+    drop_empty,
+    is_message_of_anthropic,
+    is_odd,
+    unknown_role,
+)
+from foldlog.formats.openai_chat import message_of, time_of_message
+from foldlog.formats.prompt_changes import change_of_prompt
+from foldlog.formats.record import Fields, dict_or_empty, dicts_in, text_or_none
+from foldlog.formats.reply_encoders import join_contents
 from foldlog.projections import View
 
 

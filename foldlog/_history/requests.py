@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap, JsonObject
-from foldlog._conversations.labels import label
-from foldlog._formats.record import dict_or_empty
 from foldlog.eventstore import DocumentChanges, Event, InvalidArgument
+from foldlog.formats.record import dict_or_empty
 from foldlog.projections import RENDERING, ModelRequest, View, begins_reply
+from foldlog.projections.conversations.labels import label
 from foldlog.projections.messages.requests import SentBeside, digest
 
 if TYPE_CHECKING:

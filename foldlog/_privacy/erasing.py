@@ -16,21 +16,12 @@ from functools import partial
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-from foldlog._archive.redacting import imported_at, source_files
 from foldlog._base.json_types import JsonMap
-from foldlog._conversations.companions import (
-    companion_of,
-    companions,
-    forked_from,
-    rows_beginning_with,
-)
-from foldlog._figures.overview import parent_in
-from foldlog._figures.stored import FiguresOfStore
-from foldlog._figures.trees import NO_TREES, Trees
-from foldlog._files.written_files import (
-    note_sources,
-)
+from foldlog._imports.redacting import imported_at, source_files
 from foldlog._privacy.redacting import holders
+from foldlog._reports.figures.overview import parent_in
+from foldlog._reports.figures.stored import FiguresOfStore
+from foldlog._reports.figures.trees import NO_TREES, Trees
 from foldlog.eventstore import (
     ATTRIBUTES,
     NOT_RECORDED,
@@ -46,10 +37,19 @@ from foldlog.eventstore import (
     confirm,
     recent_conversations,
 )
+from foldlog.eventstore.files.written_files import (
+    note_sources,
+)
 from foldlog.eventstore.maintenance import (
     erase,
 )
 from foldlog.eventstore.maintenance.unfinished import purge
+from foldlog.projections.conversations.companions import (
+    companion_of,
+    companions,
+    forked_from,
+    rows_beginning_with,
+)
 
 
 class Erasure(NamedTuple):

@@ -20,10 +20,9 @@ from unicodedata import category, combining, normalize
 
 from msgspec.structs import asdict
 
-from foldlog._archive.stored import Records, beside_records
 from foldlog._base.json_types import JsonObject
 from foldlog._base.values import named_in, values_in
-from foldlog._formats.event_fields import REDACTED
+from foldlog._imports.stored import Records, beside_records
 from foldlog.condensers.prompts.rendering import unescape
 from foldlog.eventstore import (
     DocumentChanges,
@@ -38,6 +37,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.documents.values import newest_documents, newest_values
 from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.eventstore.log.redacted import can_be_redacted, has_content
+from foldlog.formats.event_fields import REDACTED
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f\ufffd]+")
 _NOT_SEARCHED = ("id", "timestamp", "redacted")

@@ -23,24 +23,12 @@ from functools import cache, partial
 from itertools import chain
 from typing import NamedTuple
 
-from foldlog._archive.redacting import (
+from foldlog._imports.redacting import (
     events_of_records,
     paths_of,
     redact_beside,
     redact_records,
     source_files,
-)
-from foldlog._conversations.companions import companion_of, companions_at, origins_of
-from foldlog._conversations.unreadable import sound
-from foldlog._files.written_files import (
-    describe_file,
-    erased_sources,
-    is_a_copy,
-    is_missing,
-    may_hold,
-    path_in,
-    read_models,
-    source_name,
 )
 from foldlog._privacy.matching import (
     Holds,
@@ -66,6 +54,16 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import check_reason, check_text
 from foldlog.eventstore.documents.values import newest_documents
+from foldlog.eventstore.files.written_files import (
+    describe_file,
+    erased_sources,
+    is_a_copy,
+    is_missing,
+    may_hold,
+    path_in,
+    read_models,
+    source_name,
+)
 from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.eventstore.log.redacted import can_be_redacted, has_content
 from foldlog.eventstore.maintenance import redact
@@ -73,6 +71,8 @@ from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.eventstore.store import bind
+from foldlog.projections.conversations.companions import companion_of, companions_at, origins_of
+from foldlog.projections.conversations.unreadable import sound
 
 SEARCHED = "events, summaries, documents, attributes and the records of imports"
 NOT_SEARCHED = (

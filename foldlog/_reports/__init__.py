@@ -1,4 +1,4 @@
-"""The reports about a store.
+"""What is computed from histories: figures, comparisons and audits, with their words and JSON.
 
 audit_database.py   a SQLite database of events, Views and condensations, for SQL and Datasette
 audit_file.py       makes, opens and checks the file of the audit database
@@ -12,8 +12,9 @@ recall_score.py     counts the terms that the agent needed again
 as_sent.py          the View as it was sent to a model
 sent.py             which events were sent to a model
 own_ids.py          translates the ids in a condensation of OpenHands V0
-sub_agents.py       the calls that began sub-agents, and their results
 runs.py             shows two conversations that share no events side by side
-search.py           searches the stored records and events, without an index
 passages.py         finds the words that differ between two texts
+figures/            the figures of conversations, with lists and totals
+answers/            the JSON of the command, of the page and of MCP
+words/              descriptions of events, in words
 """

@@ -17,13 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlite_utils import Database
 
-from foldlog._answers.files import AddedDocument, DamagedDocument
 from foldlog._base.json_types import JsonMap, JsonObject
-from foldlog._conversations.labels import label
-from foldlog._conversations.unreadable import iter_log
-from foldlog._derived.tables import REFUSED_BY_SQLITE, Changes, Derived, add_each
-from foldlog._figures.overview import copies_before
-from foldlog._formats.replacing import is_replacing
+from foldlog._reports.answers.files import AddedDocument, DamagedDocument
 from foldlog._reports.audit_file import (
     WHOLE_STORE,
     followed_up_to,
@@ -31,8 +26,9 @@ from foldlog._reports.audit_file import (
     table_of,
     written,
 )
+from foldlog._reports.figures.overview import copies_before
 from foldlog._reports.own_ids import in_own_ids
-from foldlog._words.texts import storable, text_of
+from foldlog._reports.words.texts import storable, text_of
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -49,7 +45,11 @@ from foldlog.eventstore import (
     confirm,
 )
 from foldlog.eventstore.codec import encode
+from foldlog.eventstore.derived.tables import REFUSED_BY_SQLITE, Changes, Derived, add_each
+from foldlog.formats.replacing import is_replacing
 from foldlog.projections import as_json
+from foldlog.projections.conversations.labels import label
+from foldlog.projections.conversations.unreadable import iter_log
 from foldlog.projections.stored.revision_codec import PROJECTION
 
 _CHUNK = 1_000

@@ -15,11 +15,11 @@ from pathlib import Path
 from sqlite_utils import Database
 from sqlite_utils.db import Table
 
-from foldlog._conversations.unreadable import iter_log
-from foldlog._derived.tables import follow
 from foldlog.eventstore import EventStoreError, Store, StoreUnavailable
+from foldlog.eventstore.derived.tables import follow
 from foldlog.eventstore.recorders.sqlite.replacing import new_beside, parts_beside, sync
 from foldlog.eventstore.recorders.sqlite.store_file import check_not_moved
+from foldlog.projections.conversations.unreadable import iter_log
 
 _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     "conversations": (

@@ -7,12 +7,12 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from foldlog._answers.comparison import StrategyFiguresDocument
 from foldlog._base.json_types import JsonMap, JsonObject
-from foldlog._words.gist import cost_words, count
+from foldlog._reports.answers.comparison import StrategyFiguresDocument
+from foldlog._reports.words.gist import cost_words, count
 
 if TYPE_CHECKING:
-    from foldlog._figures.prices import Price
+    from foldlog._reports.figures.prices import Price
     from foldlog._reports.replays import Replay
     from foldlog.condensers import AgentModel, Condenser
     from foldlog.condensers.models.caches import CacheRule

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from foldlog._answers.runs import DivergenceDocument
-from foldlog._words.event_json import event_document
+from foldlog._reports.answers.runs import DivergenceDocument
+from foldlog._reports.words.event_json import event_document
 from foldlog.eventstore import Event, Store
 
 if TYPE_CHECKING:
-    from foldlog._figures.prices import Prices
+    from foldlog._reports.figures.prices import Prices
 
 _LOOKED_AT = 50
 

@@ -4,7 +4,7 @@ a conversation.
 
 from __future__ import annotations
 
-from foldlog._answers.views import NeededDocument
+from foldlog._reports.answers.views import NeededDocument
 from foldlog._reports.dropped import Dropped, dropped_in
 from foldlog.eventstore import CorruptEvent, Store
 

@@ -9,7 +9,6 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from foldlog._conversations.unreadable import sound
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,
@@ -20,6 +19,7 @@ from foldlog.eventstore import (
     Store,
 )
 from foldlog.eventstore.events import names_source_ids
+from foldlog.projections.conversations.unreadable import sound
 from foldlog.projections.v0_dialect import entomb, is_buried
 
 

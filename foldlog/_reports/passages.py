@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from itertools import takewhile
 from textwrap import shorten
 
-from foldlog._answers.runs import PassageDocument
+from foldlog._reports.answers.runs import PassageDocument
 
 SHOWN = 3
 _WORDS_COMPARED = 2_000

@@ -14,13 +14,13 @@ from html import escape
 from itertools import chain
 from pathlib import Path
 
-from foldlog._answers.comparison import CurvePointDocument
 from foldlog._base.values import named_in, parse
-from foldlog._files.whole_file import whole_file
+from foldlog._reports.answers.comparison import CurvePointDocument
 from foldlog._reports.replays import Replay
 from foldlog.condensers import AgentModel, Condenser, Step, condenser_from_config
 from foldlog.condensers.selection import after_system_prompt
 from foldlog.eventstore import Action, CondensationSummary, Event, Message
+from foldlog.eventstore.files.whole_file import whole_file
 from foldlog.projections import View
 
 RECORDED = "as recorded"

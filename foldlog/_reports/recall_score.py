@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from itertools import chain
 from typing import Any, NamedTuple
 
-from foldlog._answers.comparison import MissingDocument
 from foldlog._base.values import named_in, parse
+from foldlog._reports.answers.comparison import MissingDocument
 from foldlog.condensers import is_masked
 from foldlog.eventstore import Action, Annotation, CondensationSummary, Content, Event
 from foldlog.projections import View, begins_reply

@@ -18,11 +18,10 @@ from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from foldlog._answers.comparison import CallDocument, MissingDocument
 from foldlog._base.json_types import JsonObject
-from foldlog._figures.prices import Price
-from foldlog._figures.savings import is_made, recorded_cost
-from foldlog._formats.usage import begins_call
+from foldlog._reports.answers.comparison import CallDocument, MissingDocument
+from foldlog._reports.figures.prices import Price
+from foldlog._reports.figures.savings import is_made, recorded_cost
 from foldlog._reports.recall_score import ID_OF_A_LINE, Needs
 from foldlog.condensers import (
     AgentModel,
@@ -46,6 +45,7 @@ from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.digest.layout import text_of
 from foldlog.eventstore import CondensationAction, Event, summary_id, summary_of
 from foldlog.eventstore.events import names_source_ids
+from foldlog.formats.usage import begins_call
 from foldlog.projections import Folded, View, begins_reply, contains, intervals_kept
 
 _Number = TypeVar("_Number", int, float)

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from foldlog._answers.runs import (
+from foldlog._base.json_types import JsonObject
+from foldlog._base.values import parse
+from foldlog._reports.answers.runs import (
     DifferingDocument,
     KnewDocument,
     LineDocument,
@@ -28,22 +30,19 @@ from foldlog._answers.runs import (
     RunsDocument,
     StepDocument,
 )
-from foldlog._base.json_types import JsonObject
-from foldlog._base.values import parse
-from foldlog._conversations.labels import label
-from foldlog._figures.overview import counted_in, is_request
-from foldlog._figures.prices import Prices
-from foldlog._figures.sizes import view_tokens
-from foldlog._figures.spending import spent_by
-from foldlog._figures.stored import FiguresOfStore
-from foldlog._figures.tables import Where
-from foldlog._formats.record import dict_or_empty
-from foldlog._formats.usage import begins_call, is_call
+from foldlog._reports.figures.overview import counted_in, is_request
+from foldlog._reports.figures.prices import Prices
+from foldlog._reports.figures.sizes import view_tokens
+from foldlog._reports.figures.spending import spent_by
+from foldlog._reports.figures.stored import FiguresOfStore
+from foldlog._reports.figures.tables import Where
 from foldlog._reports.passages import count_lines_apart, find_passages
-from foldlog._words.gist import UNLIMITED, gist
-from foldlog._words.safe_text import printable
+from foldlog._reports.words.gist import UNLIMITED, gist
+from foldlog._reports.words.safe_text import printable
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store, SystemMessage
 from foldlog.eventstore.codec_json import describe_value
+from foldlog.formats.record import dict_or_empty
+from foldlog.formats.usage import begins_call, is_call
 from foldlog.projections import (
     View,
     Views,
@@ -52,6 +51,7 @@ from foldlog.projections import (
     intervals_kept,
     words_of,
 )
+from foldlog.projections.conversations.labels import label
 
 GIST = 160
 _MANY = 2_000

@@ -18,6 +18,7 @@ from foldlog._history.replies import events_of_reply
 from foldlog._history.requests import beside_of
 from foldlog._reports.as_sent import sent
 from foldlog._reports.replays import Replay, replay as replay_events
+from foldlog._reports.words.gist import count
 from foldlog._testing.answers import answer_of
 from foldlog._testing.calls import RecordedCall, recorded_calls, recorded_results, take_result
 from foldlog._testing.differences import (
@@ -30,7 +31,6 @@ from foldlog._testing.differences import (
 from foldlog._testing.prompts import AskedPrompt, PromptReader, prompt_of, unpaired
 from foldlog._testing.run_file import Run, read_run
 from foldlog._testing.server import ModelServer
-from foldlog._words.gist import count
 from foldlog.condensers import Condenser
 from foldlog.eventstore import Action, InvalidArgument
 from foldlog.projections import Dialect, View, as_json

@@ -22,13 +22,13 @@ from foldlog._base.json_types import JsonObject
 from foldlog._base.telemetry import SHOWN
 from foldlog._base.usage import COPIED
 from foldlog._base.values import replace_texts, values_in
-from foldlog._files.whole_file import whole_file
 from foldlog._history.history import History
 from foldlog._history.requests import REQUEST, beside_of
 from foldlog._privacy.secrets import SECRET, kinds_in, without_secrets
 from foldlog._testing.calls import recorded_calls
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidArgument, Redaction
 from foldlog.eventstore.codec import decode
+from foldlog.eventstore.files.whole_file import whole_file
 from foldlog.projections.messages.content import data_url
 
 _RUN = "foldlog_run"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-OUT = HERE.parent.parent / "foldlog" / "sample" / "tidewatch.jsonl"
+OUT = HERE.parents[1] / "foldlog/_app/sample/tidewatch.jsonl"
 SHOWN_ROOT = "/workspace"
 KEEP_FIRST = 4
 Json = dict[str, Any]

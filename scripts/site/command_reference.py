@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from foldlog._cli.catalog import COMMANDS
+from foldlog._app.cli.catalog import COMMANDS
 
 _ROOT = Path(__file__).parents[2]
 _OUTPUTS = _ROOT / "tests/golden/outputs"
@@ -48,7 +48,7 @@ def page() -> str:
 
 _PRINT_HELPS = """
 import sys
-from foldlog._cli import main
+from foldlog._app.cli import main
 for name in ([], *map(str.split, sys.argv[1:])):
     sys.argv = ["foldlog", *name, "--help"]
     try:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from foldlog._page.report import write_report
+from foldlog._app.page.report import write_report
 from foldlog.eventstore import Action, Event, KeyRing, Message, Observation, open_store
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import Views

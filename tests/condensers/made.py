@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 import foldlog
-from foldlog._words.reasons import because
+from foldlog._reports.words.reasons import because
 from foldlog.condensers.base import Condensation
 from foldlog.eventstore.events import (
     Action,

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from foldlog import Histories
-from foldlog._web.service.service import Service
-from foldlog._web.service.tokens import TokenEntry, Tokens
+from foldlog._app.server.service.service import Service
+from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore import Store
 from tests.http_client import DOCUMENT, OPERATIONS, HttpClient, Refusal
 from tests.web_client import application

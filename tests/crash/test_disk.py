@@ -213,7 +213,7 @@ def as_nobody(script, folder):
     # import before the rights are dropped, while Python's own files can be read
     prelude = (
         "from foldlog.eventstore import *\nimport foldlog.eventstore.recorders.sqlite\n"
-        f"from foldlog._cli.stores import open_existing\n{NAME_OF}"
+        f"from foldlog._app.cli.stores import open_existing\n{NAME_OF}"
     )
     attempt = (
         "def attempt(work):\n    try: print('done', work())\n"

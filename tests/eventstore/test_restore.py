@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._files.written_files import read_models
 from foldlog.eventstore import (
     InvalidOption,
     KeyRing,
@@ -17,6 +16,7 @@ from foldlog.eventstore import (
     open_store,
     restore_store,
 )
+from foldlog.eventstore.files.written_files import read_models
 from foldlog.eventstore.maintenance import unfinished
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.verify import verify

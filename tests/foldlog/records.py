@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
+SAMPLE = Path(__file__).parents[2] / "foldlog/_app/sample/tidewatch.jsonl"
 """The history that the package brings."""
 GOLDEN = Path(__file__).parents[1] / "golden"
 CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog._derived.cached_values import cached_records
-from foldlog._figures import counting
+from foldlog._reports.figures import counting
 from foldlog.eventstore import (
     KeyRing,
     open_store,
 )
+from foldlog.eventstore.derived.cached_values import cached_records
 from foldlog.eventstore.documents import listing
 from foldlog.eventstore.documents.listing import recent_conversations
 from foldlog.runtimes import CachedValues
@@ -142,7 +142,7 @@ def test_reports_do_not_wait_for_a_writer(writer, tmp_path, request):
 
 
 def test_postponed_values_are_written_in_batches(url, monkeypatch):
-    monkeypatch.setattr("foldlog._derived.cached_values._TOGETHER", 2)
+    monkeypatch.setattr("foldlog.eventstore.derived.cached_values._TOGETHER", 2)
     written = [0]
 
     def stored():

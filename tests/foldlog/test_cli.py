@@ -39,7 +39,7 @@ def test_demo_is_true_and_short(foldlog, monkeypatch):
     ):
         assert words in " ".join(ran.out.split())
     sent = re.findall(r"sent in (\d+) calls with.*?([\d,]+)\n", ran.out)
-    monkeypatch.setattr("foldlog._cli.commands.compare.counter_beside", lambda model: None)
+    monkeypatch.setattr("foldlog._app.cli.commands.compare.counter_beside", lambda model: None)
     compared = foldlog("compare tidewatch-live --json --db foldlog-demo.db").document["strategies"]
     by_name = {
         row["strategy"]: (str(row["turns"]), f"{round(row['tokens_sent'], -5):,}")
@@ -230,7 +230,7 @@ def test_half_made_store_is_removed(foldlog, tmp_path, monkeypatch):
         open_store(url).close()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("foldlog._cli.stores.open_store", interrupted)
+    monkeypatch.setattr("foldlog._app.cli.stores.open_store", interrupted)
     assert foldlog("append c hi --new").status == 130
     assert [*tmp_path.iterdir()] == []
 
@@ -247,7 +247,7 @@ def test_command_is_interrupted_in_one_line(tmp_path):
         "atexit.register(os.kill, os.getpid(), signal.SIGINT); sys.argv[1:] = ['list', '--help'];"
         " main()"
     )
-    program = f"import atexit, os, signal, sys\nfrom foldlog._cli import main\n{late}"
+    program = f"import atexit, os, signal, sys\nfrom foldlog._app.cli import main\n{late}"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )

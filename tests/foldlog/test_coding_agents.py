@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 import foldlog as library
-from foldlog._cli import quick_hook
+from foldlog._app.cli import quick_hook
+from foldlog._app.coding_agents.answers import TOKENS_MAX, Answers
+from foldlog._app.coding_agents.asking import Asking
+from foldlog._app.coding_agents.hook import answer_hook
 from foldlog._privacy.secrets import secret_finder
-from foldlog._programs.answers import TOKENS_MAX, Answers
-from foldlog._programs.asking import Asking
-from foldlog._programs.hook import answer_hook
 from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused
@@ -97,7 +97,7 @@ def histories(tmp_path):
 @pytest.fixture
 def tool_server():
     """The module of the MCP server, imported when a test needs it: that takes half a second."""
-    return pytest.importorskip("foldlog._programs.server")
+    return pytest.importorskip("foldlog._app.coding_agents.server")
 
 
 @pytest.fixture
@@ -549,7 +549,7 @@ def test_changed_settings_stay(home, foldlog):
 
 @pytest.mark.parametrize("program", ["claude-code", "codex", "gemini", "opencode", "copilot"])
 def test_setup_without_its_server_writes_nothing(program, home, foldlog, monkeypatch):
-    monkeypatch.delitem(sys.modules, "foldlog._programs.server", raising=False)
+    monkeypatch.delitem(sys.modules, "foldlog._app.coding_agents.server", raising=False)
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     refused = foldlog(f"setup {program}")
     needed = f"the tools need mcp.server, which is not installed: {install_command('mcp')}"

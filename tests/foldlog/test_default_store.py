@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from foldlog._cli import quick_hook
+from foldlog._app.cli import quick_hook
 from tests.commands import NAMES, command_named
 from tests.foldlog.records import said
 

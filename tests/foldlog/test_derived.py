@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from foldlog._derived.tables import follow, removals_of
 from foldlog._reports.audit_database import AuditTables
 from foldlog.eventstore import StoreUnavailable, open_store
+from foldlog.eventstore.derived.tables import follow, removals_of
 from tests.privacy import erased, redacted
 from tests.said import say
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from foldlog._answers.schema import documents, schema
+from foldlog._reports.answers.schema import documents, schema
 from foldlog.eventstore import Origin
 from tests.said import said
 

@@ -10,8 +10,8 @@ from msgspec.json import encode
 
 import foldlog
 from foldlog import Action, Message, Observation
-from foldlog._figures import counting
-from foldlog._figures.updating import FigureCounter
+from foldlog._reports.figures import counting
+from foldlog._reports.figures.updating import FigureCounter
 from foldlog.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore import KeyRing, open_store
 from foldlog.projections import Views

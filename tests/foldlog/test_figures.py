@@ -12,9 +12,9 @@ from msgspec.structs import asdict
 
 from foldlog import Action, CondensationAction, Observation
 from foldlog._base.usage import whole
-from foldlog._formats.summed_calls import PRICED_FROM
 from foldlog.commands import open_existing
 from foldlog.formats import FORMATS, decode
+from foldlog.formats.summed_calls import PRICED_FROM
 from foldlog.projections import Views
 from tests.figures import Prices, collect_stats
 from tests.foldlog.records import CORPUS, SAMPLE, records_of

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from foldlog._web import threads
+from foldlog._app.server import threads
 
 
 def test_more_calls_than_threads_wait(monkeypatch):

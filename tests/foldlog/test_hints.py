@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._cli import hints
+from foldlog._app.cli import hints
 from foldlog.eventstore import open_store
 from foldlog.eventstore.errors import install_command
 from tests.commands import NAMES, command_named

@@ -7,7 +7,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from foldlog._web.http_protocol import GuardedProtocol
+from foldlog._app.server.http_protocol import GuardedProtocol
 
 INNER = b"POST /v1/conversations/other/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/conversations/c1/events HTTP/1.1\r\nHost: localhost\r\n"

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from foldlog import open as foldlog_open
-from foldlog._cli import erasing
+from foldlog._app.cli import erasing
 from foldlog.eventstore import ANY_VERSION, open_store
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.log.importing import BACKUP

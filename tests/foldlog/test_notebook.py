@@ -5,7 +5,7 @@ database.
 import pytest
 
 import foldlog
-import foldlog._words.tables  # as opening a store does
+import foldlog._reports.words.tables  # as opening a store does
 from foldlog.eventstore import open_store
 from foldlog.projections import View, Views
 from tests.foldlog.elements import Elements

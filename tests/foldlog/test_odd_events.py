@@ -21,10 +21,11 @@ import pytest
 
 import foldlog as api
 from foldlog import Action, EventStoreError, Message, SystemMessage
-from foldlog._words.safe_text import json_text
+from foldlog._reports.words.safe_text import json_text
 from foldlog.condensers import NoCondensationAvailable
 from foldlog.eventstore import InvalidArgument, UnknownEvent, open_store
-from foldlog.formats import UnknownFormat, formats
+from foldlog.formats import UnknownFormat
+from foldlog.formats.registry import formats
 from foldlog.projections import View
 from tests.commands import NAMES, command_named
 from tests.foldlog.records import GOLDEN

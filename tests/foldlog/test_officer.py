@@ -349,7 +349,7 @@ def test_question_lists_all_that_will_go(foldlog, monkeypatch, encrypted, line, 
         history.fork(1, "other").append(summarizes(0))
     questions = []
     monkeypatch.setattr(
-        "foldlog._cli.terminal.confirm", lambda *arguments: questions.append(arguments)
+        "foldlog._app.cli.terminal.confirm", lambda *arguments: questions.append(arguments)
     )
     would = foldlog(f"{line} --reason r --dry-run").out
     output = foldlog(f"{line} --reason r").out
@@ -406,7 +406,7 @@ def test_file_is_named_after_any_commit(foldlog, mail, tmp_path, monkeypatch, co
         confirm_position(*arguments)
 
     with api.open("foldlog.db") as histories, monkeypatch.context() as patched:
-        patched.setattr("foldlog._files.written_files.confirm", confirm)
+        patched.setattr("foldlog.eventstore.files.written_files.confirm", confirm)
         with suppress(KeyboardInterrupt):
             histories.maintenance.back_up("b.db")
     holders = " ".join(foldlog(NAMES).document["holders"])

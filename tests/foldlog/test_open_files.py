@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog._files.open_files import parts_of
-from foldlog._files.whole_file import whole_file
 from foldlog.errors import InvalidOption
+from foldlog.eventstore.files.open_files import parts_of
+from foldlog.eventstore.files.whole_file import whole_file
 from foldlog.eventstore.recorders.sqlite.store_file import descriptors_of
 from foldlog.formats import NotAHistory
 from tests.said import said

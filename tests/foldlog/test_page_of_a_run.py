@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from foldlog._web import pages
+from foldlog._app.server import pages
 from foldlog.eventstore import CondensationAction, Observation, open_store
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.redact import redact

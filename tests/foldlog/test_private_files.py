@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog._files.whole_file import whole_file
 from foldlog.eventstore import InvalidOption, StoreUnavailable, open_store
+from foldlog.eventstore.files.whole_file import whole_file
 from tests.said import said
 
 WRITING = {

@@ -7,15 +7,15 @@ from functools import partial
 import pytest
 
 from foldlog import Histories
-from foldlog._archive.projecting import change_of_documents
-from foldlog._cli import record_files
-from foldlog._files.written_files import note_file
+from foldlog._app.cli import record_files
 from foldlog._history.effects import EffectRule
+from foldlog._imports.projecting import change_of_documents
 from foldlog._privacy.matching import holding, keep_documents
 from foldlog.adapters._records.openhands_files import EventFiles
 from foldlog.adapters._shared import cached_values
 from foldlog.eventstore import Action, Documents, Store, VersionConflict, open_store
 from foldlog.eventstore.documents import changes
+from foldlog.eventstore.files.written_files import note_file
 from foldlog.runtimes import CachedValues, RuntimeCall
 from tests.between import at_each_moment, before_next_call
 from tests.said import said

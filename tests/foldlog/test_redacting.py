@@ -274,7 +274,7 @@ def test_new_conversation_with_this_id_stays(foldlog, tmp_path, monkeypatch, cho
             histories.erase("c", reason="asked to")
             histories.create("c", replace_erased=True).append(said("tulip"))
 
-    monkeypatch.setattr("foldlog._cli.terminal.confirm", erased_meanwhile)
+    monkeypatch.setattr("foldlog._app.cli.terminal.confirm", erased_meanwhile)
     ran = foldlog("store redact", *chosen, "--reason", "asked to")
     is_named = chosen[0] == "c"
     assert (ran.status != 0) is is_named

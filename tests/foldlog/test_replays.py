@@ -15,7 +15,7 @@ from msgspec.structs import astuple, replace
 
 import foldlog
 from foldlog._reports.recall_score import event_terms
-from foldlog._words.gist import gist
+from foldlog._reports.words.gist import gist
 from foldlog.condensers import ESTIMATE, LLMSummarizingCondenser
 from foldlog.condensers.base import Condensation, Condenser, run_step
 from foldlog.condensers.config.registry import condenser_from_config

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._page import assets
-from foldlog._page.report import write_report
+from foldlog._app.page import assets
+from foldlog._app.page.report import write_report
 from foldlog.eventstore import Action, CondensationAction, Observation, open_store
 from tests.foldlog.elements import Elements
 from tests.page_samples import HOSTILE, hostile_history

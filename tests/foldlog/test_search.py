@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from foldlog import Action, Observation, open as foldlog_open
-from foldlog._figures import context
-from foldlog._reports import search as searching
+from foldlog._reports.figures import context
+from foldlog._search import searching
 from foldlog.eventstore import ConversationErased
 from tests.between import before_next_call
 from tests.figures import FiguresOfStore

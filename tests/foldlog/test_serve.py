@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import foldlog
 from foldlog import Histories
-from foldlog._cli.serving import listening
-from foldlog._words.safe_text import printable
+from foldlog._app.cli.serving import listening
+from foldlog._reports.words.safe_text import printable
 from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
@@ -29,7 +29,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.formats import formats
+from foldlog.formats.registry import formats
 from tests.beside import SAMPLES
 from tests.browser.server import serving
 from tests.figures import FiguresOfStore

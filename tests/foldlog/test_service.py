@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from foldlog import Histories
-from foldlog._web.service.service import Service
-from foldlog._web.service.tokens import TokenEntry, Tokens
+from foldlog._app.server.service.service import Service
+from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore import open_store
 from tests.http_client import HttpClient
 from tests.said import said

@@ -14,9 +14,9 @@ import pytest
 
 import foldlog as api
 from foldlog import Action, Store
-from foldlog._programs.answers import Answers
-from foldlog._programs.asking import Asking
-from foldlog._web.conversations import ServedConversations
+from foldlog._app.coding_agents.answers import Answers
+from foldlog._app.coding_agents.asking import Asking
+from foldlog._app.server.conversations import ServedConversations
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
 from foldlog.eventstore.maintenance.copy import copy_store
 from tests.between import Killed, kill_after

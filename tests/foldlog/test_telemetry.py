@@ -12,10 +12,10 @@ import pytest
 import foldlog
 from foldlog import Message, Retraction, StoreUnavailable
 from foldlog._base import telemetry
-from foldlog._derived.follower import Follower
 from foldlog.condensers.base import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.errors import StoreRefused
+from foldlog.eventstore.derived.follower import Follower
 from tests.condensers.scripted import Scripted, failed
 from tests.waiting import in_thread
 
@@ -211,7 +211,7 @@ CAUSES = [
 @pytest.mark.parametrize("cause, name", CAUSES, ids=[cause.__name__ for cause, _ in CAUSES])
 def test_each_message_has_its_values_and_no_contents(cause, name, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(telemetry, "_LONG_S", 0.01)
-    monkeypatch.setattr("foldlog._derived.follower._LAG_MAX_S", -1.0)
+    monkeypatch.setattr("foldlog.eventstore.derived.follower._LAG_MAX_S", -1.0)
     caplog.set_level(logging.INFO, name)  # an example of the documentation may have silenced it
     cause(tmp_path)
     level, values = LISTED[name]

@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.text import Text
 
 from foldlog import open as open_histories
-from foldlog._answers.document import Document
-from foldlog._cli import terminal
-from foldlog._cli.outcome import Refused
-from foldlog._cli.tables import Column, print_rows
-from foldlog._words.safe_text import well_formed
+from foldlog._app.cli import terminal
+from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.tables import Column, print_rows
+from foldlog._reports.answers.document import Document
+from foldlog._reports.words.safe_text import well_formed
 from foldlog.eventstore import Annotation, Origin, UnknownEvent, open_store
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
@@ -344,7 +344,7 @@ def test_traceback_steers_no_terminal(foldlog, monkeypatch):
     def fails(*arguments):
         raise RuntimeError(ONE_LINE)
 
-    monkeypatch.setattr("foldlog._cli.commands.list.open_existing", fails)
+    monkeypatch.setattr("foldlog._app.cli.commands.list.open_existing", fails)
     for value in ("", "1"):
         monkeypatch.setenv("FOLDLOG_TRACEBACK", value)
         ran = foldlog("list")

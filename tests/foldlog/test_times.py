@@ -8,9 +8,9 @@ import pytest
 
 import foldlog
 from foldlog import open as foldlog_open
-from foldlog._formats import registry
-from foldlog._formats.record import read_time, time_text
 from foldlog.eventstore import CondensationAction, Origin
+from foldlog.formats import registry
+from foldlog.formats.record import read_time, time_text
 from tests.said import said
 from tests.web_client import asking_store
 

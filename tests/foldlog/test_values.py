@@ -2,8 +2,8 @@
 
 from functools import reduce
 
+from foldlog._app.page.texts import text_document
 from foldlog._base.values import parse, texts_in
-from foldlog._page.texts import text_document
 from foldlog._reports.recall_score import event_terms
 from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.eventstore import Action

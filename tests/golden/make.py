@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import foldlog
 from foldlog import formats
-from foldlog._web.notes import Notes
+from foldlog._app.server.notes import Notes
 from foldlog.eventstore import (
     DELETED,
     Annotation,
@@ -145,7 +145,7 @@ def import_sources(histories, folder):
     """Import one source that is used and grows, one that is never used, and one of which a record
     is redacted. Copy another store that refuses a record. Erase a source.
     """
-    with patch("foldlog._archive.writing._storable", lambda path: Path(path).name):
+    with patch("foldlog._imports.writing._storable", lambda path: Path(path).name):
         for name in ("used", "unused", "blanked", "erased source"):
             write_source(folder, name, 4)
             histories.import_(folder / f"{name}.jsonl")

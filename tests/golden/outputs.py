@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
-from foldlog._cli.hints import use_store
+from foldlog._app.cli.hints import use_store
 from tests.commands import NAMES, run_foldlog
 
 OUTPUTS = Path(__file__).parent / "outputs"
@@ -167,7 +167,7 @@ def _as_installed_alone():
     with ExitStack() as stack:
         for module in ("compare", "condense"):
             stack.enter_context(
-                patch(f"foldlog._cli.commands.{module}.counter_beside", lambda model: None)
+                patch(f"foldlog._app.cli.commands.{module}.counter_beside", lambda model: None)
             )
         stack.enter_context(patch("shutil.which", lambda name, **_: f"/usr/bin/{name}"))
         yield

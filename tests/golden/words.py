@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from foldlog._cli import quick_completion
-from foldlog._cli.command_line import SETTINGS
+from foldlog._app.cli import quick_completion
+from foldlog._app.cli.command_line import SETTINGS
 from tests.commands import application
 
 FILE = Path(quick_completion.__file__).with_name("words.tsv")

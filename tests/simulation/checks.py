@@ -5,8 +5,8 @@ from contextlib import closing
 from operator import attrgetter, methodcaller
 
 import foldlog.eventstore as es
-from foldlog._figures.overview import overview_of
 from foldlog._reports.audit_database import update
+from foldlog._reports.figures.overview import overview_of
 from foldlog.projections import audit
 from tests.figures import FiguresOfStore, Prices, collect_stats, spent_by
 from tests.simulation import model

@@ -10,8 +10,8 @@ import pytest
 from msgspec import Struct, structs
 
 from foldlog import Histories, History, View
-from foldlog._web.conversations import ServedConversations
-from foldlog._web.pages import Pages
+from foldlog._app.server.conversations import ServedConversations
+from foldlog._app.server.pages import Pages
 from foldlog.eventstore import Store
 from foldlog.maintenance import Maintenance
 from tests.simulation import checks, imports, stores

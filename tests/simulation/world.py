@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import foldlog._web.conversations
+import foldlog._app.server.conversations
 import foldlog.eventstore.log.importing
 from foldlog import Histories
-from foldlog._web.conversations import ServedConversations
-from foldlog._web.pages import Pages
+from foldlog._app.server.conversations import ServedConversations
+from foldlog._app.server.pages import Pages
 from foldlog.condensers import condenser_from_config
 from foldlog.eventstore import KeyRing, Store
 from foldlog.eventstore.log import origins
@@ -108,7 +108,7 @@ def sped_up():
         (rekey_steps, "time", _NoTime),
         (copy, "ThreadPoolExecutor", _InThisThread),
         (verify, "ThreadPoolExecutor", _InThisThread),
-        (foldlog._web.conversations, "threading", _InNoThread),
+        (foldlog._app.server.conversations, "threading", _InNoThread),
     )
     with ExitStack() as patches:
         for setting in settings:

@@ -20,18 +20,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.event_fields import call_id_of, data_in, file_at, parts_as, role_of, text_part
-from foldlog._formats.messages import SPEAKERS, drop_empty
-from foldlog._formats.record import (
-    Fields,
-    dicts_in,
-    has,
-    joined_text,
-    member,
-    text_or_empty,
-    text_or_none,
-    within,
-)
 from foldlog.adapters._records.parts import (
     Made,
     PartsFormat,
@@ -43,6 +31,18 @@ from foldlog.adapters._records.parts import (
     thought,
 )
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
+from foldlog.formats.event_fields import call_id_of, data_in, file_at, parts_as, role_of, text_part
+from foldlog.formats.messages import SPEAKERS, drop_empty
+from foldlog.formats.record import (
+    Fields,
+    dicts_in,
+    has,
+    joined_text,
+    member,
+    text_or_empty,
+    text_or_none,
+    within,
+)
 from foldlog.projections import arguments_of
 
 _KINDS = ("message", "chat_message")

@@ -35,29 +35,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from foldlog._formats.event_fields import (
-    arguments_of,
-    call_id_of,
-    data_in,
-    file_at,
-    file_in,
-    parts_as,
-    parts_in,
-    role_of,
-    text_part,
-)
-from foldlog._formats.messages import drop_empty
-from foldlog._formats.record import (
-    Fields,
-    dicts_in,
-    joined_text,
-    member,
-    text_or_empty,
-    time_at,
-    usage_meta,
-    within,
-)
-from foldlog._formats.record_events import RecordEvents
 from foldlog.adapters._records.parts import (
     Made,
     PartsDecoder,
@@ -80,6 +57,29 @@ from foldlog.eventstore import (
     Origin,
     Retraction,
 )
+from foldlog.formats.event_fields import (
+    arguments_of,
+    call_id_of,
+    data_in,
+    file_at,
+    file_in,
+    parts_as,
+    parts_in,
+    role_of,
+    text_part,
+)
+from foldlog.formats.messages import drop_empty
+from foldlog.formats.record import (
+    Fields,
+    dicts_in,
+    joined_text,
+    member,
+    text_or_empty,
+    time_at,
+    usage_meta,
+    within,
+)
+from foldlog.formats.record_events import RecordEvents
 
 NAME = "google-adk"
 

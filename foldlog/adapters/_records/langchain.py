@@ -24,11 +24,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import shown_blocks, thinking_of
-from foldlog._formats.event_fields import arguments_of, call_id_of, id_of_source, parts_in, role_of
-from foldlog._formats.format import Format
-from foldlog._formats.messages import ROLES, spoken
-from foldlog._formats.record import (
+from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
+from foldlog.formats.blocks import shown_blocks, thinking_of
+from foldlog.formats.event_fields import arguments_of, call_id_of, id_of_source, parts_in, role_of
+from foldlog.formats.format import Format
+from foldlog.formats.messages import ROLES, spoken
+from foldlog.formats.record import (
     Fields,
     NotAnEvent,
     describe_type,
@@ -39,9 +40,8 @@ from foldlog._formats.record import (
     usage_meta,
     within,
 )
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
-from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
 
 NAME = "langchain"
 

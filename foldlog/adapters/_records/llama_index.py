@@ -18,8 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.blocks import content_of_parts, thinking_of, thought_in
-from foldlog._formats.event_fields import (
+from foldlog.adapters._records.parts import file_of
+from foldlog.eventstore import Action, Message, Observation, SystemMessage
+from foldlog.formats.blocks import content_of_parts, thinking_of, thought_in
+from foldlog.formats.event_fields import (
     arguments_of,
     call_id_of,
     data_in,
@@ -27,8 +29,8 @@ from foldlog._formats.event_fields import (
     role_of,
     text_part,
 )
-from foldlog._formats.format import Format
-from foldlog._formats.record import (
+from foldlog.formats.format import Format
+from foldlog.formats.record import (
     Fields,
     dict_or_empty,
     dicts_in,
@@ -37,10 +39,8 @@ from foldlog._formats.record import (
     text_or_none,
     within,
 )
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
-from foldlog.adapters._records.parts import file_of
-from foldlog.eventstore import Action, Message, Observation, SystemMessage
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
 
 NAME = "llama-index"
 

@@ -13,12 +13,6 @@ from posixpath import normpath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foldlog._base.telemetry import tell
-from foldlog._formats.encoding import Encoder
-from foldlog._formats.json_text import json_text, parse
-from foldlog._formats.openhands_v1 import metrics_in
-from foldlog._formats.openhands_v1.writing import NAME
-from foldlog._formats.places import is_step_aside, place_of
-from foldlog._formats.record import Fields, dicts_in, usage_meta
 from foldlog.eventstore import (
     ATTRIBUTES,
     Annotation,
@@ -32,6 +26,12 @@ from foldlog.eventstore import (
     Retraction,
     VersionConflict,
 )
+from foldlog.formats.encoding import Encoder
+from foldlog.formats.json_text import json_text, parse
+from foldlog.formats.openhands_v1 import metrics_in
+from foldlog.formats.openhands_v1.writing import NAME
+from foldlog.formats.places import is_step_aside, place_of
+from foldlog.formats.record import Fields, dicts_in, usage_meta
 
 if TYPE_CHECKING:
     from foldlog import History

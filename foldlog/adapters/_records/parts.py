@@ -14,10 +14,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import thinking_of, thought_in
-from foldlog._formats.event_fields import REDACTED, data_url, file_at, file_in, id_of_source
-from foldlog._formats.format import Format, Options, RecordDecoder, RecordEncoder
-from foldlog._formats.record import (
+from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Source
+from foldlog.formats.blocks import thinking_of, thought_in
+from foldlog.formats.event_fields import REDACTED, data_url, file_at, file_in, id_of_source
+from foldlog.formats.format import Format, Options, RecordDecoder, RecordEncoder
+from foldlog.formats.record import (
     Fields,
     SourceTime,
     dict_or_empty,
@@ -25,9 +26,8 @@ from foldlog._formats.record import (
     text_or_none,
     within,
 )
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
-from foldlog._formats.reply_encoders import RepliesEncoder
-from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Source
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
+from foldlog.formats.reply_encoders import RepliesEncoder
 
 Made = tuple[type[Event], Fields]
 """The class of an event, and its fields."""

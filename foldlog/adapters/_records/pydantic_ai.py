@@ -24,29 +24,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.event_fields import (
-    REDACTED,
-    call_id_of,
-    data_in,
-    file_in,
-    image_at,
-    parts_as,
-    role_of,
-    stamp_of,
-    text_part,
-)
-from foldlog._formats.record import (
-    Fields,
-    SourceTime,
-    has,
-    joined_text,
-    member,
-    omit,
-    read_time,
-    text_or_empty,
-    usage_meta,
-    within,
-)
 from foldlog.adapters._records.parts import (
     Made,
     PartsFormat,
@@ -59,6 +36,29 @@ from foldlog.adapters._records.parts import (
     thought,
 )
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
+from foldlog.formats.event_fields import (
+    REDACTED,
+    call_id_of,
+    data_in,
+    file_in,
+    image_at,
+    parts_as,
+    role_of,
+    stamp_of,
+    text_part,
+)
+from foldlog.formats.record import (
+    Fields,
+    SourceTime,
+    has,
+    joined_text,
+    member,
+    omit,
+    read_time,
+    text_or_empty,
+    usage_meta,
+    within,
+)
 from foldlog.projections import arguments_of
 
 _NO_USAGE: Fields = {

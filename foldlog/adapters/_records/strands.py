@@ -21,27 +21,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.event_fields import (
-    arguments_of,
-    call_id_of,
-    data_in,
-    parts_as,
-    role_of,
-    text_part,
-)
-from foldlog._formats.messages import drop_empty
-from foldlog._formats.record import (
-    Fields,
-    dict_or_empty,
-    dicts_in,
-    has,
-    member,
-    read_time,
-    text_or_none,
-    time_text,
-    usage_meta,
-    within,
-)
 from foldlog.adapters._records.parts import (
     Made,
     PartsFormat,
@@ -54,6 +33,27 @@ from foldlog.adapters._records.parts import (
     thought,
 )
 from foldlog.eventstore import Action, Message, Observation
+from foldlog.formats.event_fields import (
+    arguments_of,
+    call_id_of,
+    data_in,
+    parts_as,
+    role_of,
+    text_part,
+)
+from foldlog.formats.messages import drop_empty
+from foldlog.formats.record import (
+    Fields,
+    dict_or_empty,
+    dicts_in,
+    has,
+    member,
+    read_time,
+    text_or_none,
+    time_text,
+    usage_meta,
+    within,
+)
 
 _USAGE = {
     "prompt_tokens": "inputTokens",

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from foldlog import Histories
-from foldlog._archive import makes_events
-from foldlog._archive.importing import Failed, Import, Imported
-from foldlog._archive.stored import raw
+from foldlog._imports import makes_events
+from foldlog._imports.importing import Failed, Import, Imported
+from foldlog._imports.stored import raw
 from foldlog.eventstore import Event, KeyRing, Store, open_store
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
@@ -20,12 +20,12 @@ from tests.figures import FiguresOfStore, Where
 
 KEYS = KeyRing(["11" * 32])
 SIZES = {
-    "block": "foldlog._archive.reading.SIZE",
-    "transaction": "foldlog._archive.writing._TRANSACTION_BYTES",
-    "short": "foldlog._archive.importing._SHORT_BYTES",
-    "together": "foldlog._archive.importing._TOGETHER_BYTES",
-    "events": "foldlog._archive.projecting._EVENTS",
-    "recorded_block": "foldlog._archive.recording.SIZE",
+    "block": "foldlog._imports.reading.SIZE",
+    "transaction": "foldlog._imports.writing._TRANSACTION_BYTES",
+    "short": "foldlog._imports.importing._SHORT_BYTES",
+    "together": "foldlog._imports.importing._TOGETHER_BYTES",
+    "events": "foldlog._imports.projecting._EVENTS",
+    "recorded_block": "foldlog._imports.recording.SIZE",
     "chunk": "foldlog.eventstore.log.importing.CHUNK",
     "copied_blocks": "foldlog.eventstore.sources.moving._TOGETHER",
 }

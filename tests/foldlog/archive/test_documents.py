@@ -8,10 +8,10 @@ import os
 import pytest
 
 from foldlog import Histories
-from foldlog._archive.refreshing import import_again
-from foldlog._formats.files.readers import array_in
+from foldlog._imports.refreshing import import_again
 from foldlog.eventstore import open_store
 from foldlog.formats import NotAHistory
+from foldlog.formats.files.readers import array_in
 from tests.foldlog.archive.imports import (
     Failed,
     Import,

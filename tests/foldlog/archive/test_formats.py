@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from foldlog._formats.decoded import DecodedRecords
 from foldlog.formats import FORMATS
+from foldlog.formats.decoded import DecodedRecords
 from foldlog.runtimes import format_named
 from tests.foldlog.archive.imports import (
     bytes_of,

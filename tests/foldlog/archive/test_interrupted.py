@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from foldlog._archive.importing import Import, Imported
+from foldlog._imports.importing import Import, Imported
 from tests.between import at_each_moment
 from tests.eventstore.interruptions import interrupted_at
 from tests.foldlog.archive.imports import bytes_of, events_of, imported, open_with_imports

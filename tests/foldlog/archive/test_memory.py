@@ -9,15 +9,15 @@ import sys
 import tracemalloc
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
-from foldlog._archive import writing
-from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
-from foldlog._formats.detection import recognize
-from foldlog._formats.files.found_sources import FoundHistory
-from foldlog._formats.files.histories import histories
-from foldlog._formats.hash_set import HashSet
-from foldlog._formats.skeleton import Seen, SourceState
-from foldlog._formats.summed_calls import HASH_BYTES
+from foldlog._imports import writing
 from foldlog.eventstore.sources.blocks import hash_of
+from foldlog.formats.claude_code.skeleton import ClaudeCodeSkeleton
+from foldlog.formats.detection import recognize
+from foldlog.formats.files.found_sources import FoundHistory
+from foldlog.formats.files.histories import histories
+from foldlog.formats.hash_set import HashSet
+from foldlog.formats.skeleton import Seen, SourceState
+from foldlog.formats.summed_calls import HASH_BYTES
 from tests.foldlog.archive.imports import figures_of, imported, new_store, set_sizes
 
 RECORDS = 5_000

@@ -9,10 +9,10 @@ import re
 import pytest
 
 from foldlog import Histories
-from foldlog._archive.redacting import redact_beside
-from foldlog._files.written_files import read_models
+from foldlog._imports.redacting import redact_beside
 from foldlog._privacy.redacting import redact_events
 from foldlog.adapters._shared import records_of as records_read
+from foldlog.eventstore.files.written_files import read_models
 from foldlog.eventstore.maintenance.copy import compare_stores
 from foldlog.formats import SourceRefused
 from tests.between import Between, before_next_call

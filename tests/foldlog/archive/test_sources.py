@@ -8,8 +8,8 @@ from unittest.mock import Mock
 import pytest
 import zstandard
 
-from foldlog._archive.redacting import source_files
-from foldlog._archive.writing import SourceWriter
+from foldlog._imports.redacting import source_files
+from foldlog._imports.writing import SourceWriter
 from foldlog.eventstore.maintenance import erase
 from tests.between import before_next_call
 from tests.figures import FiguresOfStore

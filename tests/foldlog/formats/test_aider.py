@@ -2,8 +2,8 @@
 
 import pytest
 
-from foldlog._formats.aider import _markdown
 from foldlog.eventstore import Message
+from foldlog.formats.aider import _markdown
 from tests.foldlog.formats.reading import histories_at
 
 START = "\n# aider chat started at 2026-03-01 10:00:00\n\n"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import foldlog
-from foldlog._formats.codex.compaction import truncate_middle
-from foldlog._formats.codex.skeleton import CodexSkeleton
 from foldlog.eventstore import Action, CondensationAction, Retraction
 from foldlog.eventstore.sources.blocks import HASH_BYTES
 from foldlog.formats import decode
+from foldlog.formats.codex.compaction import truncate_middle
+from foldlog.formats.codex.skeleton import CodexSkeleton
 from foldlog.projections import View
 from foldlog.runtimes import json_of
 from tests.foldlog.records import write_lines

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from foldlog._formats.cursor import _names_of_blobs
+from foldlog.formats.cursor import _names_of_blobs
 from tests.foldlog.archive.imports import figures_of, imported_lines, new_store
 
 

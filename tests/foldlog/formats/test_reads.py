@@ -12,9 +12,9 @@ import json
 import pytest
 
 import foldlog as api
-from foldlog._formats.imported_calls import calls_of_imported
 from foldlog.eventstore import codec, open_store
 from foldlog.formats import decode
+from foldlog.formats.imported_calls import calls_of_imported
 from foldlog.projections import View
 from tests.foldlog.formats.reading import GOLDEN_READS
 from tests.foldlog.records import read_lines, write_lines

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._formats import registry
-from foldlog._formats.files.readers import Placed
-from foldlog._formats.format import Contained, FileReader
-from foldlog._formats.record import at
 from foldlog.eventstore import InvalidArgument
+from foldlog.formats import registry
+from foldlog.formats.files.readers import Placed
+from foldlog.formats.format import Contained, FileReader
+from foldlog.formats.record import at
 from tests.foldlog.formats.reading import histories_at
 
 PLACE = Path(registry.__file__).parent

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 import foldlog
-from foldlog._formats.detection import recognize
 from foldlog.eventstore import Annotation, InvalidEvent, codec
-from foldlog.formats import FORMATS, decode, detect, formats
+from foldlog.formats import FORMATS, decode, detect
+from foldlog.formats.detection import recognize
+from foldlog.formats.registry import formats
 from tests.foldlog.records import records_of
 from tests.how_many import examples
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from foldlog._formats.encoding import NO_RECORDS
 from foldlog.eventstore import Event
-from foldlog.formats import Encoder, StoredRecords, formats
+from foldlog.formats import Encoder, StoredRecords
+from foldlog.formats.encoding import NO_RECORDS
+from foldlog.formats.registry import formats
 
 WRITTEN = [name for name, format in formats().items() if format.lacks is not None]
 """The formats in which any history is exported."""

@@ -1,0 +1,139 @@
+"""``foldlog serve``: show the pages of all conversations, live, in a browser."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from foldlog._app.cli.agent_model import agent_model_option, named_model
+from foldlog._app.cli.hints import complete_commands
+from foldlog._app.cli.options import WholeNumber, db_option, flag, option, prices_option
+from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.serving import (
+    check_tokens,
+    listening,
+    say_address,
+    tools_loader,
+    writing_service,
+)
+from foldlog._app.cli.stores import open_existing, open_or_create
+from foldlog.eventstore.errors import install_command
+
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+@option(
+    "--port",
+    "PORT",
+    "The port; 0 chooses a free port.",
+    type=WholeNumber(min=0, max=65535),
+    default=8765,
+)
+@option("--host", "ADDRESS", "The address that the server listens at.", default="127.0.0.1")
+@option(
+    "--token",
+    "TOKEN",
+    "The token that requests need.",
+    envvar="FOLDLOG_TOKEN",
+    show_envvar=True,
+    show_default="a new one",
+)
+@flag(
+    "--no-token",
+    "Require no token. Then every user of the machine can read all conversations, so "
+    "this is allowed only at localhost.",
+)
+@option("--allow-host", "NAME", "A host name of this server, besides localhost.", multiple=True)
+@flag("--write", "Serve the operations below /v1 too: append, lease, View, follow (docs/HTTP.md).")
+@option(
+    "--tokens",
+    "FILE",
+    "A TOML file with the tokens of /v1, with scopes and filters.",
+    show_default="the token of the page, which may do everything",
+)
+@option("--config", "FILE", "A TOML file with the [condenser] of /v1.")
+@agent_model_option
+@prices_option
+@db_option
+def run(
+    port: int,
+    host: str,
+    token: str | None,
+    no_token: bool,
+    allow_host: tuple[str, ...],
+    write: bool,
+    tokens: Path | None,
+    config: Path | None,
+    agent: str | None,
+    prices: Path | None,
+    db: str,
+) -> None:
+    """Serve the pages of all conversations, and show new events when they are appended. When the
+    server first reads an imported conversation, it makes the events.
+
+    Open the printed address in a browser. The address contains the token. Needs the extra 'web'.
+    With the extra 'mcp', a coding agent can call the tools of 'foldlog mcp' at /mcp, with the token
+    as bearer token.
+
+    Example: foldlog serve --port 8080
+    """
+    if no_token and host not in _LOCAL:
+        raise Refused(f"--no-token is for localhost only; at {host} a token is required")
+    if token is not None and len(token) < 8:
+        problem = f"the token has {len(token)} characters"
+        raise Refused(f"{problem}; use at least 8, or leave out --token to get a new token")
+    try:
+        import starlette  # noqa: F401 - fail before the store is opened
+        import uvicorn
+
+        from foldlog._app.server.http_protocol import GuardedProtocol
+    except ImportError as error:
+        raise Refused(
+            f"the server needs {error.name}, which is not installed: {install_command('web')}"
+        ) from error
+    from foldlog._app.server.app import application
+    from foldlog._reports.figures.prices import Prices
+
+    check_tokens(write, tokens, no_token)
+
+    secret = None if no_token else token or secrets.token_urlsafe(24)
+    model = named_model(agent)
+    opened = open_or_create(db, may_be_empty=True) if write else open_existing(db)
+    with opened as store, listening(host, port) as listener:
+        port = listener.getsockname()[1]
+        service = None
+        if write:
+            service = writing_service(store, tokens, secret, config, lambda: server.should_exit)
+        app = application(
+            store,
+            token=secret,
+            names=[*allow_host, host],
+            port=port,
+            limit=None if model is None else model.max_input_tokens,
+            model=model,
+            prices=Prices(prices),
+            completed=complete_commands,
+            is_ending=lambda: server.should_exit,
+            tools=tools_loader(store),
+            service=service,
+        )
+        say_address(host, port, allow_host, secret)
+        settings = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=1,
+            server_header=False,
+            lifespan="on",
+            loop="uvloop",
+            http=GuardedProtocol,
+            ws="none",
+            proxy_headers=False,
+        )
+        server = uvicorn.Server(settings)
+        # A second Ctrl-C cuts the server off, which is no error.
+        logging.getLogger("uvicorn.error").addFilter(lambda record: not server.force_exit)
+        with suppress(KeyboardInterrupt):  # the usual end of a server
+            server.run(sockets=[listener])

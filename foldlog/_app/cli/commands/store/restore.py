@@ -1,0 +1,149 @@
+"""``foldlog store restore``: replace a store with a backup."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+from foldlog._app.cli import terminal
+from foldlog._app.cli.hints import command, use_store
+from foldlog._app.cli.options import argument, db_to_replace_option, json_option, yes_option
+from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.stores import open_existing, path_of
+from foldlog._reports.answers.store import RestoredDocument
+from foldlog._reports.words.gist import content, count
+from foldlog.eventstore import (
+    EventStoreError,
+    Store,
+    StoreRefused,
+    confirm,
+    open_store,
+    restore_store,
+)
+from foldlog.eventstore.log.redacted import has_content
+from foldlog.eventstore.recorders.urls import as_url
+from foldlog.maintenance import files_to_note, holds_plain_events
+from foldlog.projections.conversations.unreadable import sound
+
+
+@argument("backup", "BACKUP", "The backup, made by 'foldlog store backup'.")
+@yes_option
+@db_to_replace_option
+@json_option
+def run(
+    backup: Path,
+    yes: bool,
+    db: str,
+) -> None:
+    """Verify a backup and replace a store with a copy of the backup. The store may be in use,
+    damaged, or missing.
+
+    If the store exists, the command asks first in a terminal. The command prints the new name of
+    the old file. If a program has the store open, its next append fails, and the program must open
+    the store again. If content was erased or redacted after the backup, the restored store has it
+    again. Then the command names these conversations, and the exit status is 1. A damaged backup is
+    refused, and nothing is replaced.
+
+    Example: foldlog store restore monday.db --yes
+    """
+    path = path_of(db)
+    if path is not None and os.path.exists(path) and not yes:
+        question = (
+            f"Replace it with a copy of {backup}? The store will lack all events newer than the "
+            "backup. The present file, which has them, gets another name."
+        )
+        terminal.confirm("restore", "restored", [f"{path} exists"], question, f"the store {path}")
+    try:
+        result = restore_store(db, str(backup), read_models=files_to_note(str(backup), path))
+    except StoreRefused as error:  # the error is about the backup: nothing was replaced
+        use_store(str(backup))  # the messages name this store in their commands
+        raise Refused(str(error)) from error
+    with open_existing(db) as store:
+        for name in files_to_note(str(backup), result.kept):
+            confirm(store, name, 0)  # another process may have noted the file before
+        if result.kept is None:
+            shown_again = {}
+        else:
+            shown_again = _shown_again(store, result.kept)
+        others = (row for row in store.iter_conversations() if row.id not in result.erased_since)
+        is_plain = store.database.settings.keys is not None and holds_plain_events(store)
+        have_forks = any(
+            row.parent in result.erased_since and row.erased_at is None for row in others
+        )
+    if result.kept is None:
+        files = []
+    else:
+        files = sorted(glob.glob(f"{glob.escape(result.kept)}*"))
+    former_file = ""
+    if files:
+        logs = f", with {' and '.join(files[1:])}" if files[1:] else ""
+        former_file = f"; the former file is {files[0]}{logs}"
+    sentence = (
+        f"{result.path}: restored {content(result.events, result.records)} of "
+        f"{count(result.conversations, 'conversation')}, every event verified{former_file}"
+    )
+    terminal.answer(
+        RestoredDocument.of(result, file=result.path, redacted_since=tuple(sorted(shown_again))),
+        sentence,
+    )
+    if is_plain:
+        terminal.note(
+            f"conversations of this backup are not encrypted; '{command('store rekey')}' encrypts"
+            " them"
+        )
+    # The user has to redact before an erasure with --detach copies events into forks.
+    for name, ids in sorted(shown_again.items()):
+        again = command("store redact", name, *sorted(ids, reverse=True), "--reason", "TEXT")
+        terminal.warn(
+            f"events of conversation {name!r} that were redacted have their content again;"
+            f" '{again}' redacts them again"
+        )
+    if result.erased_since:
+        again = command(
+            "store erase",
+            *result.erased_since,
+            "--reason",
+            "TEXT",
+            *(["--detach"] if have_forks else []),
+        )
+        terminal.warn(
+            "conversations that were erased exist again:"
+            f" {', '.join(map(repr, result.erased_since))}; '{again}' erases them again"
+        )
+
+
+def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
+    """Map each conversation to the events that were redacted after the backup was made.
+
+    Compare the events, because the receipt of a redaction may have been erased.
+    """
+    shown_ids: dict[str, set[int]] = {}
+    unread: list[str] = []
+    try:
+        with open_store(f"{as_url(former)}?mode=ro") as earlier:
+            rows, before = (
+                {row.id: row for row in each.iter_conversations()} for each in (store, earlier)
+            )
+            for then in (
+                row for row in before.values() if row.redactions and row.erased_at is None
+            ):
+                now = rows.get(then.id)
+                if now is None or (now.created_at, now.erased_at) != (then.created_at, None):
+                    continue  # another conversation has this id
+                past = sound(earlier, then.id, 0, min(then.version, now.version), unread)
+                blank_ids = {each.event.id for each in past if not has_content(each.event)}
+                for event in store.events(now.id, 0, max(blank_ids, default=-1) + 1):
+                    if event.id in blank_ids and has_content(event):
+                        owner = now
+                        while event.id < (owner.parent_version or 0):
+                            owner = rows[owner.parent or ""]
+                        shown_ids.setdefault(owner.id, set()).add(event.id)
+    except EventStoreError as error:
+        unread.append(str(error))
+    if unread:
+        terminal.note(
+            f"some events of the former file {former} cannot be read, so the command may not name "
+            f"all events and conversations to redact or erase again: {unread[0]}"
+        )
+    return shown_ids

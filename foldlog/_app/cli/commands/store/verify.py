@@ -1,0 +1,147 @@
+"""``foldlog store verify``: check that no event is changed, moved or missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from msgspec import UNSET
+
+from foldlog._app.cli import terminal
+from foldlog._app.cli.checkpoints import (
+    against_option,
+    ca_option,
+    key_option,
+    read_against,
+)
+from foldlog._app.cli.hints import command
+from foldlog._app.cli.options import conversations_argument, flag, from_option, store_options
+from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.printing.verification import show_erased, show_outcome, show_redacted
+from foldlog._app.cli.stores import events_total, open_existing, require_id, resolve
+from foldlog._app.cli.verifying import Checks, verdict_document
+from foldlog._reports.answers.document import stream
+from foldlog._reports.answers.verification import VerifiedDocument
+from foldlog.eventstore import Store
+from foldlog.eventstore.maintenance import archive
+from foldlog.eventstore.maintenance.checkpoint import origin_of, verify_against
+from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
+from foldlog.eventstore.maintenance.verify import Verdict, verify
+
+
+@conversations_argument
+@against_option
+@key_option
+@ca_option
+@flag(
+    "--views", "Also fold each conversation again, and compare every stored View with the result."
+)
+@flag(
+    "--repair",
+    "With --views: first rebuild the stored Views. Other programs can read at the same time.",
+)
+@from_option
+@store_options
+def run(
+    conversations: tuple[str, ...],
+    against: Path | None,
+    keys: tuple[Path, ...],
+    ca: Path | None,
+    views: bool,
+    repair: bool,
+    start: str,
+    db: str,
+) -> None:
+    """Check every event's checksum and its place in the hash chain, and check that no event is
+    missing.
+
+    If events are changed, missing, inserted, swapped or moved, the command reports them, and the
+    exit status is 1. With a checkpoint (--against), the command also detects a missing end and a
+    rewritten conversation. Lawful erasures and redactions are listed and are not findings. An
+    interrupted check prints where to continue (--from).
+
+    Example: foldlog store verify --against checkpoint.txt
+    """
+    if start and conversations:
+        raise Refused("--from continues a check of all conversations; leave out the names")
+    if repair and not views:
+        raise Refused("--repair rebuilds stored Views; add --views")
+    if against is not None and (start or conversations):
+        raise Refused("--against compares all conversations; leave out names and other options")
+    note, stamped_at = read_against(against, keys, ca)
+    checks = Checks()
+    try:
+        with open_existing(db) as store, terminal.working("verifying", "events") as update:
+            if note is not None and note.origin != origin_of(store.database):
+                terminal.note(
+                    "this is a copy of the store of the checkpoint, or its id was changed, so its"
+                    " ledger was not compared"
+                )
+            find_conversation = require_id if repair else resolve
+            names = [find_conversation(store, name) for name in conversations]
+            update(total=events_total(store, names, start))
+            # Generators print the verdicts of a large store one by one, and do not collect them.
+            verdicts = _verdicts(store, names, start, note)
+            rows = (
+                (verdict, checks.check_views(store, verdict, repair=repair) if views else UNSET)
+                for verdict in checks.count(verdicts, update)
+            )
+            if terminal.prints_json():
+                # The counts are final only after the last verdict. The document needs counts now,
+                # so it has the present counts. After the verdicts are written, ``emit_list`` asks
+                # for the final counts.
+                streaming = stream(verdict_document(*row) for row in rows)
+                document = VerifiedDocument(
+                    db=db,
+                    conversations=streaming,
+                    stamped_at=None if stamped_at is None else stamped_at.isoformat(),
+                    **checks.summary(),
+                )
+                terminal.emit_list(document, checks.summary)
+            else:
+                for verdict, _ in rows:
+                    show_erased(verdict)
+                    show_redacted(verdict)
+    except BaseException:
+        if checks.newest is not None and not conversations:
+            rest = _command_for_rest(checks.newest, views=views, repair=repair)
+            terminal.note(f"the check ended early; '{rest}' continues it")
+        raise
+    finally:
+        # ``warn`` makes the command end with status 1, also with --json.
+        for name, finding in checks.findings:
+            terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
+    if checks.damaged:
+        terminal.note(
+            "'foldlog store copy --damaged' copies the undamaged events to a new store; a backup "
+            "may have all events"
+        )
+    if not terminal.prints_json():  # the document has the outcome already
+        show_outcome(checks, stamped_at, with_views=views)
+
+
+def _verdicts(
+    store: Store,
+    names: Sequence[str],
+    start: str,
+    note: StoreCheckpoint | None,
+) -> Iterator[Verdict]:
+    if note is not None:
+        return verify_against(store, note)
+    check = partial(verify, store, start=start)
+    # None stands for all conversations.
+    chosen: list[str | None] = [*dict.fromkeys(names)] or [None]
+    stored = chain.from_iterable(check(name) for name in chosen)
+    return (archive.check_archived(store, verdict) for verdict in stored)
+
+
+def _command_for_rest(newest: str, *, views: bool, repair: bool) -> str:
+    """Return the command that continues an interrupted check."""
+    flags = []
+    if views:
+        flags.append("--views")
+    if repair:
+        flags.append("--repair")
+    return command("store verify", *flags, "--from", newest)

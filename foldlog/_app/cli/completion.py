@@ -1,0 +1,57 @@
+"""Completion of words in a shell, by Click."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class
+
+from foldlog._app.cli import terminal
+from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.quick_completion import COMPLETE
+
+_RC_FILES = {"bash": ".bashrc", "zsh": ".zshrc"}
+_FISH_FILE = ".config/fish/completions/foldlog.fish"
+
+
+def show(command: click.Command) -> None:
+    for line in _script(command, _shell()).splitlines():
+        terminal.say(line)
+
+
+def install(command: click.Command) -> None:
+    """Write the completion script into the home folder of the user. For bash and zsh, add a line
+    that loads the script to the settings of the shell, unless the line is there.
+    """
+    shell = _shell()
+    home = Path.home()
+    path = home / (_FISH_FILE if shell == "fish" else f".foldlog-complete.{shell}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{_script(command, shell)}\n")
+    if shell in _RC_FILES:
+        settings = home / _RC_FILES[shell]
+        line = f". ~/{path.name}"
+        before = settings.read_text() if settings.exists() else ""
+        if line not in before.splitlines():
+            with settings.open("a") as file:
+                file.write(f"{line}\n" if before.endswith("\n") or not before else f"\n{line}\n")
+    terminal.say(f"completion for {shell} is in {path}; it begins in a new shell")
+
+
+def _shell() -> str:
+    shell = Path(os.environ.get("SHELL", "")).name
+    if shell not in (*_RC_FILES, "fish"):
+        raise Refused(
+            f"there is completion for bash, zsh and fish, but the shell is {shell or 'unknown'};"
+            " name your shell in the variable SHELL"
+        )
+    return shell
+
+
+def _script(command: click.Command, shell: str) -> str:
+    completion = get_completion_class(shell)
+    if completion is None:
+        raise Refused(f"this release of Click has no completion for {shell}")
+    return completion(command, {}, "foldlog", COMPLETE).source().rstrip()

@@ -1,0 +1,208 @@
+"""Import paths, once or repeatedly (``--watch``), and report what was imported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from foldlog._app.cli import terminal
+from foldlog._app.cli.hints import store_name
+from foldlog._app.cli.outcome import Refused
+from foldlog._imports.importing import Failed, Import, Imported
+from foldlog._imports.projecting import make_events
+from foldlog._imports.reading import state_of
+from foldlog._reports.answers.files import ImportDocument, ImportedDocument
+from foldlog._reports.words.gist import count
+from foldlog.eventstore import Store
+from foldlog.formats.files.found_sources import files_below
+
+_FINDINGS_SHOWN = 20
+_LEFT_OUT = "of no known format"
+_NOT_OPENED = "whose names no format gives to a history (to import such a file, pass its path)"
+_LEFT_OUT_NAMED = 5
+_LOOK_EVERY_S = 1.0
+"""The seconds between two checks by ``--watch``. A check of some thousand files takes ten
+milliseconds.
+
+foldlog polls the files, because change notifications do not work on network disks and in
+containers.
+"""
+
+
+class Importing:
+    """The imports of one command, each reported as soon as it is made.
+
+    ``use``     make the events of each import
+    ``strict``  a record that cannot be read is a finding
+    ``stdin``   the temporary folder of a history from stdin, which messages leave out
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        paths: Sequence[Path],
+        imports: Import,
+        *,
+        use: bool,
+        strict: bool,
+        stdin: str,
+    ) -> None:
+        self._store = store
+        self._paths = paths
+        self._import = imports
+        self._use = use
+        self._strict = strict
+        self._stdin = stdin
+        self._imported: list[ImportedDocument] = []
+        self._reported = set[str]()
+
+    def run(self, *, again: bool = False) -> None:
+        """With ``again``, report only sources that have new records."""
+        self._imported = []
+        with terminal.working("importing", "sources") as update:
+            for outcome in self._import:
+                document = self._document(outcome)
+                self._imported.append(document)
+                if self._use and not document.refused:
+                    make_events(self._store, document.conversation)
+                self._report(document, again=again)
+                update(advance=1)
+        findings = self._import.findings
+        # If nothing was imported, a single finding says why. ``sum_up`` then raises it as an error.
+        if self._imported or len(findings) > 1:
+            self._warn_once([self._without_stdin(finding) for finding in findings], "these paths")
+
+    def sum_up(self, db: str) -> None:
+        """Report the sum of all imports. Raise ``Refused`` if nothing was found to import."""
+        left_out = ((_LEFT_OUT, self._import.left_out), (_NOT_OPENED, self._import.not_opened))
+        for what, paths in left_out:
+            if paths:
+                file_names = map(self._without_stdin, paths)
+                ellipsis = ", …" if len(paths) > _LEFT_OUT_NAMED else ""
+                first = ", ".join(islice(file_names, _LEFT_OUT_NAMED))
+                terminal.note(f"left out {count(len(paths), 'file')} {what}: {first}{ellipsis}")
+        remarks = dict.fromkeys(
+            document.note for document in self._imported if document.note and document.added
+        )
+        terminal.note(*remarks)
+        if not self._imported:
+            raise Refused(self._without_stdin(self._import.nothing()))
+        findings_elsewhere = [self._without_stdin(finding) for finding in self._import.findings]
+        if terminal.prints_json():
+            document = ImportDocument(
+                db=db, imported=tuple(self._imported), findings=tuple(findings_elsewhere)
+            )
+            return terminal.emit(document)
+        notes = len(remarks) + sum(bool(paths) for _, paths in left_out)
+        findings = sum(document.findings_count for document in self._imported) + len(
+            findings_elsewhere
+        )
+        numbers = ((findings, "finding"), (notes, "note"))
+        remarks_text = " and ".join(count(number, what) for number, what in numbers if number)
+        with_records = [document for document in self._imported if document.added] or [
+            document for document in self._imported if not document.refused
+        ]
+        conversations = count(
+            len({document.conversation for document in with_records}), "conversation"
+        )
+        records = count(sum(document.added for document in with_records), "record")
+        end = f"; {remarks_text}, named above." if remarks_text else "."
+        terminal.say_wrapped(f"{records} of {conversations} added to {store_name(db)}{end}")
+
+    def states(self) -> dict[str, bytes]:
+        """Return the states of the files at and below the imported paths."""
+        return {
+            file: state
+            for path in self._paths
+            for file in files_below(path)
+            if (state := state_of(Path(file)))
+        }
+
+    def wait(self, before: dict[str, bytes]) -> dict[str, bytes]:
+        while (present := self.states()) == before:
+            time.sleep(_LOOK_EVERY_S)
+        return present
+
+    def _document(self, outcome: Imported | Failed) -> ImportedDocument:
+        path = self._without_stdin(outcome.path)
+        if isinstance(outcome, Failed):
+            return ImportedDocument.of(
+                outcome,
+                path=path,
+                records=0,
+                forked_at=None,
+                older=False,
+                waits=False,
+                refused=True,
+                findings=(self._without_stdin(f"{path}: {_problem(outcome.error)}"),),
+                findings_count=1,
+                note="",
+            )
+        return ImportedDocument.of(
+            outcome,
+            path=path,
+            older=outcome.is_older,
+            refused=False,
+            findings=tuple(map(self._without_stdin, outcome.findings)),
+        )
+
+    def _report(self, document: ImportedDocument, *, again: bool) -> None:
+        if document.refused or self._strict:
+            tell = terminal.warn
+        else:
+            tell = terminal.note
+        self._warn_once(document.findings, document.path, document.findings_count, tell)
+        if terminal.prints_json() or (again and not document.added):
+            return
+        if document.refused:
+            so_far = f"{count(document.added, 'record')} so far: import it again to continue"
+            what = so_far if document.added else "not imported"
+            style = "red"
+        elif document.forked_at is not None:
+            added = count(document.added, "record")
+            what = f"{added} in a fork that begins at record {document.forked_at:,}"
+            style = "green"
+        elif document.added == 0:
+            older = " (the file is an older copy)" if document.older else ""
+            what = f"nothing new{older}, {count(document.records, 'record')} as before"
+            style = "dim"
+        elif document.added < document.records:
+            what = f"{count(document.added, 'new record')}, {document.records:,} in all"
+            style = "green"
+        else:
+            what = count(document.records, "record")
+            style = "green"
+        if document.waits:
+            what += "; its last line is incomplete, and the next import reads it"
+        lines = terminal.PrintedLines()
+        lines.write(
+            (terminal.typed_id(document.conversation), "bold"),
+            (f" ({document.format}): ", ""),
+            (what, style),
+        )
+
+    def _warn_once(
+        self,
+        findings: Sequence[str],
+        where: str,
+        total: int | None = None,
+        tell: Callable[[str], object] = terminal.warn,
+    ) -> None:
+        new = [finding for finding in findings if finding not in self._reported]
+        self._reported.update(new)
+        for finding in new[:_FINDINGS_SHOWN]:
+            tell(finding)
+        hidden = max(len(new), (total or 0) if new else 0) - _FINDINGS_SHOWN
+        if hidden > 0:
+            shown = f"the first {len(findings):,}" if (total or 0) > len(findings) else "them"
+            tell(f"{hidden:,} more in {where}; --json shows {shown}")
+
+    def _without_stdin(self, message: object) -> str:
+        return str(message).replace(self._stdin, "")
+
+
+def _problem(error: Exception) -> str:
+    strerror = getattr(error, "strerror", None)
+    return f"cannot be read: {strerror}" if strerror else str(error)

@@ -1,0 +1,54 @@
+"""Print the result of a check of a store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from foldlog._app.cli import terminal
+from foldlog._app.cli.verifying import Checks
+from foldlog._reports.words.gist import count
+from foldlog.eventstore.log.row import from_microseconds
+from foldlog.maintenance import Verdict
+
+
+def show_outcome(checks: Checks, stamped_at: datetime | None, *, with_views: bool) -> None:
+    if stamped_at is not None:
+        terminal.say(f"The checkpoint existed at {stamped_at:%Y-%m-%d %H:%M:%S} UTC.")
+    if checks.findings:
+        outcome = f"{count(len(checks.findings), 'finding')}, named above"
+    else:
+        outcome = "no changes found"
+    if checks.records:
+        unmade = f" and {count(checks.records, 'record')} without events"
+    else:
+        unmade = ""
+    words = (
+        f"{count(checks.conversations, 'conversation')} with"
+        f" {count(checks.events, 'event')}{unmade} checked"
+    )
+    words += f", {count(checks.revisions, 'stored View')} compared" if with_views else ""
+    words += (
+        f", {checks.unchecked:,} not checked because a key is missing" if checks.unchecked else ""
+    )
+    terminal.say_wrapped(f"{words}: {outcome}.")
+
+
+def show_erased(verdict: Verdict) -> None:
+    if verdict.erasure is not None:
+        name = terminal.typed_id(verdict.conversation or "")
+        reason = verdict.erasure.reason
+        when = from_microseconds(verdict.erasure.erased_at)
+        events = count(verdict.erasure.events, "event")
+        terminal.say_wrapped(
+            f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})"
+        )
+
+
+def show_redacted(verdict: Verdict) -> None:
+    name = terminal.typed_id(verdict.conversation or "")
+    for receipt in verdict.redactions:
+        events = ", ".join(map(str, receipt.event_ids))
+        terminal.say_wrapped(
+            f"{name}: event {events} redacted since the checkpoint by {receipt.by}"
+            f" ({receipt.reason}); event {receipt.id} is the receipt"
+        )

@@ -1,0 +1,106 @@
+"""The socket of ``foldlog serve``, and the tools of coding agents."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.terminal import note, say
+from foldlog.eventstore import Store
+
+# The functions import what most programs need not load when they start.
+if TYPE_CHECKING:
+    from foldlog._app.coding_agents.server import MountedTools
+    from foldlog._app.server.service.service import Service
+
+_EVERYWHERE = ("0.0.0.0", "::")
+_NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address. Port 0 is any free port. Raises ``Refused`` if
+    the address cannot be used.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        wrong = "--host" if error.errno in _NO_SUCH_HOST else "--port"
+        raise Refused(
+            f"cannot listen at {host} port {port}: {error.strerror}; use another value of {wrong}"
+        ) from error
+    # An answer is sent in two parts. Without this option, which connections inherit, the second
+    # part waits 40 ms for the client's acknowledgement of the first.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+def check_tokens(writes: bool, tokens: Path | None, without: bool) -> None:
+    """Raise ``Refused`` if the tokens do not fit the other options."""
+    if tokens is not None and not writes:
+        raise Refused("--tokens are for the paths of --write; add --write")
+    if writes and without and tokens is None:
+        raise Refused("--write needs tokens; leave out --no-token, or name --tokens FILE")
+
+
+def writing_service(
+    store: Store,
+    tokens: Path | None,
+    secret: str | None,
+    condenser: Path | None,
+    is_ending: Callable[[], bool],
+) -> Service:
+    """Return the operations below ``/v1``. ``secret`` is the token of the page, which may do
+    everything if there is no file of tokens.
+    """
+    from foldlog._app.server.app import standing
+    from foldlog._app.server.service.service import Service
+    from foldlog._app.server.service.tokens import Tokens
+    from foldlog._history.histories import Histories
+
+    return Service(
+        Histories(store, condenser=condenser),
+        Tokens.of_one(secret or "") if tokens is None else Tokens.from_file(tokens),
+        check=standing(store),
+        is_ending=is_ending,
+    )
+
+
+def tools_loader(store: Store) -> Callable[[], MountedTools] | None:
+    """Return a function that loads the tools of ``foldlog mcp``, or None if their extra is not
+    installed. If the store is not read-only, the tools import transcripts that have grown.
+    """
+    if find_spec("mcp") is None:
+        return None
+
+    def load() -> MountedTools:
+        from foldlog._app.coding_agents.answers import Answers
+        from foldlog._app.coding_agents.asking import Asking
+        from foldlog._app.coding_agents.server import mount
+
+        may_import = store.path is None or os.access(store.path, os.W_OK)
+        return mount(Answers(store, Asking(store, {}, None, may_import=may_import)))
+
+    return load
+
+
+def say_address(host: str, port: int, names: Sequence[str], secret: str | None) -> None:
+    """Print the address of the page, with its token."""
+    everywhere = host in _EVERYWHERE
+    address = next(iter(names), "localhost") if everywhere else host
+    shown = f"[{address}]" if ":" in address else address
+    say(f"http://{shown}:{port}/{'' if secret is None else f'?token={secret}'}")
+    sys.stdout.flush()
+    note("open this address in a browser; Ctrl-C ends the server")
+    if everywhere and not names:
+        note(
+            "other machines can use the IP address of this machine; to accept a host name, "
+            "too, start the server with --allow-host NAME"
+        )

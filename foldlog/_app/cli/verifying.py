@@ -1,0 +1,127 @@
+"""Collect the counts and findings of ``foldlog store verify``, and make its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from foldlog._base.json_types import JsonObject
+from foldlog._reports.answers.verification import (
+    CheckedDocument,
+    LossDocument,
+    RevisionDocument,
+    VerdictDocument,
+    ViewsDocument,
+)
+from foldlog.eventstore import EventStoreError, Store
+from foldlog.eventstore.log.row import from_microseconds
+from foldlog.maintenance import Verdict
+from foldlog.projections import Views, audit
+
+
+class Checks:
+    """The counts and the findings of the checks so far.
+
+    ``records``    the number of imported records without events
+    ``unchecked``  conversations whose keys are missing
+    ``damaged``    whether there is damage; a missing key and unfinished work are not damage
+    ``newest``     the conversation that was checked last
+    ``findings``   pairs of a conversation and a finding; for a finding about the whole database,
+                   the conversation is None
+    """
+
+    def __init__(self) -> None:
+        self.conversations = 0
+        self.events = 0
+        self.records = 0
+        self.erased = 0
+        self.unchecked = 0
+        self.revisions = 0
+        self.damaged = False
+        self.newest: str | None = None
+        self.findings: list[tuple[str | None, str]] = []
+
+    def count(
+        self, verdicts: Iterator[Verdict], update: Callable[..., object]
+    ) -> Iterator[Verdict]:
+        """Count all verdicts, and yield only the verdicts about conversations."""
+        for verdict in verdicts:
+            self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
+            self.damaged |= not all(
+                finding.needs_key or finding.unfinished for finding in verdict.findings
+            )
+            if verdict.conversation is None:
+                continue
+            self.newest = verdict.conversation
+            if any(finding.needs_key for finding in verdict.findings):
+                self.unchecked += 1
+            elif verdict.erasure is None:
+                self.conversations += 1
+                self.events += verdict.events
+                self.records += verdict.pending
+                update(advance=verdict.events)
+            else:
+                self.erased += 1
+            yield verdict
+
+    def check_views(
+        self, store: Store, verdict: Verdict, *, repair: bool
+    ) -> ViewsDocument | msgspec.UnsetType:
+        """Compare the stored revisions of an undamaged conversation with its events. Differences
+        between stored revisions and events become findings. With ``repair``, first build the
+        revisions again.
+        """
+        name = verdict.conversation
+        has_rows = verdict.erasure is None and verdict.version and not verdict.archived
+        if name is None or verdict.findings or not has_rows:
+            return msgspec.UNSET
+        try:
+            if repair:
+                Views(store).rebuild(name)
+            report = audit(store, name)
+        except EventStoreError as error:
+            self.findings.append((name, str(error)))
+            return msgspec.UNSET
+        self.revisions += report.revisions
+        for finding in report.findings:
+            self.findings.append(
+                (name, f"revision of version {finding.version}: {finding.problem}")
+            )
+        return ViewsDocument.of(report, findings=tuple(map(RevisionDocument.of, report.findings)))
+
+    def summary(self) -> JsonObject:
+        return {
+            "checked": CheckedDocument.of(self),
+            "unchecked": self.unchecked,
+            "database": tuple(finding for name, finding in self.findings if name is None),
+            "sound": not self.findings,
+        }
+
+
+def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType) -> VerdictDocument:
+    erasure = verdict.erasure
+    redacted = [event for receipt in verdict.redactions for event in receipt.event_ids]
+    erased_at: str | msgspec.UnsetType = msgspec.UNSET
+    if erasure is not None:
+        erased_at = from_microseconds(erasure.erased_at).isoformat()
+    return VerdictDocument(
+        conversation=verdict.conversation,
+        version=verdict.version,
+        head=None if verdict.head is None else verdict.head.hex(),
+        status=_status(verdict),
+        findings=tuple(map(LossDocument.of, verdict.findings)),
+        generation=verdict.generation or msgspec.UNSET,
+        erased_at=erased_at,
+        erased_reason=msgspec.UNSET if erasure is None else erasure.reason,
+        redacted=tuple(redacted) or msgspec.UNSET,
+        views=views,
+    )
+
+
+def _status(verdict: Verdict) -> str:
+    if any(finding.needs_key for finding in verdict.findings):
+        return "unchecked"
+    if verdict.findings:
+        return "damaged"
+    return "sound" if verdict.erasure is None else "erased"

@@ -1,0 +1,60 @@
+"""Find the status of a program: transcripts that are not in the store, transcripts that the program
+will delete soon, and whether its hooks fire.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from foldlog._app.coding_agents.hook import FIRED
+from foldlog._app.coding_agents.programs import Program, settings_at
+from foldlog._app.coding_agents.setup import read_record
+from foldlog._imports.importing import Import
+from foldlog._reports.answers.programs import ProgramDocument
+from foldlog.eventstore import Store
+
+_DAY_S = 86_400
+_SOON_DAYS = 7
+
+
+def look_at(store: Store, program: Program, folder: Path) -> ProgramDocument:
+    """Return the status of a program. ``folder`` is foldlog's own folder, in which its setup and
+    its hooks leave notes. Cost: one ``stat`` call for every transcript of the program.
+    """
+    importing = Import(store, [])  # used only to check which files are in the store
+    problem = None
+    days: float | None = program.days
+    try:
+        days = program.days_kept()
+    except (ValueError, OSError) as error:
+        problem = str(error)
+    paths = [*program.transcripts()]
+    now = time.time()
+    soon = [
+        path
+        for path in paths
+        if days is not None and path.stat().st_mtime < now - (days - _SOON_DAYS) * _DAY_S
+    ]
+    record = read_record(folder)
+    hook = folder / FIRED / program.format
+    event = None
+    at = None
+    if hook.is_file():
+        event = hook.read_text("utf-8", "replace")
+        at = datetime.fromtimestamp(hook.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    return ProgramDocument(
+        program=program.name,
+        format=program.format,
+        problem=problem,
+        is_set_up=any(
+            record.get(str(settings_at(target.path))) is not None for target in program.targets
+        ),
+        hook_event=event,
+        hook_fired_at=at,
+        transcripts=len(paths),
+        not_here=tuple(str(path) for path in paths if not importing.is_here(path)),
+        days_kept=days,
+        soon=len(soon),
+    )

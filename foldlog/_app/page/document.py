@@ -1,0 +1,318 @@
+"""Make the document that the page of a history shows.
+
+The server sends the document, a ``HistoryDocument``, at ``/api/history``. One pass over the log
+makes the document. Later events can be added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec.structs import asdict, replace
+
+from foldlog._reports.answers.events import BorderDocument
+from foldlog._reports.answers.figures import SavingsDocument
+from foldlog._reports.answers.page import (
+    ChangeDocument,
+    ColumnsDocument,
+    HistoryDocument,
+    LivedDocument,
+    MaskDocument,
+    ToldDocument,
+)
+from foldlog._reports.figures.context import ContextUse
+from foldlog._reports.figures.overview import Overview, counted_in, is_about_it
+from foldlog._reports.figures.savings import saving_of
+from foldlog._reports.figures.sizes import CountedTokens, CountsTokens, event_tokens
+from foldlog._reports.figures.spending import total_of
+from foldlog._reports.words.reasons import because
+from foldlog._reports.words.times import time_of_event
+from foldlog.condensers import reports_of
+from foldlog.eventstore import (
+    Action,
+    Border,
+    CondensationAction,
+    CondensationRequest,
+    CorruptEvent,
+    Event,
+    Logged,
+    Observation,
+    ReadTransaction,
+    Retraction,
+    Store,
+    summary_id,
+)
+from foldlog.eventstore.times import event_microseconds
+from foldlog.formats.replacing import is_replacing
+from foldlog.projections import Lifetime, LifetimesFold, Span
+from foldlog.projections.conversations.labels import KINDS, label
+from foldlog.projections.conversations.unreadable import DAMAGED, iter_log, placeholder, problems_of
+from foldlog.projections.effects import is_approval
+from foldlog.projections.retractions import target
+from foldlog.projections.units import WaitingCalls
+
+
+class PageFold:
+    """The columns of a conversation. Pass the events to ``take`` in order, in one or several calls.
+
+    The page draws a line at ``limit`` tokens. ``model`` counts tokens. Without a model, tokens are
+    estimated. If the ``redactions``, ``borders`` or ``key`` of the conversation change, make a new
+    ``PageFold``, because this one is out of date.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        conversation: str,
+        limit: int | None = None,
+        model: CountsTokens | None = None,
+    ) -> None:
+        def known(read: ReadTransaction) -> tuple[tuple[Border, ...], int, int]:
+            return read.lineage, read.redactions, read.key
+
+        targets = _versions_returned_to(store, conversation)
+        self.borders, self.redactions, self.key = store.query(conversation, known)
+        self.conversation = conversation
+        self.problems: dict[int, str] = {}
+        """Maps the id of an unreadable event to the reason why it cannot be read."""
+        self._limit = limit
+        self._counted = None if model is None else CountedTokens(model)
+        self._fold = LifetimesFold(conversation, self._counted or event_tokens, targets)
+        self._kinds: list[int] = []
+        self._times: list[int | None] = []
+        self._without_zone = False
+        self._changes: list[ChangeDocument] = []
+        self._replacing: list[Retraction] = []
+        self._requests: list[CondensationRequest] = []
+        self._condensations: dict[int, CondensationAction] = {}
+        self._masks: list[MaskDocument] = []
+        self._context = ContextUse()
+        self._calls = WaitingCalls()
+        self._answers: list[int] = []
+
+    @property
+    def version(self) -> int:
+        return self._fold.version
+
+    def take(self, entries: Iterable[Logged | CorruptEvent]) -> None:
+        """Add the next events. If an event cannot be read, pass its error instead. Raises the
+        errors of ``LifetimesFold.take``.
+        """
+        self._fold.take(self._noted(entries))
+
+    def _noted(self, entries: Iterable[Logged | CorruptEvent]) -> Iterator[Event]:
+        for entry in entries:
+            if isinstance(entry, CorruptEvent):
+                if entry.event_id != len(self._kinds):  # the conversation itself cannot be read
+                    raise entry
+                yield self._note_damage(entry)
+                continue
+            recorded_at, event = entry
+            kind = label(event)
+            self._kinds.append(_KINDS.index(_APPROVAL if is_approval(event) else kind))
+            at = None if is_about_it(event) else time_of_event(event, recorded_at)
+            self._times.append(None if at is None else event_microseconds(at) // 1_000)
+            self._without_zone |= at is not None and at.tzinfo is None
+            if isinstance(event, Observation):
+                answers = self._calls.take(event)
+            else:
+                answers = None
+            self._answers.append(_NEVER if answers is None else answers)
+            if isinstance(event, Action):
+                self._calls.add(event, event.id)
+            self._note_change(event, kind)
+            self._context.note(event)
+            yield event
+
+    def _note_damage(self, error: CorruptEvent) -> Event:
+        self._kinds.append(_KINDS.index(DAMAGED))
+        self._times.append(None)
+        self._answers.append(_NEVER)
+        self.problems[error.event_id] = error.problem
+        return placeholder(error)
+
+    def _note_change(self, event: Event, kind: str) -> None:
+        for report in reports_of(event):
+            if (
+                isinstance(report, dict)
+                and isinstance(report.get("rule"), dict)
+                and not report.get("outcome")
+            ):
+                self._masks.append(
+                    MaskDocument(at=event.id, by=report.get("condenser"), rule=report["rule"])
+                )
+        if isinstance(event, CondensationRequest):
+            self._requests.append(event)
+            self._changes.append(ChangeDocument(id=event.id, kind=kind, reason=event.reason))
+        elif isinstance(event, Retraction):
+            self._replacing += [event] if is_replacing(event) else []
+            self._changes.append(
+                ChangeDocument(id=event.id, kind=kind, reason=event.reason, version=event.version)
+            )
+        elif isinstance(event, CondensationAction):
+            self._condensations[event.id] = event
+            metadata = event.metadata
+            fields = {
+                key: metadata[key]
+                for key in ToldDocument.__struct_fields__
+                if metadata.get(key) is not None
+            }
+            self._changes.append(
+                ChangeDocument(
+                    id=event.id,
+                    kind=kind,
+                    reason=because(event, self._requests),
+                    requests=tuple(request.id for request in self._requests),
+                    summary=None if event.summary is None else summary_id(event.id),
+                    **fields,
+                )
+            )
+            self._requests = []
+
+    def document(self, overview: Overview, since: int = 0) -> HistoryDocument:
+        """Return the page's document, with the title, attributes and format from ``overview``.
+
+        With ``since``, the document has only the events from this id on, and the older events that
+        have changed. Cost: the method reads the lifetimes of all events.
+        """
+        lives = self._fold.result()
+        left_at, by, sent, spans = _columns(lives.events, since)
+        for event_id in self.problems:
+            if event_id >= since:
+                # The event's row stays, because it is unknown whether a View showed the event.
+                left_at[event_id - since] = 0
+        window = self._context.window()
+        sizes = lives.sizes if self._condensations else ()
+        counted = filter(counted_in(self._replacing, self.version), self._condensations.values())
+        savings = {event.id: saving_of(event, sizes) for event in counted}
+        return HistoryDocument(
+            **asdict(total_of(SavingsDocument(), savings.values())),
+            conversation=self.conversation,
+            title=overview.title,
+            attributes=dict(overview.attributes or {}),
+            format=overview.format,
+            version=self.version,
+            events_counted=overview.events,
+            since=since,
+            borders=tuple(
+                BorderDocument(parent=border.parent, parent_version=border.version)
+                for border in self.borders
+            ),
+            redactions=self.redactions,
+            tokens_are="estimated" if self._counted is None else "counted",
+            counted_as=None if self._counted is None else self._counted.model,
+            tokens_estimated=()
+            if self._counted is None
+            else tuple(sorted(self._counted.estimated)),
+            limit=self._limit or self._context.condensed_at,
+            window=None if window is None else window.tokens,
+            window_of=None if window is None else window.model,
+            prompts=[prompt for prompt in self._context.prompts if prompt[0] >= since],
+            zone="local" if self._without_zone else "UTC",
+            kinds=_KINDS,
+            events=ColumnsDocument(
+                kind=self._kinds[since:],
+                tokens=[one.tokens for one in lives.events[since:]],
+                time=_steps(self._times[since:]),
+                left=left_at,
+                by=by,
+                sent=sent,
+                answers=self._answers[since:],
+            ),
+            spans=spans,
+            summaries=tuple(
+                LivedDocument(
+                    id=one.id,
+                    tokens=one.tokens,
+                    spans=_spans(one),
+                )
+                for one in lives.summaries.values()
+            ),
+            order=tuple(lives.order),
+            changes=tuple(
+                change
+                if (saving := savings.get(change.id)) is None
+                else replace(change, tokens_saved=saving.tokens_saved, cost=saving.cost)
+                for change in self._changes
+            ),
+            masks=tuple(self._masks),
+        )
+
+
+_NEVER = -1
+_APPROVAL = "approval"
+_KINDS = (*KINDS, DAMAGED, _APPROVAL)
+
+
+def _versions_returned_to(store: Store, conversation: str) -> list[int]:
+    """Return the versions to which retractions go back. Cost: the structural events are read, or
+    all events if a structural event is damaged.
+    """
+    try:
+        events = store.query(conversation, lambda read: list(read.structural_events()))
+    except CorruptEvent:
+        events = list(problems_of(iter_log(store, conversation), {}))
+    return [target(event) for event in events if isinstance(event, Retraction)]
+
+
+def _columns(
+    events: Iterable[Lifetime], since: int
+) -> tuple[list[int], list[int], list[int], list[Any]]:
+    """Return the columns ``left_at``, ``by`` and ``sent`` from the event ``since`` on, and the
+    spans.
+
+    ``left_at`` is the version at which an event left the View. ``left_at`` is 0 for an event that
+    is still shown, and -1 for an event that was never shown. ``sent`` is the first version at which
+    the event is sent to a model. ``sent`` is 0 for an event that is never sent. The spans describe
+    events that the columns cannot describe: events that were shown twice, for example, and changed
+    events before ``since``.
+    """
+    left_at = []
+    by = []
+    sent = []
+    others: list[Any] = []
+    for lifetime in events:
+        span = lifetime.spans[0] if lifetime.spans else None
+        simple = len(lifetime.spans) <= 1 and (
+            span is None or (span.start == lifetime.id + 1 and len(span.sent) <= 1)
+        )
+        if lifetime.id >= since:
+            left_at.append(_NEVER if span is None else span.stop or 0)
+            by.append(_NEVER if span is None or span.by is None else span.by)
+            sent.append(span.sent[0] if span is not None and span.sent else 0)
+        if not simple or (
+            lifetime.id < since and any(_last_change(span) > since for span in lifetime.spans)
+        ):
+            others.append([lifetime.id, _spans(lifetime)])
+    return left_at, by, sent, others
+
+
+def _last_change(span: Span) -> int:
+    return max(span.start, span.stop or 0, *span.sent[-1:])
+
+
+def _spans(lifetime: Lifetime) -> list[Any]:
+    return [
+        [
+            span.start,
+            span.stop or 0,
+            _NEVER if span.by is None else span.by,
+            span.sent,
+            span.place,
+            span.index,
+        ]
+        for span in lifetime.spans
+    ]
+
+
+def _steps(times: list[int | None]) -> list[int | None]:
+    """Return the first time, and the differences between consecutive times, because differences
+    compress better than times.
+    """
+    steps: list[int | None] = []
+    before = 0
+    for time in times:
+        steps.append(None if time is None else time - before)
+        before = before if time is None else time
+    return steps

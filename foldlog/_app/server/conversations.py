@@ -1,0 +1,316 @@
+"""The list of conversations with their figures, and totals over all conversations.
+
+A request does not wait until all new conversations are counted: a thread counts them in the
+background.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from operator import itemgetter
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from foldlog._app.server.metrics import size_of
+from foldlog._app.server.notes import conversations_with_notes
+from foldlog._app.server.parameters import Text
+from foldlog._history.sub_agents import BeginningCall, calls_of_children
+from foldlog._reports.answers.conversations import (
+    ChosenDocument,
+    ConversationDocument,
+    DayDocument,
+    FacetDocument,
+    OverviewDocument,
+    ServedPageDocument,
+)
+from foldlog._reports.answers.figures import (
+    ErasedAgentDocument,
+    FleetDocument,
+    ReasonDocument,
+    ReceiptDocument,
+    SavingsDocument,
+    TaskDocument,
+)
+from foldlog._reports.figures.choosing import chosen_by
+from foldlog._reports.figures.prices import Prices
+from foldlog._reports.figures.shown import document_of
+from foldlog._reports.figures.spending import total_of
+from foldlog._reports.figures.stats import FACETS
+from foldlog._reports.figures.stored import FiguresOfStore
+from foldlog._reports.figures.tables import Where
+from foldlog._reports.figures.tasks import Agent, Task
+from foldlog._search.searching import search
+from foldlog.eventstore import (
+    ConversationNotFound,
+    ConversationRow,
+    EventStoreError,
+    Redaction,
+    Store,
+)
+from foldlog.eventstore.documents.listing import check_no_key_is_missing
+from foldlog.projections.conversations.unreadable import sound
+
+LIMIT = 500
+"""The number of conversations in an answer, unless the request has another ``limit``."""
+LIMIT_MAX = 10_000
+_AT_ONCE = 20
+"""The maximum number of conversations that a request counts before its answer. The background
+thread counts all further conversations.
+"""
+_HITS_MAX = 1_000
+_SEARCH_S = 5.0
+_RECEIPTS_OF = 20
+"""The maximum number of agents whose receipts of redactions are read."""
+LISTED = Where(companions=False)
+"""The filter of the list, which leaves out conversations that runtimes use internally."""
+
+
+class ServedConversations:
+    """The list of conversations, made from the figures in the store. The list is thread-safe, and
+    ``close`` ends its thread.
+    """
+
+    def __init__(self, store: Store, prices: Prices | None = None) -> None:
+        """``prices`` are for calls that record no cost."""
+        self._store, self._prices = store, prices or Prices()
+        self.figures = FiguresOfStore(store, prices=self._prices)
+        self.complete = False
+        """Whether every conversation was counted at least once. Until every conversation was
+        counted, the sums over all conversations are too low.
+        """
+        self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
+        """The last search: its words, the state of the store, and the ids of the conversations that
+        match.
+        """
+        self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
+        """The state of the store when notes were last read, and the ids of the conversations with
+        notes.
+        """
+        self._wanted = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ended = True
+        self._wanted.set()
+        self._thread.join()
+
+    def refresh(self) -> int:
+        """Count some conversations that have changed. Return the number of conversations that the
+        thread still has to count.
+        """
+        rest_count = self.figures.refresh(_AT_ONCE)
+        self.complete = self.complete or not rest_count
+        if rest_count:
+            self._wanted.set()
+        return rest_count
+
+    def _count(self) -> None:
+        while not self._ended:
+            self._wanted.wait()
+            self._wanted.clear()
+            with suppress(EventStoreError):  # the next answer names the problem
+                self.refresh()
+
+    def where(self, line: str) -> Where:
+        """Return the filter that a search line describes. Raises ``InvalidArgument`` if the line
+        cannot be read, and ``KeyUnavailable`` if a missing key prevents the comparison.
+        """
+        where = chosen_by(line, self._having, self._noted)
+        if where.conditions():
+            check_no_key_is_missing(self._store.database, "more conversations may match")
+        return where
+
+    def ids(self, line: str) -> Collection[str] | None:
+        """Return the ids of the conversations that a search line selects. None stands for all
+        conversations. Raises ``InvalidArgument``.
+        """
+        where = self.where(line)
+        if where == LISTED:
+            return None
+        self.refresh()
+        return self.figures.ids(where)
+
+    def _having(self, words: str) -> Collection[str]:
+        version = self._store.database.data_version()
+        if self._searched[:2] != (words, version):
+            hits = search(self._store, words, limit=_HITS_MAX, seconds=_SEARCH_S).hits
+            ids = {hit.conversation for hit in hits} | {*self._ids_with(words)}
+            self._searched = words, version, frozenset(ids)
+        return self._searched[2]
+
+    def _noted(self) -> Collection[str]:
+        version = self._store.database.data_version()
+        if self._with_notes[0] != version:
+            self._with_notes = version, frozenset(conversations_with_notes(self._store))
+        return self._with_notes[1]
+
+    def _count_noted(self, where: Where) -> int:
+        ids = self._noted()
+        if where.only is not None:
+            ids = {*ids} & {*where.only}
+        return self.figures.count(where._replace(only=ids)) if ids else 0
+
+    def _ids_with(self, words: str) -> Iterator[str]:
+        parts = [part.removesuffix("…") for part in words.lower().replace('"', " ").split()]
+        for row in self._store.iter_conversations():
+            name = row.id.lower()
+            if row.erased_at is None and all(part in name for part in parts):
+                yield row.id
+
+    def overview(self, line: str, import_command: str) -> OverviewDocument:
+        """Return the sums, facets and days of the conversations that a search line selects. The
+        days also cover the time outside the period in the search line, so that the reader can
+        choose another period.
+        """
+        rest_count = self.refresh()
+        where = self.where(line)
+        chosen = self.figures.totals(where)
+        everything = chosen if where == LISTED else self.figures.totals(LISTED)
+        facets = self.figures.facets(where, (*FACETS, "errors"))
+        states = {facet.name: facet.conversations for facet in facets if facet.what == "state"}
+        total = everything.conversations + self.figures.missing
+        return OverviewDocument(
+            conversations=total,
+            counted=total - rest_count,
+            spent=everything.spent,
+            chosen=ChosenDocument(
+                conversations=chosen.conversations,
+                unmarked=chosen.unmarked,
+                ended_with_error=states.get("error", 0),
+                with_notes=self._count_noted(where),
+                with_errors=sum(facet.conversations for facet in facets if facet.what == "errors"),
+                spent=chosen.spent,
+                models=chosen.calls_by("model"),
+                days=chosen.calls_by("day"),
+                without_usage=chosen.without_usage,
+                without_cost=chosen.without_cost,
+            ),
+            facets=tuple(FacetDocument(*facet) for facet in facets if facet.what != "errors"),
+            days=tuple(
+                DayDocument(*day)
+                for day in self.figures.days(where._replace(since=None, until=None))
+            ),
+            import_command=import_command,
+        )
+
+    def fleet(self, import_command: str) -> FleetDocument:
+        rest_count = self.refresh()
+        stats = self.figures.totals(LISTED)
+        self.figures.add_sub_agents(stats, LISTED)
+        reasons = self.figures.reasons(LISTED)
+        by_saving = sorted(reasons.items(), key=lambda each: -(each[1].tokens_saved or 0))
+        reason_documents = [
+            ReasonDocument.of(saved, reason=reason)
+            for reason, saved in by_saving
+            if saved.condensations
+        ]
+        return FleetDocument.of(
+            total_of(SavingsDocument(), reasons.values()),
+            conversations=stats.conversations + self.figures.missing,
+            counted=stats.conversations + self.figures.missing - rest_count,
+            needs_key=self.figures.needs_key(LISTED),
+            events=sum(stats.events.values()),
+            bytes=None
+            if (path := self._store.path) is None
+            else size_of(path) + size_of(f"{path}-wal"),
+            view_tokens=stats.in_views,
+            reasons=tuple(reason_documents),
+            spent=stats.spent,
+            sub_agents=stats.sub_agents,
+            spent_alone=stats.spent_alone or stats.spent,
+            without_usage=stats.without_usage,
+            without_cost=stats.without_cost,
+            import_command=import_command,
+        )
+
+    def task(self, conversation: Text) -> TaskDocument:
+        """Return the task that contains a conversation, with all agents. Cost: the method reads the
+        events of the conversation and of the agents above it, a row of each agent, and the events
+        of at most 20 agents with redacted events.
+        """
+        self.refresh()
+        top = self.figures.trees.task_of(conversation)
+        ((_, figures),) = self.figures.of([self._store.conversation(top, pending=True)])
+        document = self.figures.tasks([figures], has_agents=True).get(top)
+        if document is None:
+            alone = Task([Agent(figures, 0)], figures.calls)
+            document = alone.document(self._prices, has_agents=True)
+        agents = {agent.conversation: agent for agent in document.agents or ()}
+        calls = dict[str, BeginningCall]()
+        erased = list[ErasedAgentDocument]()
+        way_up = [conversation]
+        for above in way_up:  # the list grows
+            children = [name for name, agent in agents.items() if agent.parent == above]
+            begun = calls_of_children(self._store, above, children)
+            if above == conversation:
+                calls = begun
+            erased += self._erased(above, begun, agents)
+            parent = agents[above].parent
+            # Parents may form a circle, or name a conversation that is not in the store.
+            if parent in agents and parent not in way_up:
+                way_up.append(parent)
+        unread_count = _RECEIPTS_OF
+        for name, agent in agents.items():
+            row = self._store.conversation(name, pending=True)
+            call = calls[name].call if name in calls else UNSET
+            agents[name] = replace(agent, call_event=call, redactions=row.redactions)
+            if row.redactions and unread_count:
+                unread_count -= 1
+                agents[name] = replace(agents[name], receipts=(*self._receipts(row),))
+        return replace(document, agents=tuple(agents.values()), erased=tuple(erased))
+
+    def _erased(
+        self, parent: str, begun: Mapping[str, BeginningCall], agents: Collection[str]
+    ) -> Iterator[ErasedAgentDocument]:
+        for name, (call, _) in sorted(begun.items(), key=itemgetter(1)):
+            if name in agents:
+                continue
+            with suppress(ConversationNotFound):  # its worker was killed before it began
+                row = self._store.conversation(name, pending=True)
+                if row.erased_at is not None:
+                    yield ErasedAgentDocument(
+                        conversation=name,
+                        parent=parent,
+                        call_event=call,
+                        at=row.erased_at.isoformat(),
+                        reason=row.erased_reason or "",
+                    )
+
+    def _receipts(self, row: ConversationRow) -> Iterator[ReceiptDocument]:
+        for _, event in sound(self._store, row.id, 0, row.version, []):
+            if type(event) is Redaction:
+                yield ReceiptDocument(event_ids=event.event_ids, by=event.by, reason=event.reason)
+
+    def list(
+        self,
+        start: int = 0,
+        limit: int = LIMIT,
+        *,
+        sort: str = "recorded",
+        reverse: bool = True,
+        where: Where = LISTED,
+    ) -> ServedPageDocument:
+        """Return at most ``limit`` selected conversations, from the index ``start`` on. Without a
+        search line, sub-agents are left out: their tasks have their figures. Raises
+        ``InvalidArgument`` for an unknown sort.
+        """
+        rest_count = self.refresh()
+        if where == LISTED:
+            where = where._replace(sub_agents=False)
+        page = self.figures.page(
+            where, sort=sort, reverse=reverse, start=start, limit=min(limit, LIMIT_MAX)
+        )
+        tasks = self.figures.tasks(figures for _, figures in page.rows)
+        shown: tuple[ConversationDocument, ...] = tuple(
+            document_of(row, figures, self._prices, tasks.get(row.id, UNSET))
+            for row, figures in page.rows
+        )
+        total = page.total + self.figures.missing
+        return ServedPageDocument(
+            conversations=shown, total=total, counted=max(0, total - rest_count)
+        )

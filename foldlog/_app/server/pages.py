@@ -1,0 +1,291 @@
+"""The documents for the pages of conversations. The documents of open pages stay in memory."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from foldlog._app.page.document import PageFold
+from foldlog._app.page.report import write_report
+from foldlog._app.page.texts import shown_document
+from foldlog._app.server.parameters import Count, Text
+from foldlog._base.json_types import JsonObject
+from foldlog._base.values import texts_in
+from foldlog._reports.answers.document import Document
+from foldlog._reports.answers.events import (
+    EventsDocument,
+    FindDocument,
+    FoundDocument,
+    NoteDocument,
+    ShownDocument,
+)
+from foldlog._reports.answers.figures import ModelsDocument
+from foldlog._reports.answers.page import HistoryDocument, ProgressDocument
+from foldlog._reports.answers.views import NeededListDocument
+from foldlog._reports.figures.overview import around_damage
+from foldlog._reports.figures.prices import Prices
+from foldlog._reports.figures.shown import models_of
+from foldlog._reports.figures.sizes import CountsTokens
+from foldlog._reports.needed_again import needed_again
+from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
+from foldlog.eventstore.derived.cached_values import CachedValues
+from foldlog.formats.calls import Recent
+from foldlog.projections.conversations.unreadable import iter_log
+from foldlog.projections.errors import NoSuchEvent
+
+_WORDS = re.compile(r'"([^"]*)"|(\S+)')
+_BEFORE = 14
+_AFTER = 12
+_AFTER_LAST = 160
+"""The number of characters after the last match in an excerpt."""
+_KEPT = 8
+_HITS_MAX = 1_000
+_EVENTS = 50
+_EVENTS_MAX = 500
+_TEXT_MAX = 500_000
+"""When the texts of an answer exceed this number of characters, no further event is added."""
+_TELL_EVERY = 1_000
+_LONG = 5_000
+"""The page documents of a conversation with this many events are cached in the store."""
+_CODE = 3
+"""The version of the cached documents. Documents of other versions are discarded."""
+
+D = TypeVar("D", bound=Document)
+
+
+class Pages:
+    """Makes the documents of pages. The ``PageFold`` of each recently used page stays in memory.
+    Many threads may use this object.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        limit: int | None = None,
+        model: CountsTokens | None = None,
+        prices: Prices | None = None,
+    ) -> None:
+        self._store, self._prices = store, prices or Prices()
+        self._limit = limit
+        self._model = model
+        self._lock = threading.Lock()
+        self._reached: dict[str, int] = {}
+        """Maps a conversation to the number of events that its ``PageFold`` has read so far."""
+        self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
+        """Maps a conversation to a lock and a list that contains its ``PageFold``. The list is
+        empty before the first request, and while a request uses the ``PageFold``.
+        """
+
+    def history(self, conversation: Text, since: Count = 0) -> HistoryDocument:
+        """Return the document of a conversation, as ``PageFold.document`` describes it. Raises the
+        errors of ``Store.log``, except errors about damaged events.
+
+        Cost: the first call reads all events, and later calls read only the new events. The page of
+        a long conversation is cached until the conversation changes.
+        """
+        row = self._store.conversation(conversation)
+        if since == 0:
+            document = self._kept(row, "page", HistoryDocument)
+        else:
+            document = None
+        if document is None:
+            try:
+                with self._fold(conversation) as fold:
+                    row = self._store.conversation(conversation)._replace(version=fold.version)
+                    document = fold.document(
+                        around_damage(self._store, row), since if since <= fold.version else 0
+                    )
+                if since == 0 and not fold.problems:
+                    self._keep(row, "page", document)
+            finally:
+                self._reached.pop(conversation, None)
+        return document
+
+    def models(self, conversation: Text) -> ModelsDocument:
+        models = models_of(self._store, conversation, self._prices)
+        return ModelsDocument(conversation=conversation, models=models)
+
+    def event(self, conversation: Text, event: Count) -> ShownDocument:
+        for entry in iter_log(self._store, conversation, event, event + 1):
+            return ShownDocument(conversation=conversation, event=shown_document(entry))
+        raise NoSuchEvent(conversation, event, self._store.version(conversation))
+
+    def events(
+        self, conversation: Text, start: Count = 0, stop: Count | None = None
+    ) -> EventsDocument:
+        """Return the requested events in full. If the events are long, return fewer events, but at
+        least one event.
+        """
+        documents: list[JsonObject] = []
+        size = 0
+        stop = min(start + _EVENTS if stop is None else stop, start + _EVENTS_MAX)
+        for entry in iter_log(self._store, conversation, start, stop):
+            document = shown_document(entry)
+            documents.append(document)
+            size += sum(map(len, texts_in(document)))
+            if size > _TEXT_MAX:
+                break
+        return EventsDocument(conversation=conversation, start=start, events=tuple(documents))
+
+    def dropped(self, conversation: Text) -> NeededListDocument:
+        """Return the terms that condensations dropped and that were needed again.
+
+        Cost: see ``needed_again``. The result for a long conversation is cached until the
+        conversation changes.
+        """
+        row = self._store.conversation(conversation)
+        document = self._kept(row, "needed again", NeededListDocument)
+        if document is None:
+            condensations = needed_again(self._store, conversation)
+            document = NeededListDocument(
+                conversation=conversation, condensations=tuple(condensations)
+            )
+            self._keep(row, "needed again", document)
+        return document
+
+    def _kept(self, row: ConversationRow, name: str, kind: type[D]) -> D | None:
+        if row.version < _LONG:
+            return None
+        document: D | None = self._beside(name).load([row], kind).get(row.id)
+        return document
+
+    def _keep(self, row: ConversationRow, name: str, document: Document) -> None:
+        if row.version >= _LONG:
+            cache = self._beside(name)
+            cache.keep(row, document)
+            cache.flush()
+
+    def _beside(self, name: str) -> CachedValues:
+        if self._model is None:
+            of_model = ""
+        else:
+            of_model = f" {self._model.model} {self._limit}"
+        return CachedValues(self._store, f"{name}{of_model}", _CODE)
+
+    def write_report(self, conversation: str, path: Path, notes: Sequence[NoteDocument]) -> None:
+        write_report(
+            self._store,
+            conversation,
+            path,
+            limit=self._limit,
+            model=self._model,
+            prices=self._prices,
+            notes=notes,
+        )
+
+    def progress(self, conversation: Text) -> ProgressDocument:
+        row = self._store.conversation(conversation, pending=True)
+        step = "made" if row.pending else "read"
+        if row.pending:
+            position = row.version
+        else:
+            position = self._reached.get(conversation, 0)
+        return ProgressDocument(
+            conversation=conversation, step=step, done=position, total=row.version + row.pending
+        )
+
+    def find(self, conversation: Text, words: Text) -> FindDocument:
+        """Return the events that contain all words, at most 1,000 events, with the text around the
+        words. Words in double quotes are searched as one text.
+        """
+        phrases = [
+            word
+            for quoted, plain in _WORDS.findall(words.lower())
+            if (word := quoted or plain).strip()
+        ]
+        hits: list[FoundDocument] = []
+        for entry in iter_log(self._store, conversation) if phrases else ():
+            document = shown_document(entry)
+            snippet = matches(document, phrases)
+            if snippet is not None:
+                hits.append(FoundDocument(event=document["id"], snippet=snippet))
+            if len(hits) == _HITS_MAX:
+                break
+        return FindDocument(hits=tuple(hits))
+
+    @contextmanager
+    def _fold(self, conversation: str) -> Iterator[PageFold]:
+        """Yield the ``PageFold`` of a conversation with all events. Only one request at a time can
+        use a ``PageFold``.
+        """
+        self._store.conversation(conversation)
+        with self._lock:
+            self._folds[conversation] = lock, folds = self._folds.get(
+                conversation, (threading.Lock(), [])
+            )
+        with lock:
+            # The fold is taken out of the list, so that a fold that fails halfway is dropped.
+            fold = folds.pop() if folds else self._begun(conversation)
+            past = self._store.query(
+                conversation, lambda reading: (reading.key, reading.redactions, reading.lineage)
+            )
+            if past != (fold.key, fold.redactions, fold.borders):
+                # The old fold may contain erased content, or the name of an erased parent.
+                fold = self._begun(conversation)
+            try:
+                fold.take(self._follow(conversation, fold.version))
+            except LookupError:
+                # A retraction leads to a version that the fold did not store: begin again with it.
+                fold = self._begun(conversation)
+                fold.take(self._follow(conversation, 0))
+            folds.append(fold)
+            yield fold
+
+    def _follow(self, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
+        for number, entry in enumerate(iter_log(self._store, conversation, start), start):
+            if number % _TELL_EVERY == 0:
+                self._reached[conversation] = number
+            yield entry
+
+    def _begun(self, conversation: str) -> PageFold:
+        return PageFold(self._store, conversation, self._limit, self._model)
+
+
+_HIDDEN = frozenset(
+    (
+        "id",
+        "kind",
+        "timestamp",
+        "source",
+        "call_id",
+        "response_id",
+        "cause",
+        "shown",
+        "source_id",
+        "format",
+    )
+)
+
+
+def matches(document: JsonObject, words: list[str]) -> str | None:
+    """Return the text around the words if an event contains all words. Return None if the event
+    lacks a word.
+    """
+    text = " · ".join(
+        text for key, value in document.items() if key not in _HIDDEN for text in texts_in(value)
+    )
+    lower = text.lower()
+    if not all(word in lower for word in words):
+        return None
+    return _excerpt(text, sorted((lower.index(word), len(word)) for word in words))
+
+
+def _excerpt(text: str, places: list[tuple[int, int]]) -> str:
+    """Return the text around each match, and ``…`` for the text between distant matches. No match
+    is cut.
+    """
+    parts: list[list[int]] = []
+    for number, (at, length) in enumerate(places, 1):
+        after = _AFTER_LAST if number == len(places) else _AFTER
+        start = max(0, at - _BEFORE)
+        stop = min(len(text), at + length + after)
+        if parts and start <= parts[-1][1]:
+            parts[-1][1] = max(parts[-1][1], stop)
+        else:
+            parts.append([start, stop])
+    excerpt = " ".join(f"{'…' if start else ''}{text[start:stop]}" for start, stop in parts)
+    return re.sub(r"\s+", " ", f"{excerpt}{'…' if parts[-1][1] < len(text) else ''}")

@@ -1,0 +1,252 @@
+"""Begin, list, fork and erase conversations; their attributes and documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from foldlog._app.server.parameters import Count, convert
+from foldlog._app.server.problems import Refusal
+from foldlog._app.server.service.events import AppendedEvents
+from foldlog._app.server.service.operations import operation
+from foldlog._app.server.service.request import AdmittedRequest
+from foldlog._app.server.service.tokens import Scope
+from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._history.lease import Lease
+from foldlog._reports.answers.document import Document
+from foldlog._reports.answers.events import AttributesDocument, DocumentsDocument
+from foldlog.adapters._shared import below as rows_below
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    ConversationHasForks,
+    ConversationRow,
+    IdempotencyConflict,
+    VersionConflict,
+)
+from foldlog.eventstore.documents.listing import RecentConversation
+from foldlog.types import ExpectedVersion
+
+
+class ConversationState(Document, frozen=True):
+    """``version`` is the number of events. ``lease`` names the worker that has the lease, and is
+    null in a list.
+    """
+
+    id: str
+    version: int
+    attributes: JsonMap
+    created_at: str
+    updated_at: str
+    lease: str | None = None
+
+    @classmethod
+    def of_row(
+        cls,
+        row: RecentConversation | ConversationRow,
+        attributes: JsonMap,
+        lease: Lease | None = None,
+    ) -> ConversationState:
+        return cls(
+            id=row.id,
+            version=row.version,
+            attributes=attributes,
+            created_at=row.created_at.isoformat(),
+            updated_at=row.updated_at.isoformat(),
+            lease=None if lease is None else lease.worker,
+        )
+
+
+class ConversationPage(Document, frozen=True):
+    """The conversation with the newest event comes first. ``next`` is null at the end."""
+
+    conversations: list[ConversationState]
+    next: str | None
+
+
+class ErasedConversation(Document, frozen=True):
+    """If ``bytes_pending``, erased bytes may still be in the files of the store. ``unconfirmed``
+    are places that may still contain the conversation.
+    """
+
+    id: str
+    events: int
+    bytes_pending: bool
+    unconfirmed: tuple[str, ...]
+
+
+@operation("POST", "/conversations")
+def create_conversation(
+    request: AdmittedRequest,
+    *,
+    id: str | None = None,
+    attributes: JsonObject | None = None,
+    idempotency_key: str | None,
+) -> ConversationState:
+    """Begin a conversation with attributes.
+
+    ``id`` may be any text. Without it, the server makes one. A token with a filter cannot choose
+    the id. Its filter is added to the attributes.
+    """
+    attributes = {**(attributes or {}), **request.principal.where}
+    history = request.histories[request.new_id(id, idempotency_key)]
+    recorded = history.append(
+        [],
+        documents={ATTRIBUTES: attributes},
+        expected_version=0,
+        idempotency_key=idempotency_key,
+    )
+    last = recorded[-1]
+    return ConversationState(
+        id=history.id,
+        version=last.id + 1,
+        attributes=attributes,
+        created_at=last.recorded_at.isoformat(),
+        updated_at=last.recorded_at.isoformat(),
+    )
+
+
+@operation("GET", "/conversations")
+def list_conversations(
+    request: AdmittedRequest,
+    *,
+    where: str = "",
+    below: str = "",
+    limit: Count = 100,
+    after: str | None = None,
+) -> ConversationPage:
+    """List the conversations that have some attributes, and that the token may see.
+
+    ``where`` are attributes as ``name=value``, separated by commas. Write a comma, an equals sign
+    or a percent sign inside a name or a value as ``%2C``, ``%3D`` or ``%25``. ``below`` is the
+    beginning of the ids: then the page has all conversations below it, in no order. ``after`` is
+    ``next`` of the page before.
+    """
+    asked = _attributes(where)
+    attributes = {**asked, **request.principal.where}
+    if not asked.items() <= attributes.items():
+        return ConversationPage(conversations=[], next=None)  # the token sees none of them
+    if below:
+        return _list_below(request, below, attributes)
+    place = None if after is None else convert("after", after.split("."), tuple[Count, Count])
+    listed = request.histories.list(attributes, limit=min(limit, 1_000), after=place)
+    return ConversationPage(
+        conversations=[
+            ConversationState.of_row(row, row.attributes or {}) for row in listed.conversations
+        ],
+        next=None if listed.after is None else ".".join(map(str, listed.after)),
+    )
+
+
+@operation("GET", "/conversations/{conversation}")
+def read_conversation(request: AdmittedRequest) -> ConversationState:
+    """Return the version, the attributes and the lease of a conversation."""
+    history = request.history
+    row = request.histories.store.conversation(history.id)
+    return ConversationState.of_row(row, history.attributes(), history.current_lease())
+
+
+@operation("POST", "/conversations/{conversation}/forks")
+def fork(
+    request: AdmittedRequest,
+    *,
+    at: Count | None = None,
+    id: str | None = None,
+    idempotency_key: str | None,
+) -> ConversationState:
+    """Begin a conversation that shares the events up to a version.
+
+    ``at`` is a version of the conversation, by default the newest. ``id`` names the fork.
+    """
+    history = request.history
+    name = request.new_id(id, idempotency_key)
+    if request.principal.where and at is not None:
+        request.check_attributes(history.document(ATTRIBUTES, {}, version=at))
+    try:
+        made = history.fork(at, name)
+    except VersionConflict:
+        if idempotency_key is None:
+            raise
+        made = request.histories[name]
+    row = request.histories.store.conversation(name)
+    if row.parent != history.id or at not in (None, row.parent_version):
+        raise IdempotencyConflict(name, str(idempotency_key), 0)
+    return ConversationState.of_row(row, made.attributes())
+
+
+@operation("GET", "/conversations/{conversation}/attributes")
+def read_attributes(request: AdmittedRequest) -> AttributesDocument:
+    """Return the attributes, such as the user and the title."""
+    history = request.history
+    return AttributesDocument(conversation=history.id, attributes=history.attributes())
+
+
+@operation("PATCH", "/conversations/{conversation}/attributes")
+def change_attributes(request: AdmittedRequest, *, attributes: JsonObject) -> AttributesDocument:
+    """Change attributes by name. Null removes an attribute, and other attributes stay."""
+    history = request.history
+    request.check_attributes({**history.attributes(), **attributes})
+    changed = history.set_attributes(**attributes)
+    return AttributesDocument(conversation=history.id, attributes=changed)
+
+
+@operation("GET", "/conversations/{conversation}/documents")
+def read_documents(request: AdmittedRequest) -> DocumentsDocument:
+    """Return all documents of the conversation by name."""
+    history = request.history
+    version = history.version()
+    documents = history.documents(version)
+    return DocumentsDocument(conversation=history.id, version=version, documents=documents)
+
+
+@operation("PATCH", "/conversations/{conversation}/documents")
+def change_documents(
+    request: AdmittedRequest,
+    *,
+    body: JsonObject,
+    expected_version: ExpectedVersion,
+    idempotency_key: str | None,
+) -> AppendedEvents:
+    """Set documents by name. Null removes a document."""
+    history = request.history
+    recorded = history.append(
+        [],
+        expected_version=expected_version,
+        idempotency_key=idempotency_key,
+        documents=request.checked_documents(body),
+    )
+    return AppendedEvents.after(history, recorded)
+
+
+@operation("POST", "/conversations/{conversation}/erasure", Scope.ADMINISTER, status=200)
+def erase(
+    request: AdmittedRequest, *, reason: str, with_forks: bool = False, detach_forks: bool = False
+) -> ErasedConversation:
+    """Erase the conversation for good. A tombstone with the reason stays."""
+    history = request.history
+    if request.principal.where and (with_forks or detach_forks):
+        raise Refusal(403, "this token may not see all forks, so it cannot erase or detach them")
+    try:
+        tombstone = request.histories.erase(
+            history.id, reason=reason, with_forks=with_forks, detach_forks=detach_forks
+        )
+    except ConversationHasForks:
+        if request.principal.where:
+            raise Refusal(409, "the conversation has forks; ask an administrator") from None
+        raise
+    return ErasedConversation.of(tombstone, events=tombstone.version)
+
+
+def _list_below(request: AdmittedRequest, start: str, where: JsonMap) -> ConversationPage:
+    listed = []
+    for row in rows_below(request.histories, start):
+        attributes = request.histories[row.id].attributes()
+        if where.items() <= attributes.items():
+            listed.append(ConversationState.of_row(row, attributes))
+    return ConversationPage(conversations=listed, next=None)
+
+
+def _attributes(where: str) -> Mapping[str, str]:
+    pairs = [pair.partition("=") for pair in where.split(",") if pair]
+    if any(not name or not separator for name, separator, _ in pairs):
+        raise Refusal(400, f"where is {where!r}; write name=value, with commas between")
+    return {unquote(name): unquote(value) for name, _, value in pairs}

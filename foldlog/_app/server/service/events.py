@@ -1,0 +1,389 @@
+"""Append to a conversation, read its events and records, and take events back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from foldlog._app.server.parameters import Count
+from foldlog._app.server.problems import Refusal
+from foldlog._app.server.service.operations import operation
+from foldlog._app.server.service.request import LEASE, AdmittedRequest
+from foldlog._app.server.service.tokens import Scope
+from foldlog._base.json_types import JsonObject
+from foldlog._history import effects
+from foldlog._history.history import History
+from foldlog._history.lease import LeaseTaken
+from foldlog._reports.answers.document import Document
+from foldlog._reports.words.event_json import event_document
+from foldlog.adapters._shared import SentRecords, records_of
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationRequest,
+    Logged,
+    Message,
+    Observation,
+    Recorded,
+    SystemMessage,
+)
+from foldlog.eventstore.store import prepare_append
+from foldlog.projections import Dialect, ModelRequest
+from foldlog.types import ExpectedVersion
+
+EVENTS_MAX: Final = 1_000
+"""The maximum number of events in an answer."""
+_EVENTS_BYTES: Final = 8_000_000
+"""An answer ends with the event that passes this number of bytes."""
+
+AppendableEvent = (
+    SystemMessage
+    | Message
+    | Action
+    | Observation
+    | Annotation
+    | CondensationRequest
+    | CondensationAction
+)
+
+
+class RecordedEvent(Document, frozen=True):
+    """``position`` is the place of the event in the whole store, as a text, because it may exceed
+    2^53; an answer about one conversation may leave it out. ``event`` is the event as the store
+    keeps it, with its ``id`` and its ``kind``.
+    """
+
+    conversation: str
+    id: int
+    recorded_at: str
+    event: JsonObject
+    position: str | None = None
+
+    @classmethod
+    def of_recorded(cls, recorded: Recorded) -> RecordedEvent:
+        logged = cls.of_logged(recorded.conversation, recorded)
+        return msgspec.structs.replace(logged, position=str(recorded.position))
+
+    @classmethod
+    def of_logged(cls, conversation: str, logged: Logged | Recorded) -> RecordedEvent:
+        return cls(
+            conversation=conversation,
+            id=logged.event.id,
+            recorded_at=logged.recorded_at.isoformat(),
+            event=event_document(logged.event),
+        )
+
+
+class RequestIdentity(Document, frozen=True):
+    """What identifies the request of a View: ``messages`` is the hash of its messages, which are
+    written by foldlog's rules ``rendering``.
+    """
+
+    conversation: str
+    version: int
+    dialect: Dialect
+    rendering: int
+    messages: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+
+    def to_model(self, tools: Sequence[JsonObject], parameters: JsonObject) -> ModelRequest:
+        return ModelRequest(
+            [],
+            self.dialect,
+            self.version,
+            self.messages,
+            tools=tools,
+            parameters=parameters,
+            conversation=self.conversation,
+            rendering=self.rendering,
+        )
+
+
+class AppendedEvents(Document, frozen=True):
+    """``version`` is the version after the append."""
+
+    version: int
+    recorded: list[RecordedEvent]
+
+    @classmethod
+    def after(cls, history: History, recorded: Sequence[Recorded]) -> AppendedEvents:
+        version = recorded[-1].id + 1 if recorded else history.version()
+        return cls(version=version, recorded=list(map(RecordedEvent.of_recorded, recorded)))
+
+
+class EventPage(Document, frozen=True):
+    """At most 1,000 events, and fewer if they are large. ``next`` is the start of the next page, or
+    null at the end.
+    """
+
+    version: int
+    events: list[JsonObject]
+    next: int | None
+
+
+@operation("POST", "/conversations/{conversation}/events")
+def append_events(
+    request: AdmittedRequest,
+    *,
+    events: Sequence[AppendableEvent] = (),
+    messages: Sequence[JsonObject] = (),
+    documents: JsonObject | None = None,
+    expected_version: ExpectedVersion,
+    idempotency_key: str | None,
+) -> AppendedEvents:
+    """Append events or chat messages, all or none. When the answer comes, the events are on disk.
+    The first append begins the conversation.
+
+    Send either ``events`` or chat ``messages``. ``documents`` are new values of documents, written
+    together with the events; null removes a document.
+    """
+    if events and messages:
+        raise Refusal(400, "send either 'events' or 'messages', not both")
+    history = request.history
+    recorded = history.append(
+        events or messages,
+        expected_version=expected_version,
+        idempotency_key=idempotency_key,
+        documents=request.checked_documents(documents or {}) or None,
+    )
+    return AppendedEvents.after(history, recorded)
+
+
+@operation("POST", "/conversations/{conversation}/replies", Scope.APPEND, status=201)
+def append_reply(
+    request: AdmittedRequest,
+    *,
+    reply: JsonObject,
+    view_version: Count | None = None,
+    model_request: RequestIdentity | None = None,
+    tools: Sequence[JsonObject] = (),
+    parameters: JsonObject | None = None,
+    cost: float | None = None,
+    meta: JsonObject | None = None,
+    expected_version: ExpectedVersion,
+    idempotency_key: str | None,
+) -> AppendedEvents:
+    """Append what a model answered: an action for each tool call, or the agent's message.
+
+    ``reply`` is what the model's server answered: a chat completion or one of its messages, a
+    response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
+    was sent to the model. ``model_request`` comes from the answer that had the messages, and
+    ``tools`` and ``parameters`` are what was sent beside them; the reply records all three.
+    """
+    history = request.history
+    request_made = None
+    if model_request is not None:
+        request_made = model_request.to_model(tools, parameters or {})
+    recorded = history.append_reply(
+        reply,
+        cost=cost,
+        meta=meta,
+        request=request_made,
+        view_version=view_version,
+        expected_version=expected_version,
+        idempotency_key=idempotency_key,
+    )
+    return AppendedEvents.after(history, recorded)
+
+
+@operation("POST", "/conversations/{conversation}/tool-results")
+def append_tool_result(
+    request: AdmittedRequest,
+    *,
+    call: str,
+    content: Any,
+    is_error: bool = False,
+    extras: JsonObject | None = None,
+    idempotency_key: str | None,
+) -> AppendedEvents:
+    """Append the result of an open tool call. ``call`` is the id that the model gave the call."""
+    try:
+        history = request.history
+    except LeaseTaken:
+        # The tool has run, so its outcome is recorded, even if another worker closed the call.
+        effects.end_elsewhere(
+            request.history_without_lease, call, content, is_error, idempotency_key
+        )
+        raise
+    recorded = history.append_tool_result(
+        call, content, is_error, extras=extras, idempotency_key=idempotency_key
+    )
+    return AppendedEvents.after(history, [recorded])
+
+
+@operation("GET", "/conversations/{conversation}/events")
+def read_events(
+    request: AdmittedRequest, *, start: Count = 0, stop: Count | None = None
+) -> EventPage:
+    """Return the events with the ids from ``start`` to before ``stop``, forgotten events too."""
+    history = request.history
+    version = history.version()
+    stop = version if stop is None else min(stop, version)
+    events: list[JsonObject] = []
+    size = 0
+    for event in islice(history.events(start, stop), EVENTS_MAX):
+        events.append(event_document(event))
+        size += len(msgspec.json.encode(events[-1]))
+        if size > _EVENTS_BYTES:
+            break
+    after = start + len(events)
+    return EventPage(version=version, events=events, next=after if after < stop else None)
+
+
+class OneAppend(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    conversation: str
+    events: Annotated[list[AppendableEvent], msgspec.Meta(min_length=1)]
+    expected_version: Count
+
+
+class AppendedTogether(Document, frozen=True):
+    """The appends in the order of the request."""
+
+    appended: list[AppendedEvents]
+
+
+@operation("POST", "/appends")
+def append_together(
+    request: AdmittedRequest,
+    *,
+    appends: Annotated[list[OneAppend], msgspec.Meta(min_length=2)],
+    idempotency_key: str | None,
+) -> AppendedTogether:
+    """Append to at least two different conversations: all events are appended, or none."""
+    store = request.histories.store
+    if LEASE in request.headers:
+        raise Refusal(400, "an append to several conversations writes under no lease")
+    histories = [request.histories[each.conversation] for each in appends]
+    for history in histories:
+        request.check_visible(history)
+    first, *others = appends
+    together = [
+        prepare_append(
+            store, each.conversation, each.events, each.expected_version, idempotency_key
+        )
+        for each in others
+    ]
+    recorded = [
+        store.append(
+            first.conversation,
+            first.events,
+            expected_version=first.expected_version,
+            idempotency_key=idempotency_key,
+            together=together,
+        ),
+        *(each.recorded() for each in together),
+    ]
+    return AppendedTogether(
+        appended=[
+            AppendedEvents.after(history, each)
+            for history, each in zip(histories, recorded, strict=True)
+        ]
+    )
+
+
+class RedactedEvents(Document, frozen=True):
+    """``summaries`` are the condensations whose summaries may quote the events."""
+
+    redacted: tuple[int, ...]
+    summaries: list[int]
+    bytes_pending: bool
+    unconfirmed: tuple[str, ...]
+
+
+@operation("POST", "/conversations/{conversation}/retractions")
+def retract(
+    request: AdmittedRequest,
+    *,
+    version: Count,
+    reason: str = "",
+    expected_version: ExpectedVersion,
+    idempotency_key: str | None,
+) -> RecordedEvent:
+    """Take back all events after ``version``. They stay in the log."""
+    recorded = request.history.retract(
+        version, reason, expected_version=expected_version, idempotency_key=idempotency_key
+    )
+    return RecordedEvent.of_recorded(recorded)
+
+
+@operation("POST", "/conversations/{conversation}/redactions", Scope.ADMINISTER)
+def redact(
+    request: AdmittedRequest,
+    *,
+    events: list[int],
+    reason: str,
+    by: str | None = None,
+    with_summaries: bool = False,
+) -> RedactedEvents:
+    """Erase the content of events for good. Ids, times and heads stay."""
+    receipt = request.history.redact(
+        events, reason=reason, by=by or request.principal.name, with_summaries=with_summaries
+    )
+    return RedactedEvents.of(
+        receipt,
+        redacted=receipt.event_ids,
+        summaries=[quote.event_id for quote in receipt.quotes],
+    )
+
+
+class ConversationRecords(Document, frozen=True):
+    """Records of another program, such as the items of an SDK, in their order. A record becomes
+    events, and is stored beside them, so that it is read back unchanged. ``newest`` are the ids of
+    the events of the last sent record.
+    """
+
+    version: int
+    records: list[Any]
+    newest: list[int] = []
+
+
+@operation("POST", "/conversations/{conversation}/records")
+def append_records(
+    request: AdmittedRequest,
+    *,
+    format: str,
+    records: list[JsonObject],
+    dedupe: Literal["origin"] | None = None,
+    expected_version: ExpectedVersion,
+    idempotency_key: str | None,
+) -> AppendedEvents:
+    """Append records of a format, all or none. A conversation has records of one format.
+
+    ``format`` is a format of ``docs/FORMATS.md``, such as openai-responses or claude-code. With
+    ``dedupe``, records whose id the conversation has already are left out.
+    """
+    history = request.history
+    recorded = history.append_records(
+        records,
+        format=format,
+        expected_version=expected_version,
+        idempotency_key=idempotency_key,
+        dedupe=dedupe,
+    )
+    return AppendedEvents.after(history, recorded)
+
+
+@operation("GET", "/conversations/{conversation}/records")
+def read_records(
+    request: AdmittedRequest, *, format: str, sent: bool = False
+) -> ConversationRecords:
+    """Return the records of a format.
+
+    ``sent`` asks for the records that are sent to a model: without what was taken back, and with
+    a summary for what was condensed.
+    """
+    history = request.history
+    if not sent:
+        version = history.version()
+        records = list(records_of(history, format, 0, version))
+        return ConversationRecords(version=version, records=records)
+    prompt = SentRecords(history, condense=False)
+    groups = [group for group in prompt.records(prompt.view, format) if group[1]]
+    return ConversationRecords(
+        version=prompt.view.version,
+        records=[record for _, records in groups for record in records],
+        newest=[event.id for event in groups[-1][0]] if groups else [],
+    )

@@ -1,0 +1,134 @@
+"""Follow new events: as server-sent events, or as long polls.
+
+A client continues after the last event that it has: it sends ``after``, or the header
+``Last-Event-ID``, which browsers send by themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Annotated, Final
+
+import msgspec
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from foldlog._app.server import following
+from foldlog._app.server.following import Page
+from foldlog._app.server.parameters import Count, convert
+from foldlog._app.server.problems import refusal_of
+from foldlog._app.server.service.events import RecordedEvent
+from foldlog._app.server.service.operations import operation
+from foldlog._app.server.service.request import AdmittedRequest, Deferred
+from foldlog._reports.answers.document import Document
+from foldlog.eventstore import ConversationNotFound
+
+_PAGE: Final = 100
+_PAGE_BYTES: Final = 1_000_000
+"""A page ends with the event that passes this number of bytes, for a client that reads slowly."""
+_POLL_MAX_S: Final = 30.0
+Limit = Annotated[int, msgspec.Meta(ge=1)]
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class FollowedEvents(Document, frozen=True):
+    """The next events, in their order. With ``after``, the next request continues behind them."""
+
+    events: list[RecordedEvent]
+    after: str
+
+
+@operation("GET", "/conversations/{conversation}/follow")
+def follow_conversation(
+    request: AdmittedRequest, *, after: str = "0", wait_s: float = 0.0, limit: Limit = _PAGE
+) -> FollowedEvents | Deferred | Response:
+    """Return the events of a conversation behind ``after``, a number of events. With ``Accept:
+    text/event-stream``, the answer is a stream that goes on with each append.
+
+    ``after`` is the one of the answer before, at first 0. ``wait_s`` is the number of seconds that
+    a poll waits for a new event, at most 30.
+    """
+    history = request.history
+    if history.version() == 0:
+        raise ConversationNotFound(history.id)
+    log = request.histories.store.log
+
+    def read(after: str, count: int) -> Iterable[tuple[str, RecordedEvent | None]]:
+        request.check_visible(history)
+        history.version()  # an erased conversation ends the stream
+        start = convert("after", after, Count)
+        for logged in log(history.id, start, start + count):
+            yield str(logged.event.id + 1), RecordedEvent.of_logged(history.id, logged)
+
+    return _follow(request, after, wait_s, limit, read)
+
+
+@operation("GET", "/follow")
+def follow_store(
+    request: AdmittedRequest, *, after: str = "0", wait_s: float = 0.0, limit: Limit = _PAGE
+) -> FollowedEvents | Deferred | Response:
+    """Return the events of all conversations that the token may see, behind the position
+    ``after``. With ``Accept: text/event-stream``, the answer is a stream.
+    """
+    histories = request.histories
+
+    def read(after: str, count: int) -> Iterable[tuple[str, RecordedEvent | None]]:
+        for recorded in histories.store.follow(after, count):
+            is_visible = request.is_visible(histories[recorded.conversation])
+            event = RecordedEvent.of_recorded(recorded) if is_visible else None
+            yield str(recorded.position), event
+
+    return _follow(request, after, wait_s, limit, read)
+
+
+def _follow(
+    request: AdmittedRequest,
+    after: str,
+    wait_s: float,
+    limit: int,
+    read: Callable[[str, int], Iterable[tuple[str, RecordedEvent | None]]],
+) -> Deferred | Response:
+    after = request.headers.get("last-event-id", after)
+    longest = count = min(limit, _PAGE)
+
+    def read_page(after: str) -> Page[RecordedEvent]:
+        nonlocal count
+        page: list[tuple[str, RecordedEvent | None]] = []
+        size = 0
+        for place, event in read(after, count):
+            page.append((place, event))
+            size += len(_encode(event))
+            if size > _PAGE_BYTES:
+                count = len(page)
+                return page
+        count = min(longest, 2 * count)
+        return page
+
+    def problem(error: Exception) -> bytes:
+        return msgspec.json.encode(refusal_of(error).document)
+
+    page = read_page(after)  # a wrong place is refused, and begins no stream
+    if "text/event-stream" in request.headers.get("accept", ""):
+        return following.event_stream(
+            following.stream(request.changes, "event", read_page, after, page, problem)
+        )
+
+    async def poll() -> FollowedEvents:
+        nonlocal after, page
+        give_up_at = time.monotonic() + min(wait_s, _POLL_MAX_S)
+        while True:
+            if page:
+                after = page[-1][0]
+            events = [event for _, event in page if event is not None]
+            left_s = give_up_at - time.monotonic()
+            if events or left_s <= 0 or request.changes.is_ending():
+                return FollowedEvents(events=events, after=after)
+            if not page:
+                await request.changes.wait(left_s)
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            page = await request.changes.threads.run(partial(read_page, after))
+
+    return Deferred(poll)

@@ -1,0 +1,172 @@
+"""An operation of the service: what a request to one method and path means.
+
+The functions of the other modules become operations by the decorator ``operation``, and their
+signatures describe the requests. The first parameter is the ``AdmittedRequest``. A parameter that
+the path names, such as ``{event}``, is a part of the path. ``expected_version`` is the header
+``If-Match``, and ``idempotency_key`` the header ``Idempotency-Key``. ``body`` is the whole body.
+All other parameters are fields of the body, or of the query of a GET. The return type is the
+type of the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import import_module
+from inspect import getdoc
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_type_hints
+
+import msgspec
+from starlette.responses import Response
+
+from foldlog._app.server.parameters import Field, signature_fields
+from foldlog._app.server.service.request import Deferred
+from foldlog._app.server.service.tokens import Scope
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+HEADERS: Final = {
+    "expected_version": (
+        "if-match",
+        Annotated[
+            str,
+            msgspec.Meta(
+                pattern=r'^(\*|"?[0-9]{1,15}"?)$',
+                description='The version that the conversation must have, such as "12".',
+            ),
+        ],
+    ),
+    "idempotency_key": (
+        "idempotency-key",
+        Annotated[
+            str,
+            msgspec.Meta(
+                description="A request that is repeated with its key is carried out only once."
+            ),
+        ],
+    ),
+}
+"""Maps parameters of a handler to the headers that contain them, with their types."""
+_MODULES: Final = (
+    "conversations",
+    "events",
+    "views",
+    "calls",
+    "leases",
+    "follow",
+)
+_marked: Final[list[Operation]] = []
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``path`` is below ``/v1``.
+
+    ``parameters``  the fields of the path (in the order of ``in_path``), of the headers
+                    ``in_headers``, and of the query ``in_query``
+    ``body``        the type of the JSON body, and ``decode`` reads it
+    """
+
+    name: str
+    method: Method
+    path: str
+    scope: Scope
+    status: int
+    handle: Callable[..., Any]
+    parameters: type[msgspec.Struct]
+    in_path: Sequence[str]
+    in_headers: Sequence[str]
+    in_query: Collection[str]
+    body: Any
+    answer: Any
+
+    @cached_property
+    def decode(self) -> Callable[[bytes | bytearray], Any]:
+        return msgspec.json.Decoder(self.body).decode
+
+    @property
+    def summary(self) -> str:
+        return getdoc(self.handle) or ""
+
+
+class PathNode(msgspec.Struct):
+    """The operations at a place in the tree of paths, and the places below it."""
+
+    by_method: dict[str, Operation] = {}
+    below: dict[str, PathNode] = {}
+
+
+def operation(
+    method: Method, path: str, scope: Scope | None = None, *, status: int | None = None
+) -> Callable[[F], F]:
+    """Mark a function as the handler of an operation. By default, a GET needs the scope ``READ``,
+    all others ``APPEND``; a POST answers 201, all others 200.
+    """
+
+    def mark(handle: F) -> F:
+        name = handle.__name__.title().replace("_", "")
+        fields = {field[0]: field for field in signature_fields(handle)}
+        in_path = re.findall(r"{(\w+)}", path)
+        in_headers = [header for header in HEADERS if header in fields]
+        others = [fields[each] for each in fields if each not in (*in_path, *HEADERS)]
+        query = others if method == "GET" else []
+        parameters: list[Field] = [fields.get(each, (each, str)) for each in in_path]
+        parameters += [(header, HEADERS[header][1], None) for header in in_headers]
+        if "body" in fields:
+            body = fields["body"][1]
+        elif others and method != "GET":
+            body = msgspec.defstruct(
+                f"{name}Request", others, kw_only=True, forbid_unknown_fields=True
+            )
+        else:
+            body = None
+        returned = get_type_hints(handle)["return"]
+        answers = {*(get_args(returned) or (returned,))} - {Deferred, Response}
+        _marked.append(
+            Operation(
+                name=handle.__name__,
+                method=method,
+                path=path,
+                scope=scope or (Scope.READ if method == "GET" else Scope.APPEND),
+                status=status or (201 if method == "POST" else 200),
+                handle=handle,
+                parameters=msgspec.defstruct(
+                    f"{name}Parameters",
+                    parameters + query,
+                    kw_only=True,
+                    rename={header: HEADERS[header][0] for header in in_headers},
+                ),
+                in_path=in_path,
+                in_headers=[HEADERS[header][0] for header in in_headers],
+                in_query={field[0] for field in query},
+                body=body,
+                answer=None if answers == {type(None)} else answers.pop(),
+            )
+        )
+        return handle
+
+    return mark
+
+
+@cache
+def all_operations() -> Sequence[Operation]:
+    for name in _MODULES:
+        import_module(f"foldlog._app.server.service.{name}")
+    return tuple(_marked)
+
+
+@cache
+def operations_by_path() -> PathNode:
+    """Return the operations as a tree of the parts of their paths. The part ``{}`` stands for any
+    text.
+    """
+    root = PathNode()
+    for each in all_operations():
+        node = root
+        for part in each.path.split("/")[1:]:
+            node = node.below.setdefault("{}" if part.startswith("{") else part, PathNode())
+        node.by_method[each.method] = each
+    return root

@@ -1,0 +1,107 @@
+"""A request to an operation."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Final
+
+from foldlog._app.server.following import StoreChanges
+from foldlog._app.server.problems import Refusal
+from foldlog._app.server.service.tokens import Principal
+from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._history.histories import Histories
+from foldlog._history.history import History
+from foldlog._history.lease import LeaseBlock
+from foldlog.eventstore import ATTRIBUTES, DELETED, ConversationErased, ConversationNotFound
+
+LEASE: Final = "foldlog-lease"
+
+
+@dataclass
+class AdmittedRequest:
+    """A request that was let in. ``headers`` have names in small letters."""
+
+    histories: Histories
+    principal: Principal
+    conversation: str
+    headers: Mapping[str, str]
+    changes: StoreChanges
+    is_disconnected: Callable[[], Awaitable[bool]]
+
+    @cached_property
+    def history(self) -> History:
+        """Return the history that the path names. Raises ``ConversationNotFound`` if the token may
+        not see it, with the words for a conversation that does not exist. Adopts the lease of the
+        header ``Foldlog-Lease``, and raises ``LeaseTaken`` if it has ended.
+        """
+        history = self.history_without_lease
+        lease = self.headers.get(LEASE)
+        if lease is not None:
+            LeaseBlock.adopt(history, lease)
+        return history
+
+    @cached_property
+    def history_without_lease(self) -> History:
+        """Return the same history for outcomes of tools, which are recorded without a lease too."""
+        history = self.histories[self.conversation]
+        self.check_visible(history)
+        return history
+
+    @property
+    def lease_block(self) -> LeaseBlock:
+        block = self.history._lease_block
+        if block is None:
+            raise Refusal(400, "send the token of the lease in the header Foldlog-Lease")
+        return block
+
+    def check_visible(self, history: History) -> None:
+        if self.principal.where and not self.is_visible(history):
+            raise ConversationNotFound(history.id)
+
+    def is_visible(self, history: History) -> bool:
+        try:
+            return not self.principal.where or self.principal.sees(history.attributes())
+        except (ConversationErased, ConversationNotFound):
+            return False
+
+    def check_attributes(self, attributes: JsonMap) -> None:
+        """Raise a ``Refusal`` if the token could not see a conversation with these attributes."""
+        if not self.principal.sees(attributes):
+            allowed = ", ".join(f"{name}={value}" for name, value in self.principal.where.items())
+            raise Refusal(403, f"this token writes only conversations with {allowed}")
+
+    def checked_documents(self, values: JsonMap) -> JsonObject:
+        """Return new values of documents for the store: null deletes a document. Raises a
+        ``Refusal`` if the token could not see the conversation afterwards.
+        """
+        if ATTRIBUTES in values:
+            attributes = values[ATTRIBUTES] or {}
+            if not isinstance(attributes, Mapping):
+                raise Refusal(422, "the document 'attributes' must be a map of names to values")
+            self.check_attributes(attributes)
+        return {name: DELETED if value is None else value for name, value in values.items()}
+
+    def new_id(self, chosen: str | None, idempotency_key: str | None) -> str:
+        """Return the id of a new conversation. A repeated request has the same id."""
+        if chosen is not None:
+            if self.principal.where:
+                # A refusal of the id would tell of conversations that the token may not see.
+                raise Refusal(403, "this token cannot choose an id; leave out 'id'")
+            return chosen
+        if idempotency_key is None:
+            return secrets.token_hex(16)
+        named = f"{self.principal.name}\0{self.conversation}\0{idempotency_key}"
+        return sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """The answer of an operation that has to wait. ``wait`` runs in the event loop, so it costs no
+    thread.
+    """
+
+    wait: Callable[[], Awaitable[Any]]

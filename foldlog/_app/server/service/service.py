@@ -1,0 +1,204 @@
+"""The ASGI application below ``/v1``.
+
+The application finds the operation itself, because a conversation may have any id: the parts of the
+path are decoded one by one, so ``a%2Fb`` is one part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
+
+from foldlog._app.server.following import StoreChanges
+from foldlog._app.server.parameters import convert, fields_of, read_body
+from foldlog._app.server.problems import MEDIA_TYPE, Refusal, refusal_of, stopping
+from foldlog._app.server.service import openapi
+from foldlog._app.server.service.operations import (
+    Operation,
+    PathNode,
+    all_operations,
+    operations_by_path,
+)
+from foldlog._app.server.service.request import LEASE, AdmittedRequest, Deferred
+from foldlog._app.server.service.tokens import Principal, Tokens
+from foldlog._base.json_types import JsonObject
+from foldlog._history.histories import Histories
+from foldlog.eventstore import ANY_VERSION, EventStoreError
+
+PREFIX: Final = "/v1"
+_GZIP_FROM_BYTES: Final = 1_000
+_log: Final = logging.getLogger("foldlog.serve")
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Service:
+    """The operations on the histories of a store, for the holders of tokens. The caller closes the
+    histories.
+    """
+
+    def __init__(
+        self,
+        histories: Histories,
+        tokens: Tokens,
+        *,
+        check: Callable[[], object],
+        is_ending: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.changes = StoreChanges(histories.store, is_ending)
+        self._histories = histories
+        self._tokens = tokens
+        self._check = check
+
+    @cached_property
+    def _document(self) -> bytes:
+        return openapi.document(all_operations())
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        with ExitStack() as ending:
+            answer = await self._answer(Request(scope, receive), ending)
+            await answer(scope, receive, send)
+
+    async def _answer(self, request: Request, ending: ExitStack) -> ASGIApp:
+        scope = request.scope
+        headers = _headers_of(scope)
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        path = raw.partition(b"?")[0].decode("latin-1").removeprefix(PREFIX)
+        try:
+            if (scope["method"], path) == ("GET", "/openapi.json"):
+                return _response(200, self._document, {})
+            principal = self._tokens.principal(headers.get("authorization", ""))
+            principal.enter()
+            ending.callback(principal.leave)
+            return await self._admit(request, path, headers, principal)
+        except asyncio.CancelledError:
+            if not self.changes.is_ending():
+                raise
+            # The server waits for a request only a second when it stops.
+            return _answer_of_refusal(stopping())
+        except Exception as error:  # noqa: BLE001 - each error becomes an answer
+            if not isinstance(error, EventStoreError | ValueError | TypeError | ClientDisconnect):
+                _log.error("the service failed: %s", path, exc_info=error)
+            return _answer_of_refusal(refusal_of(error, has_lease=LEASE in headers))
+
+    async def _admit(
+        self, request: Request, path: str, headers: dict[str, str], principal: Principal
+    ) -> ASGIApp:
+        operation, parts = _find(request.scope["method"], path)
+        principal.require(operation.scope)
+        if operation.method == "GET":
+            headers.pop(LEASE, None)  # a reader needs no lease
+        arguments = _read_parameters(operation, parts, headers, request.scope["query_string"])
+        admitted = AdmittedRequest(
+            self._histories,
+            principal,
+            arguments.pop("conversation", ""),
+            headers,
+            self.changes,
+            request.is_disconnected,
+        )
+        if operation.body is not None:
+            body = await read_body(
+                headers, request.stream(), principal.body_bytes_max, operation.decode
+            )
+            arguments |= fields_of(body) if isinstance(body, msgspec.Struct) else {"body": body}
+
+        def handle() -> Deferred | ASGIApp:
+            self._check()
+            answer = operation.handle(admitted, **arguments)
+            if isinstance(answer, Deferred | Response):
+                return answer
+            return _answer_of(operation, answer, arguments, headers)
+
+        answer = await self.changes.threads.run(handle)
+        if isinstance(answer, Deferred):
+            return _answer_of(operation, await answer.wait(), arguments, headers)
+        return answer
+
+
+def _headers_of(scope: AsgiScope) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for key, value in scope["headers"]:
+        name, text = key.decode("latin-1"), value.decode("latin-1")
+        # A header that comes twice is one list, which no header of the service may be.
+        headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    return headers
+
+
+def _answer_of_refusal(refusal: Refusal) -> Response:
+    return _response(refusal.status, _encode(refusal.document), refusal.headers, MEDIA_TYPE)
+
+
+def _response(
+    status: int, content: bytes, headers: Mapping[str, str], media_type: str = "application/json"
+) -> Response:
+    sent = {"cache-control": "no-store", "x-content-type-options": "nosniff", **headers}
+    return Response(content, status, sent, media_type)
+
+
+def _find(method: str, path: str) -> tuple[Operation, Sequence[str]]:
+    node = operations_by_path()
+    in_path = []
+    for part in path.split("/")[1:]:
+        below = node.below.get(part)
+        if below is None and part:
+            below = node.below.get("{}")
+            in_path.append(_unquoted(part))
+        node = below or PathNode()
+    if not node.by_method:
+        raise Refusal(404, f"there is no such path; GET {PREFIX}/openapi.json lists the paths")
+    if method not in node.by_method:
+        raise Refusal(405, f"use {' or '.join(sorted(node.by_method))}")
+    return node.by_method[method], in_path
+
+
+def _unquoted(part: str) -> str:
+    try:
+        return unquote(part, errors="strict")
+    except UnicodeDecodeError:
+        raise Refusal(400, "the path is not UTF-8") from None
+
+
+def _read_parameters(
+    operation: Operation, parts: Sequence[str], headers: Mapping[str, str], query: bytes
+) -> JsonObject:
+    values = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
+    unknown = values.keys() - operation.in_query
+    if unknown:
+        raise Refusal(400, f"this path takes no parameter {min(unknown)!r}")
+    values |= zip(operation.in_path, parts, strict=True)
+    for name in operation.in_headers:
+        if name in headers:
+            values[name] = headers[name]
+    arguments = fields_of(convert("the request", values, operation.parameters))
+    if "expected_version" in arguments:
+        tag = arguments["expected_version"] or "*"
+        arguments["expected_version"] = ANY_VERSION if tag == "*" else int(tag.strip('"'))
+    elif headers.get("if-match", "*") != "*":
+        raise Refusal(400, "this path takes no If-Match")
+    return arguments
+
+
+def _answer_of(
+    operation: Operation, document: Any, arguments: JsonObject, headers: Mapping[str, str]
+) -> Response:
+    content = b"" if operation.answer is None else _encode(document)
+    others = {}
+    version = getattr(document, "version", None)
+    is_of_now = operation.method != "GET" or arguments.get("at") is None
+    if version is not None and is_of_now:
+        others["etag"] = f'"{version}"'
+    if len(content) >= _GZIP_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
+        content = zlib.compress(content, 1, wbits=31)
+        others["content-encoding"] = "gzip"
+    return _response(operation.status, content, others)

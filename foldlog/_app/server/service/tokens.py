@@ -1,0 +1,162 @@
+"""Who may do what: each request below ``/v1`` needs a token.
+
+A file of tokens is TOML. The file contains a hash of each token, or the token itself:
+
+    [worker]
+    sha256 = "9f86…"            # printf %s TOKEN | sha256sum
+    scope = "append"            # read, append (and read), or administer (everything)
+    where = { user = "ann" }    # only conversations with these attributes
+    requests_per_s = 50
+    connections = 20
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import time
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from foldlog._app.server.problems import Refusal
+from foldlog._base.json_types import JsonMap
+from foldlog.eventstore import InvalidOption
+
+
+class Scope(enum.IntEnum):
+    """A scope includes the scopes before it."""
+
+    READ = 1
+    APPEND = 2
+    ADMINISTER = 3
+
+
+class TokenEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    scope: Literal["read", "append", "administer"]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{64}$")] | None = None
+    token: str | None = None
+    where: dict[str, str | int | bool] = {}
+    requests_per_s: Annotated[float, msgspec.Meta(gt=0)] = 200.0
+    connections: Annotated[int, msgspec.Meta(ge=1)] = 100
+    body_bytes_max: int = 64 * 1024 * 1024
+
+
+class Principal:
+    """The holder of a token, with the limits of the token. One object serves all requests of the
+    token in this process.
+    """
+
+    def __init__(self, name: str, entry: TokenEntry) -> None:
+        self.name = name
+        self.scope = Scope[entry.scope.upper()]
+        self.where: Mapping[str, str | int | bool] = entry.where
+        self.body_bytes_max = entry.body_bytes_max
+        self._rate = entry.requests_per_s
+        self._connections_max = entry.connections
+        self._connections = 0
+        self._allowance = max(1.0, self._rate)
+        self._counted_at = time.monotonic()
+
+    def sees(self, attributes: JsonMap) -> bool:
+        """Return whether a conversation with these attributes belongs to the token."""
+        return all(
+            type(attributes.get(name)) is type(value) and attributes[name] == value
+            for name, value in self.where.items()
+        )
+
+    def require(self, scope: Scope) -> None:
+        if self.scope < scope:
+            raise Refusal(
+                403,
+                f"this token has the scope {self.scope.name.lower()!r}, and the request needs"
+                f" {scope.name.lower()!r}",
+            )
+
+    def enter(self) -> None:
+        """Count an open request, until ``leave``. Raises a ``Refusal`` if the token sends too many
+        requests, or has too many open. Call both methods in the event loop.
+        """
+        now = time.monotonic()
+        earned = (now - self._counted_at) * self._rate
+        self._counted_at = now
+        self._allowance = min(max(1.0, self._rate), self._allowance + earned)
+        if self._allowance < 1:
+            wait_s = (1 - self._allowance) / self._rate
+            raise Refusal(
+                429, f"the token sends too many requests; wait {wait_s:.1f} s", retry_after_s=wait_s
+            )
+        self._allowance -= 1
+        if self._connections >= self._connections_max:
+            raise Refusal(429, "the token has too many open requests; end some of them")
+        self._connections += 1
+
+    def leave(self) -> None:
+        self._connections -= 1
+
+
+class Tokens:
+    """The tokens of a service. The tokens are kept as hashes, so no comparison and no dump of
+    memory shows a token.
+    """
+
+    def __init__(self, entries: Iterable[tuple[str, TokenEntry]]) -> None:
+        self._principals = [
+            (_digest(name, entry), Principal(name, entry)) for name, entry in entries
+        ]
+
+    @classmethod
+    def of_one(cls, token: str) -> Tokens:
+        """Return a single token that may do everything."""
+        return cls([("server", TokenEntry(scope="administer", token=token))])
+
+    @classmethod
+    def from_file(cls, path: Path) -> Tokens:
+        """Read the tokens of a file. Raises ``InvalidOption`` if the file cannot be read, if others
+        may read it, or if an entry is wrong.
+        """
+        try:
+            mode = path.stat().st_mode
+            text = path.read_bytes()
+        except OSError as error:
+            raise InvalidOption(f"the file of tokens {path}: {error.strerror}") from error
+        if mode & 0o077 and os.name == "posix":
+            raise InvalidOption(
+                f"the file of tokens {path} may be read by other users; run 'chmod 600 {path}'"
+            )
+        try:
+            entries = msgspec.toml.decode(text, type=dict[str, TokenEntry])
+        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            raise InvalidOption(f"the file of tokens {path}: {error}") from error
+        if not entries:
+            raise InvalidOption(f"the file of tokens {path} has no token; add a table [NAME]")
+        return cls(entries.items())
+
+    def principal(self, authorization: str) -> Principal:
+        """Return the holder of the token in a header ``Authorization``. Raises a ``Refusal``. All
+        tokens are compared, so the time says nothing about them.
+        """
+        scheme, _, token = authorization.partition(" ")
+        digest = sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
+        holders = [
+            principal for known, principal in self._principals if compare_digest(known, digest)
+        ]
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Refusal(401, "send a token: Authorization: Bearer TOKEN")
+        if not holders:
+            raise Refusal(
+                401, "the server does not know this token; send one that it was started with"
+            )
+        return holders[0]
+
+
+def _digest(name: str, entry: TokenEntry) -> bytes:
+    if (entry.sha256 is None) == (entry.token is None):
+        raise InvalidOption(f"the token {name!r} needs either 'sha256' or 'token'")
+    if entry.token is not None:
+        return sha256(entry.token.encode()).digest()
+    return bytes.fromhex(entry.sha256 or "")

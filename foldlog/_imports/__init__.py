@@ -1,0 +1,56 @@
+"""This package imports sources, and stores their records unchanged. The events of an imported
+conversation are made when the conversation is first used.
+
+importing.py   import the sources in files and folders
+reading.py     read a source in blocks
+comparing.py   decide whether a source is new, has new records, or is a fork
+writing.py     write the blocks and figures of a source
+projecting.py  make the events of a source
+unstored.py    make events in memory if the store is read-only
+recording.py   store the records that a runtime appends
+refreshing.py  import the new records of a file
+compacting.py  note a compaction that the program has not written to its file yet
+redacting.py   redact records of a source
+stored.py      read the stored records of a conversation
+
+``foldlog._reports.figures.of_sources`` counts the figures of a source.
+``foldlog.eventstore.sources`` stores sources.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foldlog._imports.unstored import EventsInMemory
+    from foldlog.eventstore import EventsNotMade, Store
+    from foldlog.eventstore.recorders.base import Recorder
+
+
+def makes_events(store: Store) -> Store:
+    """Return a store that makes the events of an imported conversation when a transaction first
+    needs them. If the store is read-only, the events are made in memory. The returned store also
+    restores an archived conversation when a transaction first needs its events.
+    """
+    in_memory: EventsInMemory | None = None
+
+    def on_pending(pending: EventsNotMade) -> Recorder | None:
+        nonlocal in_memory
+        if pending.pending < 0:  # the conversation is archived
+            from foldlog.eventstore.maintenance.archived import restore
+
+            restore(store.database, pending.conversation)
+            return None
+        if store.database.recorder.writable:
+            # Imported here, because most processes need no format.
+            from foldlog._imports.projecting import make_events
+
+            make_events(store, pending.conversation)
+            return None
+        from foldlog._imports.unstored import EventsInMemory
+
+        in_memory = in_memory or EventsInMemory(store)
+        return in_memory.of(pending.conversation)
+
+    store.database.recorder.on_pending = on_pending
+    return store

@@ -1,0 +1,82 @@
+"""Handle a compaction that a program has reported to a hook, but has not yet written into its file.
+
+Claude Code writes a compaction only after its hooks ran. While the hooks run, the View of the file
+still shows the events that the compaction drops. Foldlog notes the missing compaction with the
+stored source, and reports it. An import deletes the note when the file contains the compaction or a
+later reply of the model.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog.eventstore import Store
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.sources.reading import about, source_of
+from foldlog.eventstore.sources.tables import SourcesToWrite
+from foldlog.formats.decoded import DecodedRecords
+from foldlog.formats.registry import format_named
+from foldlog.formats.skeleton import Skeleton
+
+_KEY = "compacting"
+
+
+class _Note(msgspec.Struct):
+    """The note that is stored with a source. ``at`` is the time when the hook ran. ``compactions``
+    and ``replies`` count the compactions and the model's replies before the hook ran.
+    """
+
+    at: str = ""
+    compactions: int = 0
+    replies: int = 0
+
+
+def note_compaction(store: Store, conversation: str) -> None:
+    """Note a compaction. Do nothing if the conversation has no source, or if the format of its
+    source has no compactions.
+    """
+
+    def note(transaction: Transaction) -> None:
+        sources = SourcesToWrite(store.database, transaction)
+        source = sources.of(conversation)
+        if source is None or not source.head:  # a fork has no compactions of its own
+            return
+        sources.settle(source.conversation)
+        skeleton = format_named(source.format).skeleton
+        facts = about(source)
+        # Another hook of the same compaction may have noted it.
+        if skeleton is None or _note_in(facts).at:
+            return
+        now = _count(skeleton(source.sums))
+        now.at = datetime.now(UTC).isoformat(timespec="seconds")
+        sources.put(source._replace(about=msgspec.json.encode({**facts, _KEY: now})))
+
+    store.database.recorder.transact(note)
+
+
+def compacting(store: Store, conversation: str) -> str | None:
+    """Return the time of a compaction that the program has not written into its file yet."""
+    source = source_of(store.database, conversation)
+    return None if source is None else _note_in(about(source)).at or None
+
+
+def still_compacting(facts: JsonMap, skeleton: Skeleton | DecodedRecords) -> JsonObject:
+    note = _note_in(facts)
+    if not note.at or isinstance(skeleton, DecodedRecords):
+        return {}
+    now = _count(skeleton)
+    is_over = now.compactions > note.compactions or now.replies > note.replies
+    return {} if is_over else {_KEY: note}
+
+
+def _note_in(facts: JsonMap) -> _Note:
+    return msgspec.convert(facts.get(_KEY, {}), _Note)
+
+
+def _count(skeleton: Skeleton) -> _Note:
+    state = skeleton.state
+    replies = state.kinds.get("agent", 0) + state.kinds.get("action", 0)
+    return _Note(compactions=state.compactions, replies=replies)

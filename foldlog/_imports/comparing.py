@@ -1,0 +1,391 @@
+"""Import a source that may be stored already. A comparison of the source's records with the stored
+records decides what the import does:
+
+unchanged or older   add nothing
+longer               append the new records
+changed              fork the conversation at the first record that differs
+new                  begin a conversation
+
+A longer source becomes a fork too if events were appended to its conversation in foldlog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import chain, count
+from typing import Final, NamedTuple
+
+from foldlog._imports.projecting import make_events
+from foldlog._imports.reading import LineReading, WholeReading, reading_of
+from foldlog._imports.writing import Imported, SourceOptions, SourceWriter, fingerprint, new_counter
+from foldlog.eventstore import DocumentChanges, Redaction, Store, VersionConflict
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, chain_head, count_shared
+from foldlog.eventstore.sources.reading import about, blocks_of
+from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
+from foldlog.formats.decoded import DecodedRecords
+from foldlog.formats.files.found_sources import FoundHistory, NotAHistory, SourceRefused
+from foldlog.formats.files.readers import JsonLines
+from foldlog.formats.skeleton import Skeleton
+
+_APART: Final = (
+    "To import the source anyway, import it under another name with '--prefix TEXT --again', and "
+    "redact it there"
+)
+
+
+class NewSource(NamedTuple):
+    """A source that was read and is not stored yet.
+
+    ``begin`` returns None if another process has stored the source, or if the source is refused.
+    """
+
+    source_import: SourceImport
+    name: str
+    begin: Callable[[Transaction], Source | None]
+    size: int
+
+
+class SourceImport(SourceWriter):
+    """The import of one source. ``named`` gets the name of the conversation in the records, or None
+    if the records contain no name. It returns the name to use.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        history: FoundHistory,
+        place: bytes,
+        options: SourceOptions,
+        named: Callable[[str | None], str],
+        state: bytes | None = None,
+    ) -> None:
+        super().__init__(store, history, place, options, state)
+        self.named = named
+        self._hashes_before = b""
+        """The hashes of the records that this source continues, if it continues a stored history.
+        Otherwise the value is empty.
+        """
+
+    def import_source(self) -> Imported:
+        """Import the source. Raises ``VersionConflict`` if another process has stored the source
+        first, or erases its conversation now. Raises ``SourceRefused`` for an erased source, or if
+        the import would bring back a redacted record. Raises ``NotAHistory`` if the source has no
+        records.
+        """
+        places = self.query(Sources.places, self.place)
+        if self._is_refused(self.place):
+            raise SourceRefused(
+                "the source imported from this path was erased; to import it again, use --again"
+            )
+        if places:
+            source = self.source(places[-1].conversation)
+            outcome = None if source is None else self._append_grown(places[-1], source)
+            if outcome is not None:
+                return outcome
+        sources = [
+            source
+            for source in map(self.source, dict.fromkeys(place.conversation for place in places))
+            if source
+        ]
+        if not sources:
+            return self._import_new()
+        self._find_hashes_before(sources)
+        return self._import_compared(sources, places[-1])
+
+    def read_new(self) -> NewSource | None:
+        """Read a whole new source. Return None if the source is empty or continues another
+        conversation.
+        """
+        skeleton = self.skeleton
+        blocks = [
+            self.blank_records(block, self.secret)
+            for block in self.reading.blocks(self.counting_function())
+        ]
+        if not blocks or skeleton.follows is not None:
+            return None
+        name = self.named(skeleton.conversation)
+        size = sum(len(block.raw) for block in blocks)
+        begin = self.begin_function(name, blocks)
+
+        def begin_new(transaction: Transaction) -> Source | None:
+            sources = Sources(self.database, transaction)
+            is_here = sources.find(name) is not None
+            is_known = is_here or sources.places(self.place)
+            if is_known or sources.refused_among([self.place, fingerprint(skeleton, blocks)]):
+                return None
+            return begin(transaction)
+
+        return NewSource(self, name, begin_new, size)
+
+    def finish_new(self, new: NewSource, source: Source) -> Imported:
+        self.finish(source)
+        return self.outcome(self.reading.records, new.name)
+
+    # -- a longer source
+    # ----------------------------------------------------------------------------------------------
+
+    def _append_grown(self, place: Place, source: Source) -> Imported | None:
+        """Append the new lines of a log. Return None if earlier lines of the log have changed, or
+        if events were appended to its conversation in foldlog.
+        """
+        reading = self.reading
+        if type(self.found_history.reader) is not JsonLines or self.found_history.reader.is_packed:
+            return None
+        assert isinstance(reading, LineReading)
+        if place.records != source.records or not reading.begins_with(
+            place.taken, place.digest, place.records
+        ):
+            return None
+        if source.made and self._is_continued_here(source):
+            return None
+        reading.unread += about(source).get("unread", [])
+        return self._append_rest(source)
+
+    def _append_rest(self, source: Source, skip: int = 0) -> Imported:
+        records_before = source.records
+        if source.made and self._is_continued_here(source):
+            return self._fork(source, records_before)
+        self.skeleton = self.count_until(source)
+        self.append(source, skip)
+        return self.outcome(self.reading.records - records_before)
+
+    def _is_continued_here(self, source: Source) -> bool:
+        # New records of a source become a fork if its conversation was continued in foldlog.
+        name = self.name_of(source.conversation)
+        events_made = self.query(Sources.made, source)
+        end = max((first + events for first, events in events_made.values()), default=0)
+        version = self.store.conversation(name, pending=True).version
+        if version <= end or source.made != source.records:
+            return False
+        later_events = self.store.events(name, end, version)
+        return not all(isinstance(event, DocumentChanges | Redaction) for event in later_events)
+
+    # -- a new source
+    # ----------------------------------------------------------------------------------------------
+
+    def _import_new(self) -> Imported:
+        self._read_again()
+        reading = self.reading
+        skeleton = self.skeleton
+        blocks = (
+            self.blank_records(block, self.secret)
+            for block in reading.blocks(self.counting_function())
+        )
+        first = next(blocks, None)
+        if first is None or reading.records == 0:
+            raise self._no_history()
+        name = self.named(skeleton.conversation)
+        existing = self._find(name)
+        if self._is_refused(fingerprint(skeleton, [first])):
+            raise SourceRefused("this source was erased; to import it again, use --again")
+        outcome = None
+        if isinstance(skeleton, Skeleton):
+            outcome = self._import_continuation(skeleton, name)
+        if outcome is not None:
+            return outcome
+        if existing is not None and existing.erasure is None:
+            source = self.source(existing.key)
+            if source is None:
+                raise VersionConflict(name, 0, existing.version)
+            return self._import_compared(self._forks_named(source, name))
+        if existing is not None and not self.options.again:
+            self.store.version(name)  # This call raises the error for an erased conversation.
+        self.begin(name, chain([first], blocks))
+        return self.outcome(reading.records)
+
+    def _import_continuation(self, skeleton: Skeleton, name: str) -> Imported | None:
+        """Import a source that continues the history of another source. Return None if the source
+        continues no stored history.
+        """
+        if skeleton.follows is None:
+            return None
+        thread, end = skeleton.follows
+        base = self._find_base((f"{self.options.prefix}{thread}", name), end, skeleton)
+        if base is None:
+            return None
+        self._hashes_before = self._first_hashes(base, end)
+        existing = self._source_named(name)
+        if existing is None:
+            return self._fork(base, end, name)
+        if existing.root != base.root:
+            return self._import_compared([existing])
+        return self._import_compared(self._forks_named(base, name))
+
+    def _forks_named(self, source: Source, name: str) -> list[Source]:
+        family = [(self.name_of(member.conversation), member) for member in self._family(source)]
+        forks = [
+            member
+            for member_name, member in family
+            if member_name == name or member_name.startswith(f"{name}@")
+        ]
+        if not forks:  # the conversation was erased after it was found
+            raise VersionConflict(name, 0, 0)
+        return forks
+
+    def _find_base(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
+        # A source can be the base only if its record ``end - 1`` carries this number itself. Within
+        # a family, the newest source is searched first.
+        for name in names:
+            source = self._source_named(name)
+            family = [] if source is None else self._family(source)
+            for member in reversed(family):
+                if member.records < end:
+                    continue
+                last_block = next(blocks_of(self.database, member, end - 1), None)
+                if last_block is not None and skeleton.is_number(
+                    last_block.record(end - 1), end - 1
+                ):
+                    return member
+        return None
+
+    # -- a source with stored records
+    # ----------------------------------------------------------------------------------------------
+
+    def _import_compared(self, sources: list[Source], place: Place | None = None) -> Imported:
+        """Compare the source with the stored ``sources``. ``place`` describes the last import from
+        the same path.
+        """
+        self._read_again()
+        reading = self.reading
+        hashes = self._hashes_before + b"".join(
+            block.hashes for block in reading.blocks(self.skeleton.check)
+        )
+        total = reading.records
+        if total == 0:
+            raise self._no_history()
+        if place is not None and (place.records, place.digest) == (total, reading.digest):
+            unchanged = self.source(place.conversation)
+            if unchanged is not None:
+                self.note(unchanged)
+            return self.outcome(0, self.name_of(place.conversation))
+        # The source belongs to the stored source with which it shares the most records.
+        shared_counts = [count_shared(self.hashes_of(source), hashes) for source in sources]
+        shared_count = max(shared_counts)
+        source = sources[shared_counts.index(shared_count)]
+        if shared_count == total:
+            self.note(source)
+            is_older = total < source.records
+            return self.outcome(0, self.name_of(source.conversation))._replace(is_older=is_older)
+        self._check_redactions(sources, shared_count)
+        if shared_count == 0 and place is not None:
+            # The path now has a different source, whose records may name another conversation.
+            return self._import_new()
+        if shared_count == source.records:
+            self._read_again()
+            return self._append_rest(source, shared_count)
+        # A file at a new path that has no more records than the stored source may be a different
+        # continuation of the conversation, so it becomes a fork.
+        goes_on = place is not None or total > source.records
+        if (
+            goes_on
+            and isinstance(reading, WholeReading)
+            and self._is_provisional(source, shared_count)
+        ):
+            return self._replace_last(source, shared_count)
+        return self._fork(source, shared_count)
+
+    def _check_redactions(self, sources: list[Source], shared_count: int) -> None:
+        # The import would bring back redacted text in two cases: the file differs from the stored
+        # source at the redacted record or before it, or each record of the format repeats all
+        # earlier records.
+        for source in sources:
+            redacted_numbers = self.query(Sources.all_redacted, source)
+            if redacted_numbers and self.found_history.format.repeats:
+                problem = "its records repeat the texts of earlier records"
+            elif any(number >= shared_count for number in redacted_numbers):
+                problem = f"it was rewritten from record {shared_count} on"
+            else:
+                continue
+            raise SourceRefused(
+                f"{problem}, so an import would bring back record {max(redacted_numbers)} of"
+                f" {self.name_of(source.conversation)!r}, which was redacted;"
+                f" nothing was added. {_APART}"
+            )
+
+    def _is_provisional(self, source: Source, shared_count: int) -> bool:
+        # The program was still writing the last record at the earlier import.
+        is_last = shared_count == source.records - 1 and shared_count >= source.from_record
+        return is_last and source.made <= shared_count and shared_count not in source.redacted
+
+    def _fork(self, source: Source, shared_count: int, chosen_name: str = "") -> Imported:
+        while source.parent is not None and shared_count <= source.from_record:
+            source = self.source(source.parent) or source
+        name = self.name_of(source.conversation)
+        fork_name = chosen_name or f"{name}@{shared_count}"
+        numbers = count(2)
+        while self._find(fork_name) is not None:
+            fork_name = f"{name}@{shared_count}.{next(numbers)}"
+        if shared_count:
+            make_events(self.store, name)
+            source = self.source(source.conversation) or source
+        self._read_again()
+        self.skeleton = self.count_until(source, shared_count)
+        self.forked_at = shared_count
+        self.begin(fork_name, self.new_blocks(source, shared_count), source, shared_count)
+        return self.outcome(self.reading.records - shared_count)
+
+    def _replace_last(self, source: Source, shared_count: int) -> Imported:
+        blocks = self.query(lambda sources: [*sources.own_blocks(source, shared_count)])
+        head = chain_head(GENESIS, self._first_hashes(source, shared_count))
+        shared_block = blocks[0].before(shared_count)
+        self._read_again()
+        self.skeleton = self.count_until(source, shared_count)
+        shorter = source._replace(records=shared_count, head=head)
+
+        def cut(sources: SourcesToWrite) -> None:
+            self.check_unchanged(sources, source)
+            sources.join_blocks(source, blocks, shared_block)
+            sources.set_progress(source, shared_count, source.made, head)
+
+        self.append(shorter, shared_count, first=cut)
+        return self.outcome(self.reading.records - source.records)
+
+    # -- helpers
+    # ----------------------------------------------------------------------------------------------
+
+    def _find_hashes_before(self, sources: list[Source]) -> None:
+        # The file may contain the records of the history that it continues, or only the records
+        # after them.
+        skeleton = new_counter(self.found_history.format)
+        if isinstance(skeleton, DecodedRecords):
+            return
+        reading = reading_of(self.found_history.path, self.found_history.reader)
+        first = next(reading.blocks(skeleton.add), None)
+        if first is None or skeleton.follows is None:
+            return
+        first_hash = first.hashes[:HASH_BYTES]
+        if not any(self.hashes_of(source).startswith(first_hash) for source in sources):
+            self._hashes_before = self._first_hashes(sources[-1], skeleton.follows[1])
+
+    def _first_hashes(self, source: Source, end: int) -> bytes:
+        return self.hashes_of(source)[: end * HASH_BYTES]
+
+    def _read_again(self) -> None:
+        # The records that the source continues come first, so the first record of the file gets the
+        # next number.
+        self.reading = reading_of(self.found_history.path, self.found_history.reader)
+        self.reading.records = len(self._hashes_before) // HASH_BYTES
+        self.skeleton = new_counter(self.found_history.format)
+
+    def _family(self, source: Source) -> list[Source]:
+        return self.query(Sources.family, source.root)
+
+    def _source_named(self, name: str) -> Source | None:
+        conversation = self._find(name)
+        if conversation is None or conversation.erasure is not None:
+            return None
+        return self.source(conversation.key)
+
+    def _find(self, name: str) -> Conversation | None:
+        return self.query(Sources.find, name)
+
+    def _is_refused(self, fingerprint: bytes) -> bool:
+        return not self.options.again and self.query(Sources.is_refused, fingerprint)
+
+    def _no_history(self) -> NotAHistory:
+        findings = map(str, self.reading.findings[:1])
+        return NotAHistory(
+            self.found_history.path, "; ".join(("contains no record that can be read", *findings))
+        )

@@ -1,0 +1,281 @@
+"""Read the records of a source for an import: as bytes, in blocks, with a hash of each record.
+Records that cannot be read become findings.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from foldlog.eventstore.files.compressed import open_unpacked
+from foldlog.eventstore.sources.blocks import SIZE, Block, hash_of, of_records
+from foldlog.formats.files.documents import DocumentRecords
+from foldlog.formats.files.frames import Frame, frame_of
+from foldlog.formats.files.readers import JsonLines
+from foldlog.formats.json_text import (
+    RECORD_SIZE_MAX,
+    TOO_LONG,
+    UnreadableJson,
+    bytes_of,
+    check_limits,
+)
+from foldlog.formats.record import FINDINGS_MAX, ImportFinding, Located, RecordReader
+
+_PADDING: Final = b" \t\r\0"
+"""A line may have NUL bytes around it if the machine crashed while the file grew."""
+_BUFFER: Final = 2**20
+
+Add = Callable[[bytes, bytes], None]
+"""A function that is called with each record and its hash. The function raises
+``msgspec.DecodeError`` or ``UnreadableJson`` for a record that is not JSON.
+"""
+
+
+class _Findings:
+    """The state of a pass over a source.
+
+    ``records``   the number of records that were read
+    ``taken``     the number of bytes that were read; ``digest`` is their hash
+    ``findings``  the problems of records
+    ``unread``    for each unreadable record, the number of records before it
+    ``place``     the position of the current record in the source, for messages
+    ``waits``     whether the last line is incomplete
+    ``is_done``   whether the source was read to its end
+    ``frame``     the text between the records of a document; set at the end
+    """
+
+    def __init__(self, path: Path, records: int = 0) -> None:
+        self.path = path
+        self.records = records
+        self.taken = 0
+        self.findings = list[ImportFinding]()
+        self.findings_count = 0
+        self.unread = list[int]()
+        self.waits = False
+        self.is_done = False
+        self.frame: Frame | None = None
+        self._hash = sha256()
+
+    @property
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+    def find(self, place: str, problem: str, *, is_unread: bool = True) -> None:
+        self.findings_count += 1
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(ImportFinding(place, problem))
+        if is_unread and len(self.unread) < FINDINGS_MAX:
+            self.unread.append(self.records)
+
+
+class LineReading(_Findings):
+    """Reads a file with one record in each line. Memory: one block of the file, or one line if it
+    is longer than a block.
+    """
+
+    def __init__(self, path: Path, *, is_packed: bool = False) -> None:
+        super().__init__(path)
+        self._is_packed = is_packed
+        self._line = 1
+        self._is_in_long_line = False
+        """Whether the next bytes still belong to a line that is too long, for which a finding is
+        already noted.
+        """
+
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self._line}"
+
+    def begins_with(self, size: int, digest: bytes, records: int) -> bool:
+        """Return whether the file begins with ``size`` bytes that have the hash ``digest``, and
+        skip these bytes.
+        """
+        with self.path.open("rb") as file:
+            rest = size
+            while rest > 0 and (some := file.read(min(rest, _BUFFER))):
+                self._hash.update(some)
+                self._line += some.count(b"\n")
+                rest -= len(some)
+        if rest or self._hash.digest() != digest:
+            return False
+        self.taken = size
+        self.records = records
+        return True
+
+    def blocks(self, add: Add) -> Iterator[Block]:
+        held = b""  # Lines without a record belong to the block of the next record.
+        with self._open() as file:
+            if self.taken:
+                file.seek(self.taken)
+            while data := self._next(file):
+                block, end = self._block(data, add)
+                if block.places:
+                    yield self._taken(block, held)
+                    held = b""
+                else:
+                    held += block.raw
+                if end < len(data):
+                    break
+        self.is_done = True
+
+    def _taken(self, block: Block, held: bytes) -> Block:
+        if held:
+            places = array("I", [place + len(held) for place in block.places])
+            block = block._replace(places=places, raw=held + block.raw)
+        self._hash.update(block.raw)
+        self.taken += len(block.raw)
+        return block
+
+    def _open(self) -> BinaryIO:
+        if self._is_packed:
+            return open_unpacked(self.path, _BUFFER)
+        return self.path.open("rb")
+
+    def _next(self, file: BinaryIO) -> bytes:
+        # At the end of the file, an incomplete last line is returned, too.
+        data = file.read(SIZE)
+        if data and not data.endswith(b"\n"):
+            data += file.readline(RECORD_SIZE_MAX)
+        return data
+
+    def _block(self, data: bytes, add: Add) -> tuple[Block, int]:
+        """Return the records in ``data``, and the number of bytes that were read. If the program
+        has not finished the last line, this line is not read.
+        """
+        places = array("I")
+        hashes = list[bytes]()
+        first = self.records
+        start = 0
+        for line in data.split(b"\n"):
+            stop = start + len(line)
+            is_last = stop == len(data)
+            record = line.strip(_PADDING)
+            if self._is_in_long_line:
+                record = b""
+                self._is_in_long_line = is_last
+            if self.taken == 0 and start == 0:
+                record = record.removeprefix(BOM_UTF8)
+            if record:
+                hashed = hash_of(record)
+                try:
+                    if len(record) >= RECORD_SIZE_MAX:
+                        raise UnreadableJson(TOO_LONG)
+                    check_limits(record)
+                    add(record, hashed)
+                except (msgspec.DecodeError, UnicodeDecodeError, UnreadableJson) as error:
+                    if is_last and len(record) < RECORD_SIZE_MAX:
+                        self.waits = True
+                        return Block(first, places, b"".join(hashes), data[:start]), start
+                    self.find(self.place, _problem(error))
+                    self._is_in_long_line = is_last
+                else:
+                    # Most lines have no padding, so search for the record in its line only if there
+                    # is padding.
+                    if len(record) == len(line):
+                        begin = start
+                    else:
+                        begin = start + line.find(record)
+                    places.extend((begin, begin + len(record)))
+                    hashes.append(hashed)
+                    self.records += 1
+            self._line += 1
+            start = stop + 1
+        self._line -= 1
+        return Block(first, places, b"".join(hashes), data), len(data)
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    if isinstance(error, UnreadableJson):
+        return str(error)
+    return f"not JSON: {error}"
+
+
+class WholeReading(_Findings):
+    """Reads all records of a source that has no lines, such as a document or a database."""
+
+    def __init__(self, path: Path, reader: RecordReader) -> None:
+        super().__init__(path)
+        self._reader = reader
+        self.place = str(path)
+
+    def blocks(self, add: Add) -> Iterator[Block]:
+        if isinstance(self._reader, DocumentRecords):
+            document = self._reader
+        else:
+            document = None
+        places = dict[int, tuple[int, int]]()
+        records = list[bytes]()
+        size = 0
+        first = self.records
+        for located in self._reader:
+            self.place = located.place
+            record = self._accept(located, add)
+            if record is None:
+                continue
+            if document is not None and located.text:
+                places[self.records] = located.offset, located.offset + len(located.text.decode())
+            records.append(record)
+            self._hash.update(record)
+            self.records += 1
+            size += len(record) + 1
+            if size >= SIZE:
+                yield of_records(first, records)
+                records = []
+                size = 0
+                first = self.records
+        if records:
+            yield of_records(first, records)
+        if document is not None:
+            self.frame = frame_of(document.text, places, self.records)
+        self.taken = self.records
+        self.is_done = True
+
+    def _accept(self, located: Located, add: Add) -> bytes | None:
+        """Return the bytes of a record. If the record cannot be read, note a finding and return
+        None. If the program has not finished the record, only return None.
+        """
+        if located.waits:
+            self.waits = True
+            return None
+        problem = located.problem
+        if problem is None:
+            record = located.text or bytes_of(located.value)
+            try:
+                if len(record) > RECORD_SIZE_MAX:
+                    raise UnreadableJson(TOO_LONG)
+                check_limits(record)
+                add(record, hash_of(record))
+                return record
+            except (msgspec.DecodeError, UnicodeDecodeError, UnreadableJson) as error:
+                problem = _problem(error)
+        self.find(located.place, problem)
+        return None
+
+
+def reading_of(path: Path, reader: RecordReader) -> LineReading | WholeReading:
+    if type(reader) is JsonLines:
+        return LineReading(path, is_packed=reader.is_packed)
+    return WholeReading(path, reader)
+
+
+def state_of(path: Path) -> bytes:
+    """Return a value that changes when a file or its ``-wal`` file is changed or replaced. The
+    value is empty if the file does not exist.
+    """
+    states = list[str]()
+    for name in (path, f"{path}-wal"):
+        try:
+            status = os.stat(name)
+        except OSError:
+            continue
+        states.append(f"{status.st_ino} {status.st_size} {status.st_mtime_ns}")
+    return ";".join(states).encode()

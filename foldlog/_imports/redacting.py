@@ -1,0 +1,232 @@
+"""This module redacts the source records of events, in all sources of a family.
+
+A *family* is the set of sources that share their first records. All sources of a family are
+searched for the hash of a redacted record, because a fork may contain the record again. A skeleton
+without texts replaces a redacted record. The hash of the record stays, so later imports recognize
+the record. All events of a redacted record are redacted too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from foldlog._reports.figures.of_sources import count_block
+from foldlog.eventstore import Store
+from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.sources.blocks import Block, chained, numbers_with
+from foldlog.eventstore.sources.reading import IMPORTED_AT, about, without_texts
+from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
+from foldlog.formats.decoded import DecodedRecords
+from foldlog.formats.registry import format_named
+
+
+def events_of_records(
+    sources: Sources, ids_by_conversation: Iterable[tuple[Conversation, Iterable[int]]]
+) -> dict[str, set[int]]:
+    """Return the ids of all events from the records of these events, by conversation."""
+    result: dict[str, set[int]] = {}
+    for root, hashes in _hashes_of_events(sources, ids_by_conversation).items():
+        for source in sources.family(root, texts=()):
+            events_made = sources.made(source)
+            conversation = sources.reader.conversation(source.conversation)
+            if conversation is None:
+                continue
+            ids = result.setdefault(conversation.id, set())
+            # A copied fork has its own events even for the records that it shares with its
+            # parent.
+            for number in numbers_with(0, sources.hashes(source), hashes):
+                first, count = events_made.get(number, (0, 0))
+                if first >= conversation.begins:
+                    ids.update(range(first, first + count))
+    return result
+
+
+def redact_records(
+    store: Store, common_events: Collection[tuple[str, int]] = ()
+) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
+    """Return a function that the transaction of a redaction calls. The function blanks the records
+    of the redacted events in every source of the family.
+
+    The function also updates the sums of the sources. Later imports of any history refuse the
+    blanked records. The records of ``common_events`` may occur in unrelated histories. So an import
+    refuses a record of ``common_events`` only if all records before it are equal too.
+    """
+
+    def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
+        sources = SourcesToWrite(store.database, transaction)
+        found = ((sources.find(name), ids) for name, ids in ids_by_name.items())
+        events = [(state, ids) for state, ids in found if state is not None]
+        redacted = _hashes_of_events(sources, events)
+        refused = redacted
+        if common_events:
+            rare_events = (
+                (state, [number for number in ids if (state.id, number) not in common_events])
+                for state, ids in events
+            )
+            refused = _hashes_of_events(sources, rare_events)
+        for root, hashes in redacted.items():
+            rare_hashes = refused.get(root, set())
+            sources.refuse(root, rare_hashes, own=True)
+            beginnings = _beginnings(sources, root, hashes - rare_hashes)
+            sources.refuse(root, beginnings, own=True)
+            for source in sources.settle_family(root):
+                _blank(sources, source, _numbers_with(sources, source, hashes))
+            _clear_beside(sources, root)
+
+    return redact
+
+
+def redact_beside(store: Store, conversation: str) -> None:
+    """Remove the title, the texts between records, and the records without events from a source and
+    its family. Later imports do not bring the removed texts back.
+    """
+
+    def redact(transaction: Transaction) -> None:
+        sources = SourcesToWrite(store.database, transaction)
+        shared = sources.of(conversation)
+        if shared is None:
+            return
+        for source in sources.settle_family(shared.root):
+            # This call marks the rows as changed, so a vacuum removes the bytes of the removed
+            # texts.
+            transaction.replace_rows(source.conversation, ())
+        _clear_beside(sources, shared.root)
+
+    store.database.recorder.transact(redact)
+
+
+def _hashes_of_events(
+    sources: Sources, ids_by_conversation: Iterable[tuple[Conversation, Iterable[int]]]
+) -> dict[int, set[bytes]]:
+    by_root: dict[int, set[bytes]] = {}
+    for conversation, ids in ids_by_conversation:
+        event_ids = set(ids)
+        if conversation.erasure is not None:
+            continue
+        source = sources.find_by_key(conversation.key)
+        if source is None:
+            continue
+        events_made = sources.made(source)
+        numbers = [
+            number
+            for number, (first, count) in events_made.items()
+            if not event_ids.isdisjoint(range(first, first + count))
+        ]
+        hashes = sources.hashes(source) if numbers else b""
+        by_root.setdefault(source.root, set()).update(
+            hashes[16 * number : 16 * number + 16] for number in numbers
+        )
+    return {root: hashes for root, hashes in by_root.items() if hashes}
+
+
+def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[bytes]:
+    if not hashes:
+        return
+    # Sources with equal records up to the first redacted record have the same fingerprint.
+    for source in sources.family(root, texts=()):
+        for record in chained(sources.hashes(source)):
+            if record.hash in hashes:
+                yield record.fingerprint
+                break
+
+
+def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[int]:
+    for first, source_hashes in sources.indexes(source):
+        yield from numbers_with(first, source_hashes, hashes)
+
+
+def _clear_beside(sources: SourcesToWrite, root: int) -> None:
+    # Records without events, damaged lines and titles may repeat a redacted record.
+    for source in sources.family(root):
+        events_made = sources.made(source)
+        _blank(
+            sources,
+            source,
+            (
+                number
+                for number in range(source.from_record, source.made)
+                if number not in events_made
+            ),
+        )
+    for source in sources.family(root):
+        blocks = ((block, block.alone()) for block in sources.own_blocks(source))
+        sources.put_blocks(source, [alone for block, alone in blocks if alone is not block])
+        _count_again(sources, source)
+
+
+def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int]) -> None:
+    """Replace records of a source with their skeletons, which have no texts."""
+    numbers = sorted({*record_numbers}.difference(source.redacted))
+    if not numbers:
+        return
+    format = format_named(source.format)
+    skeleton = DecodedRecords(format) if format.skeleton is None else format.skeleton()
+    changed = dict[int, Block]()
+    for number in numbers:
+        changed_blocks = (block for block in changed.values() if block.first <= number < block.stop)
+        block = next(changed_blocks, None) or next(sources.own_blocks(source, number))
+        changed[block.first] = block.with_record(
+            number, skeleton.without_texts(block.record(number))
+        )
+    sources.put_blocks(source, changed.values())
+    sources.put(source._replace(redacted=tuple(sorted({*source.redacted, *numbers}))))
+
+
+def _count_again(sources: SourcesToWrite, source: Source) -> None:
+    # A redacted record may have contained the title, or may be repeated by the texts between
+    # records.
+    sources.reader.forget_figures(source.conversation)
+    format = format_named(source.format)
+    source = source._replace(about=without_texts(source))
+    # Without sums or a skeleton, the figures come from the events or the decoded records, so there
+    # is nothing to count here.
+    if not source.sums or format.skeleton is None:
+        sources.put(source)
+        return
+    skeleton = format.skeleton()
+    for block in sources.blocks(source):
+        count_block(skeleton, block)
+    sources.put(source._replace(sums=skeleton.encode()))
+
+
+def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the paths from which conversations were imported, by conversation. A fork without a
+    source has the paths of its parent. Conversations that were not imported are left out.
+    """
+
+    def read(sources: Sources) -> dict[str, tuple[str, ...]]:
+        stored = ((name, paths_of(sources, sources.find(name))) for name in names)
+        return {name: paths for name, paths in stored if paths}
+
+    return query_sources(store.database, read)
+
+
+def paths_of(sources: Sources, conversation: Conversation | None) -> tuple[str, ...]:
+    source = sources.of_state(conversation)
+    return tuple(about(source).get("paths", ())) if source else ()
+
+
+def imported_at(store: Store) -> dict[str, datetime]:
+    """Return the time of each conversation's last import. Conversations whose keys are missing are
+    left out. Cost: the function reads a row of each conversation.
+    """
+
+    def read(sources: Sources) -> dict[str, datetime]:
+        # A source that a runtime recorded has no stored facts.
+        facts_by_name = (
+            (name, msgspec.json.decode(about_text))
+            for name, _, about_text in sources.abouts()
+            if about_text
+        )
+        return {
+            name: from_microseconds(facts[IMPORTED_AT])
+            for name, facts in facts_by_name
+            if IMPORTED_AT in facts
+        }
+
+    return query_sources(store.database, read)

@@ -1,0 +1,652 @@
+"""This module writes a source into the store: its blocks, figures and facts.
+
+A redacted or secret record is stored as its skeleton, without texts. The figures count redacted and
+secret records too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import path as os_path
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
+
+import msgspec
+
+from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._base.usage import IMPORTED
+from foldlog._imports.compacting import still_compacting
+from foldlog._imports.projecting import SECRET, SECRET_BYTES, change_of_documents, make_events
+from foldlog._imports.reading import reading_of, state_of
+from foldlog._reports.figures.of_sources import count_block, figures_in
+from foldlog._reports.figures.overview import PARENT
+from foldlog._reports.figures.writing import put_figures
+from foldlog.eventstore import DocumentChanges, Store, VersionConflict
+from foldlog.eventstore.codec_json import whole_pairs
+from foldlog.eventstore.log.appending import begin_fork
+from foldlog.eventstore.log.row import new_salt
+from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.sources.blocks import (
+    GENESIS,
+    HASH_BYTES,
+    Block,
+    chain_head,
+    chained,
+    fingerprint_of,
+    numbers_with,
+)
+from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of, is_family_whole
+from foldlog.eventstore.sources.tables import (
+    FRAME,
+    REDACTED,
+    TITLE,
+    WHERE,
+    Place,
+    Source,
+    Sources,
+    SourcesToWrite,
+    query_sources,
+)
+from foldlog.formats.decoded import READER, DecodedRecords
+from foldlog.formats.files.found_sources import FoundHistory, SourceRefused
+from foldlog.formats.files.frames import Frame
+from foldlog.formats.format import Format
+from foldlog.formats.json_text import parse
+from foldlog.formats.record import ImportFinding, refuse
+from foldlog.formats.registry import format_named
+from foldlog.formats.skeleton import Skeleton
+from foldlog.formats.usage import calls_beside
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+_TRANSACTION_BYTES: Final = 2**19
+_FIRST: Final = 4
+"""A document is recognized by its first records, up to this number."""
+
+
+class Imported(NamedTuple):
+    """The outcome of the import of a source.
+
+    ``conversation``  the conversation of the source
+    ``added``         the number of new records
+    ``forked_at``     if the import made a fork, the first record that differs from the stored
+                      records
+    ``is_older``      whether the store has more records than the source
+    ``waits``         whether the last line of the source is incomplete; the next import reads this
+                      line
+    """
+
+    conversation: str
+    added: int
+    records: int
+    format: str
+    path: Path
+    forked_at: int | None = None
+    is_older: bool = False
+    is_unchanged: bool = False
+    waits: bool = False
+    findings: Sequence[ImportFinding] = ()
+    findings_count: int = 0
+    note: str = ""
+
+
+class SourceOptions(NamedTuple):
+    prefix: str = ""
+    again: bool = False
+    is_secret: Callable[[bytes], bool] | None = None
+    where: Mapping[str, str] = {}
+
+
+class SourceWriter:
+    """Writes the records of a source. ``reading`` reads the records, and ``skeleton`` computes
+    their figures. ``begin`` writes a new conversation, and ``append`` adds records to a stored
+    conversation.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        history: FoundHistory,
+        place: bytes,
+        options: SourceOptions,
+        state: bytes | None = None,
+    ) -> None:
+        self.store = store
+        self.found_history = history
+        self.place = place
+        self.options = options
+        self.reading = reading_of(history.path, history.reader)
+        self.skeleton = new_counter(history.format)
+        self.database = store.database
+        self.state = state_of(history.path) if state is None else state
+        self.key: int | None = None
+        self.forked_at: int | None = None
+        self.written = 0
+        self.secret = set[bytes]()
+        """The hashes of secret records."""
+        self._redacted_numbers = list[int]()
+        self._is_place_noted = False
+        self._is_counted = True
+        """Whether the stored figures count all stored records of the source."""
+
+    def count_until(self, source: Source, stop: int | None = None) -> Skeleton | DecodedRecords:
+        format = format_named(source.format)
+        start = 0
+        counter = new_counter(format)
+        if stop is None and format.skeleton is not None and source.sums:
+            # The stored sums already include most records, so continue from these sums.
+            skeleton = format.skeleton(source.sums, self.hashes_of(source))
+            start = skeleton.state.records
+            counter = skeleton
+        counted = source if stop is None else source._replace(records=stop)
+        for block in blocks_of(self.store.database, counted, start):
+            count_block(counter, block.since(max(start, block.first)))
+        return counter
+
+    def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
+        # If a record is blank, the texts between records are left out, because they may repeat a
+        # redacted record.
+        forbidden = self.query(Sources.redacted_hashes, source.root)
+        is_whole = self.query(is_family_whole, source.root)
+        name = self.name_of(source.conversation)
+        skipped = self.hashes_of(source)[: skip * HASH_BYTES] if skip else b""
+        number = self.reading.records
+        add_new = self.counting_function()
+
+        def add(record: bytes, record_hash: bytes) -> None:
+            nonlocal number
+            if number < skip:
+                self.skeleton.check(record, record_hash)  # A damaged line is not a record.
+            elif record_hash in forbidden:
+                add_new(self.skeleton.without_texts(record), record_hash)
+            else:
+                add_new(record, record_hash)
+            number += 1
+
+        for block in self.reading.blocks(add):
+            # The file may have been rewritten since it was compared, so compare it again.
+            same = skipped[block.first * HASH_BYTES : block.stop * HASH_BYTES]
+            if not block.hashes.startswith(same):
+                raise VersionConflict(name, skip, self.reading.records)
+            if block.stop <= skip:
+                continue
+            block = self.blank_records(block.since(max(skip, block.first)), forbidden | self.secret)
+            yield block if is_whole else block.alone()
+        if self.reading.records < skip:
+            raise VersionConflict(name, skip, self.reading.records)
+
+    def blank_records(self, block: Block, hashes: set[bytes]) -> Block:
+        for number in numbers_with(block.first, block.hashes, hashes) if hashes else ():
+            block = block.with_record(number, self.skeleton.without_texts(block.record(number)))
+            self._redacted_numbers.append(number)
+        return block
+
+    def append(
+        self, source: Source, skip: int, first: Callable[[SourcesToWrite], None] | None = None
+    ) -> None:
+        # ``first`` is called in the transaction of the first blocks, before these blocks are
+        # written.
+        self.key = source.conversation
+        self._append_groups(source, _group_blocks(self.new_blocks(source, skip)), first)
+
+    def begin(
+        self,
+        name: str,
+        blocks: Iterator[Block],
+        parent: Source | None = None,
+        shared_count: int = 0,
+    ) -> None:
+        groups = _group_blocks(blocks)
+        group = next(groups, None)
+        if group is None:  # the file became shorter since it was compared
+            raise VersionConflict(name, shared_count, shared_count)
+        source = self.database.recorder.transact(
+            self.begin_function(name, group, parent, shared_count)
+        )
+        self.key = source.conversation
+        self.written = source.records - shared_count
+        group.clear()  # Free the memory of the group before the next blocks are read.
+        self._append_groups(source, groups)
+
+    def _append_groups(
+        self,
+        source: Source,
+        groups: Iterator[list[Block]],
+        first: Callable[[SourcesToWrite], None] | None = None,
+    ) -> None:
+        for group in groups:
+            records_before = source.records
+            source = self._append_blocks(source, group, first)
+            self.written += source.records - records_before
+            group.clear()  # Free the memory of the group before the next blocks are read.
+            first = None
+        self.finish(source)
+
+    def finish(self, source: Source) -> None:
+        # Figures from the records of a fork would count shared records twice, so its events are
+        # made at once.
+        if not self._is_counted:
+            source = self._append_blocks(source, ())
+        if not self._is_place_noted:
+            self.note(source)
+        if source.parent is not None:
+            make_events(self.store, self.name_of(source.conversation))
+
+    def begin_function(
+        self,
+        name: str,
+        blocks: Sequence[Block],
+        parent: Source | None = None,
+        shared_count: int = 0,
+    ) -> Callable[[Transaction], Source]:
+
+        def begin(transaction: Transaction) -> Source:
+            writing = self._begin_conversation(transaction, name, parent, shared_count)
+            sources = SourcesToWrite.beside(writing)
+            shared_hashes = b""
+            if parent is not None and shared_count:
+                shared_hashes = sources.hashes(parent)[: shared_count * HASH_BYTES]
+            source = Source(
+                conversation=writing.key,
+                root=writing.key if parent is None else parent.root,
+                parent=parent.conversation if parent is not None and shared_count else None,
+                from_record=shared_count,
+                records=shared_count,
+                made=shared_count,
+                format=self.found_history.format.name,
+                reader=READER,
+                head=chain_head(GENESIS, shared_hashes),
+                fingerprint=fingerprint(self.skeleton, blocks, shared_hashes),
+            )
+            return self._put(writing, sources, source, blocks)
+
+        return begin
+
+    def _begin_conversation(
+        self, transaction: Transaction, name: str, parent: Source | None, shared_count: int
+    ) -> WriteTransaction:
+        database = self.database
+        existing = database.find(transaction, name, pending=True)
+        if existing is not None and existing.erasure is None:
+            raise VersionConflict(name, 0, existing.version)
+        if parent is not None and shared_count:
+            sources = Sources(database, transaction)
+            # Since the parent was read, a writer may have erased or redacted it.
+            present = sources.find_by_key(parent.conversation)
+            if present is None or _compared_by(present) != _compared_by(parent):
+                raise VersionConflict(name, 0, 0)
+            events_made = sources.made(parent)
+            # The fork shares all events before the parent's next record, including events that were
+            # appended after the last shared record.
+            shared_ends = [
+                first + events
+                for number, (first, events) in events_made.items()
+                if number < shared_count
+            ]
+            later_starts = [
+                first for number, (first, _) in events_made.items() if number >= shared_count
+            ]
+            border = min(later_starts, default=max(shared_ends, default=0))
+            if border:
+                fork = begin_fork(
+                    database, transaction, sources.name_of(parent.conversation), border, name
+                )
+                return WriteTransaction(
+                    transaction, database.find_key(transaction, fork.key) or fork, database
+                )
+        if self.options.again:
+            sources_to_write = SourcesToWrite(database, transaction)
+            sources_to_write.allow(self.place)
+        replaces = None if existing is None else existing.key
+        new = Conversation(0, name, database.now(), new_salt(), replaces=replaces)
+        begun = begin_new(transaction, database, new)
+        writing = WriteTransaction(transaction, begun, database)
+        writing.begin()
+        writing.list_as(0, [EVERY])
+        return writing
+
+    def _append_blocks(
+        self,
+        source: Source,
+        blocks: Sequence[Block],
+        first: Callable[[SourcesToWrite], None] | None = None,
+    ) -> Source:
+        def append(transaction: Transaction) -> Source:
+            stored_sources = Sources(self.database, transaction)
+            name = stored_sources.name_of(source.conversation)
+            conversation = stored_sources.find(name)
+            if conversation is None or conversation.key != source.conversation:
+                raise VersionConflict(name, source.records, source.records)
+            writing = WriteTransaction(transaction, conversation, self.database)
+            sources = SourcesToWrite.beside(writing)
+            if first is not None:
+                first(sources)
+            stored = self.check_unchanged(sources, source)
+            stored_source = source._replace(about=stored.about, sums=stored.sums)
+            return self._put(writing, sources, stored_source, blocks)
+
+        return self.database.recorder.transact(append)
+
+    def _put(
+        self,
+        writing: WriteTransaction,
+        sources: SourcesToWrite,
+        source: Source,
+        blocks: Sequence[Block],
+    ) -> Source:
+        reading = self.reading
+        skeleton = self.skeleton
+        records = blocks[-1].stop if blocks else source.records
+        self._check_refused(sources, source, blocks)
+        sources.put_blocks(source, blocks)
+        hashes = b"".join(block.hashes for block in blocks)
+        redacted_numbers = [
+            number for number in self._redacted_numbers if source.records <= number < records
+        ]
+        fields: JsonObject = {
+            "paths": self._paths(source),
+            "prefix": self.options.prefix,
+            "usage": _merge_usage(about(source).get("usage", ()), self.found_history.usage),
+            "unread": reading.unread,
+            IMPORTED_AT: self.database.now(),
+        }
+        found = self.found_history
+        link = {**(found.link or found.format.begun_by(found.path))}
+        if PARENT in link:
+            link[PARENT] = f"{self.options.prefix}{link[PARENT]}"
+        where = {**self.options.where, **about(source).get(WHERE, {}), **skeleton.where}
+        if place := {**where, **link}:
+            fields[WHERE] = place
+        if REDACTED in about(source):
+            fields[REDACTED] = True
+        fields |= still_compacting(about(source), skeleton)
+        fields[SECRET] = about(source).get(SECRET) or os.urandom(SECRET_BYTES).hex()
+        fields |= self._texts_beside(sources, source, is_whole=not redacted_numbers)
+        grown = source._replace(
+            records=records,
+            head=chain_head(source.head, hashes),
+            redacted=tuple(sorted({*source.redacted, *redacted_numbers})),
+            about=_encode(fields),
+        )
+        self._is_counted = reading.is_done or not source.records
+        writing.set_pending(grown.records - grown.made)
+        # Each write of figures contains all counts so far. So the figures of a long source are
+        # written only with its first blocks and with its last blocks.
+        if self._is_counted:
+            self._put_figures(writing, grown)
+            sources.put(grown._replace(sums=skeleton.encode()))
+        else:
+            sources.put(grown)
+        if reading.records == records:
+            sources.put_place(self.place, self._present_place(grown))
+            self._is_place_noted = reading.is_done
+        writing.end()
+        return grown
+
+    def _put_figures(self, writing: WriteTransaction, source: Source) -> None:
+        figures = figures_in(
+            self.skeleton, self.found_history.format, source.records, about(source)
+        )
+        put_figures(
+            writing.transaction,
+            writing.state,
+            writing.data_key,
+            self.database.settings.keys,
+            figures,
+        )
+
+    def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
+        # Records that were redacted in the source's own family are already blank.
+        if not sources.refuse_any():
+            return
+        redacted_numbers = {*self._redacted_numbers}
+        hashes = b"".join(block.hashes for block in blocks)
+        new = {
+            fingerprint: record
+            for record in chained(hashes, source.records, source.head)
+            if record.number not in redacted_numbers
+            for fingerprint in (record.hash, record.fingerprint)
+        }
+        records = (new[fingerprint] for fingerprint in sources.refused_among(new))
+        refused = {record.hash: record.number for record in records}
+        if not refused:
+            return
+        returning = sources.find_returning(source.root, refused)
+        # A record of this family was redacted after the import began, so begin the import again.
+        if any(returning.values()):
+            raise VersionConflict(
+                sources.name_of(source.conversation), source.records, source.records
+            )
+        if returning and not self.options.again:
+            number = min(refused[record_hash] for record_hash in returning)
+            raise SourceRefused(
+                f"the import would bring back its record {number}, which was redacted"
+                " or erased in another conversation; to import it anyway, use --again"
+            )
+
+    def _texts_beside(
+        self, sources: Sources, source: Source, *, is_whole: bool = True
+    ) -> JsonObject:
+        # The title and the texts between records may repeat a redacted record.
+        fields = dict[str, Any]()
+        title = self.found_history.title
+        frame = self.reading.frame if self.reading.is_done else None
+        if not title and frame is None:
+            return fields
+        is_whole = is_whole and is_family_whole(sources, source.root)
+        if title and is_whole:
+            fields[TITLE] = title
+        if frame is not None:
+            fields[FRAME] = frame if is_whole else Frame()
+        return fields
+
+    def counting_function(self) -> Callable[[bytes, bytes], None]:
+        # The returned function also notes which records are secret, and the problems that a decoder
+        # finds.
+        counter = self.skeleton
+        if isinstance(counter, Skeleton):
+            counter.on_another_shape = self._check_shape
+        else:
+            counter.on_finding = self._add_finding
+        if self.options.is_secret is None:
+            return counter.add
+        return lambda record, record_hash: counter.add(
+            self._blank_if_secret(record, record_hash), record_hash
+        )
+
+    def _check_shape(self, record: bytes) -> None:
+        format = self.found_history.format
+        value = parse(record)
+        if not format.accepts(value):
+            self._add_finding(str(refuse(format.expected, value)))
+
+    def _add_finding(self, problem: str) -> None:
+        self.reading.find(self.reading.place, problem, is_unread=False)
+
+    def _blank_if_secret(self, record: bytes, record_hash: bytes) -> bytes:
+        if self.options.is_secret is None or not self.options.is_secret(record):
+            return record
+        self.secret.add(record_hash)
+        return self.skeleton.without_texts(record)
+
+    def note(self, source: Source) -> None:
+
+        def note(transaction: Transaction) -> None:
+            sources = SourcesToWrite(self.database, transaction)
+            sources.put_place(self.place, self._present_place(source))
+            stored = sources.settle(source.conversation)
+            if stored is not None and self.reading.records == stored.records:
+                fields = {
+                    **about(stored),
+                    "paths": self._paths(stored),
+                    **self._texts_beside(sources, stored),
+                }
+                if (encoded := _encode(fields)) != stored.about:
+                    sources.put(stored._replace(about=encoded))
+                    transaction.forget_figures(stored.conversation)
+
+        self.key = source.conversation
+        self.database.recorder.transact(note)
+        self._note_usage()
+
+    def _note_usage(self) -> None:
+        # If all events of a source are made, its figures are counted from its events. So new usage
+        # is appended as an event.
+        source = None if self.key is None else self.source(self.key)
+        if source is None or not self.found_history.usage or self.reading.records != source.records:
+            return
+        usage_before = about(source).get("usage", [])
+        name = self.name_of(source.conversation)
+        fields = {**about(source), "usage": _merge_usage(usage_before, self.found_history.usage)}
+        # An older copy of the source has less usage.
+        is_older = _sum_usage(fields["usage"]) < _sum_usage(usage_before)
+        if fields["usage"] == usage_before or is_older:
+            return
+        changed = source._replace(about=_encode(fields))
+        events = list[DocumentChanges]()
+        version = self.store.conversation(name, pending=True).version
+        if source.made == source.records:
+            changes, _ = change_of_documents(self.store, name, {IMPORTED: fields["usage"]})
+            events += [] if changes is None else [changes]
+
+        def write_source(writing: WriteTransaction) -> None:
+            sources = SourcesToWrite.beside(writing)
+            if sources.settle(source.conversation) != source:
+                raise VersionConflict(name, version, version)
+            sources.put(changed)
+            writing.transaction.forget_figures(changed.conversation)
+
+        self.store.extend(name, events, expected_version=version, also=write_source)
+
+    def _paths(self, source: Source) -> list[str]:
+        paths = map(_storable, (self.found_history.path, *self.found_history.others))
+        return [*dict.fromkeys((*about(source).get("paths", ()), *paths))]
+
+    def _present_place(self, source: Source) -> Place:
+        imported_at = time.time_ns() // 1_000
+        reading = self.reading
+        state = self.state if reading.is_done else b""
+        return Place(
+            source.conversation, imported_at, reading.records, reading.taken, state, reading.digest
+        )
+
+    # -- steps
+    # ----------------------------------------------------------------------------------------------
+
+    def check_unchanged(self, sources: SourcesToWrite, source: Source) -> Source:
+        """Call this method before a change of ``source``. Return the stored source after
+        ``settle``. Raises ``VersionConflict`` if another writer has changed the source.
+        """
+        stored = sources.settle(source.conversation)
+        if stored is None or _compared_by(stored) != _compared_by(source):
+            name = sources.name_of(source.conversation)
+            raise VersionConflict(name, source.records, source.records)
+        return stored
+
+    def query(self, read: Callable[[Sources, *Arguments], T], *arguments: *Arguments) -> T:
+        return query_sources(self.database, read, *arguments)
+
+    def source(self, key: int) -> Source | None:
+        return self.query(Sources.find_by_key, key)
+
+    def hashes_of(self, source: Source) -> bytes:
+        return self.query(Sources.hashes, source)
+
+    def name_of(self, key: int) -> str:
+        return self.query(Sources.name_of, key)
+
+    def outcome(self, added: int, conversation: str = "") -> Imported:
+        reading = self.reading
+        return Imported(
+            conversation or self.name_of(self.key or 0),
+            added,
+            reading.records,
+            self.found_history.format.name,
+            self.found_history.path,
+            self.forked_at,
+            waits=reading.waits,
+            findings=(*self.found_history.findings, *reading.findings),
+            findings_count=len(self.found_history.findings) + reading.findings_count,
+            note=self.found_history.format.note,
+        )
+
+
+def _encode(fields: JsonMap) -> bytes:
+    try:
+        return msgspec.json.encode(fields)
+    except UnicodeEncodeError:  # a title has half a surrogate pair
+        return msgspec.json.encode(whole_pairs(fields, "replace"))
+
+
+def _storable(path: Path) -> str:
+    """Return the absolute path of a file. If this path is not UTF-8, return the path of the nearest
+    parent folder that has a UTF-8 path.
+    """
+    name = os_path.abspath(path)
+    while name != name.encode("utf-8", "replace").decode():
+        name = os_path.dirname(name)
+    return name
+
+
+def _compared_by(source: Source) -> tuple[object, ...]:
+    # The last value changes if a redaction removes only the title and other texts that no record
+    # contains.
+    return source.records, source.head, source.made, source.redacted, REDACTED in about(source)
+
+
+def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
+    # The present total replaces an earlier total.
+    replies = {call.get("reply") for call in present}
+    return [
+        *(
+            call
+            for call in earlier
+            if call.get("reply") is not None and call["reply"] not in replies
+        ),
+        *present,
+    ]
+
+
+def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
+    calls = list(calls_beside(usage))
+    tokens = (
+        call.usage.get(name, 0) for call in calls for name in ("prompt_tokens", "completion_tokens")
+    )
+    return sum(tokens), sum(call.cost or 0.0 for call in calls)
+
+
+def fingerprint(
+    skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block], shared_hashes: bytes = b""
+) -> bytes:
+    """Return the hash by which a later import recognizes the source if it was erased. The hash of a
+    log is the hash of its first line, which has an id or a time. The hash of a document is the
+    chained hash of its first records, because many documents begin with the same prompt.
+    """
+    hashes = shared_hashes + b"".join(block.hashes for block in blocks)
+    if isinstance(skeleton, Skeleton):
+        return hashes[:HASH_BYTES]
+    return fingerprint_of(chain_head(GENESIS, hashes[: _FIRST * HASH_BYTES]))
+
+
+def new_counter(format: Format) -> Skeleton | DecodedRecords:
+    if format.skeleton is None:
+        return DecodedRecords(format)
+    return format.skeleton()
+
+
+def _group_blocks(blocks: Iterator[Block]) -> Iterator[list[Block]]:
+    group = list[Block]()
+    size = 0
+    for block in blocks:
+        group.append(block)
+        size += len(block.raw)
+        if size >= _TRANSACTION_BYTES:
+            yield group
+            group = []
+            size = 0
+    if group:
+        yield group

@@ -1,0 +1,136 @@
+"""Totals of a whole store, from the sums of blocks of conversations.
+
+A block has some hundred conversations with neighbouring keys. The store has, for each block, the
+rows with which the statements ``SUMMED`` answer for its conversations. Whoever writes or deletes
+figures marks their block, and the next total sums up the marked blocks. Unlike a running total, a
+sum that is made again has no rounding errors, and can have a smallest and a largest value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from msgspec.json import decode, encode
+
+from foldlog._reports.figures.stats import FACETS, TOTALS
+from foldlog._reports.figures.writing import SAVED
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.recorders.base import Columns, Reader, Transaction
+from foldlog.eventstore.recorders.types import as_text
+
+Answers = Mapping[str, Sequence[Columns]]
+"""The rows of each statement."""
+
+REASONS: Final = tuple(f"reason {field}" for field in SAVED)
+SUMMED: Final[Mapping[str, tuple[str, ...]]] = {
+    "figure_sums": (),
+    "figure_totals": (json.dumps([*dict.fromkeys((*TOTALS, *FACETS, "errors", *REASONS))]),),
+    "figure_spending": (),
+    "figures_without_cost": (),
+    "figures_by_day": (),
+}
+"""The statements whose rows for blocks can be added up, and their parameters."""
+_CODE: Final = 1
+"""The version of the statements. Sums of another version are made again."""
+_TOGETHER: Final = 32
+"""The number of blocks in one transaction."""
+
+
+class Blocks:
+    """The sums of the blocks of a store. The last sums that were read stay in memory."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._read: tuple[int, Sequence[dict[str, Answers]]] = -1, ()
+
+    def rows(
+        self, statement: str, *, companions: bool, sub_agents: bool
+    ) -> Sequence[Columns] | None:
+        """Return the rows of a statement for all blocks, without companions and conversations that
+        name a parent if they are not wanted. Return None if the sums are outdated and the store
+        cannot write them. Cost: the method sums up the blocks that have changed.
+        """
+        blocks = self._up_to_date()
+        if blocks is None:
+            return None
+        kinds = [
+            _kind(is_companion, is_sub_agent)
+            for is_companion in range(companions + 1)
+            for is_sub_agent in range(sub_agents + 1)
+        ]
+        return [
+            row
+            for block in blocks
+            for kind in kinds
+            if kind in block
+            for row in block[kind][statement]
+        ]
+
+    def _up_to_date(self) -> Sequence[dict[str, Answers]] | None:
+        version = self._database.data_version()
+        if self._read[0] == version:
+            return self._read[1]
+        recorder = self._database.recorder
+        bodies, outdated = recorder.query(_read_blocks)
+        if outdated:
+            for start in range(0, len(outdated), _TOGETHER):
+                numbers = outdated[start : start + _TOGETHER]
+                if not recorder.offer(partial(_sum_up, numbers=numbers)):
+                    return None
+            version = self._database.data_version()
+            bodies, outdated = recorder.query(_read_blocks)
+        if outdated:  # other processes write figures
+            return None
+        self._read = version, [decode(body, type=dict[str, dict[str, Any]]) for body in bodies]
+        return self._read[1]
+
+
+def _kind(is_companion: int, is_sub_agent: int) -> str:
+    return f"{is_companion}{is_sub_agent}"
+
+
+def _read_blocks(reader: Reader) -> tuple[list[bytes], list[int]]:
+    """Return the sums of the blocks, and the numbers of the blocks without sums or with marks."""
+    numbers = [block for (block,) in reader.ask_all("blocks_with_figures")]
+    marked = {block for (block,) in reader.ask_all("marked_blocks")}
+    bodies = {block: body for block, code, body in reader.ask_all("figure_blocks") if code == _CODE}
+    outdated = [block for block in numbers if block in marked or block not in bodies]
+    return [bodies[block] for block in numbers if block in bodies], outdated
+
+
+def _sum_up(transaction: Transaction, numbers: Collection[int]) -> None:
+    for block in numbers:
+        # A writer that has not committed yet leaves its mark.
+        marks = transaction.ask_all("marks_of_block", block)
+        body = encode(dict(_answers(transaction, block)))
+        transaction.write("put_figure_block", block, _CODE, body)
+        for (mark,) in marks:
+            transaction.write("forget_mark", block, mark)
+
+
+def _answers(reader: Reader, block: int) -> Iterator[tuple[str, dict[str, list[list[Any]]]]]:
+    conversations = [
+        (_kind(is_companion, is_sub_agent), key)
+        for key, is_companion, is_sub_agent in reader.ask_all("figures_in_block", block)
+    ]
+    for kind, group in groupby(sorted(conversations), itemgetter(0)):
+        keys = json.dumps([key for _, key in group])
+        yield (
+            kind,
+            {
+                statement: _rows(reader, statement, keys, parameters)
+                for statement, parameters in SUMMED.items()
+            },
+        )
+
+
+def _rows(reader: Reader, statement: str, keys: str, parameters: Sequence[str]) -> list[list[Any]]:
+    chosen = ("[]", None, None, 1, keys, "[]")  # all conversations with these keys
+    rows = reader.ask_all(statement, *chosen, *parameters)
+    # Some databases return texts as bytes.
+    return [[as_text(each) if isinstance(each, bytes) else each for each in row] for row in rows]

@@ -1,0 +1,87 @@
+"""This module compares the prompts of a conversation with the context limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from foldlog._base.usage import OF_NO_MODEL, usage_of
+from foldlog.condensers.models.limits import window_of
+from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message
+from foldlog.formats.record import within
+
+
+class ContextLimit(NamedTuple):
+    """The maximum number of tokens of a prompt. If the limit is the window of a model in litellm's
+    table, ``model`` is the name of this model. If the source or a condensation recorded the limit,
+    ``model`` is None.
+    """
+
+    tokens: int
+    model: str | None
+
+
+class ContextUse:
+    """The tokens of the prompts of a conversation, and the limits that its events name. Call
+    ``note`` with the events of the conversation in order.
+    """
+
+    def __init__(self) -> None:
+        self.prompts: list[tuple[int, int]] = []
+        """For each prompt, the id of the event that the model wrote, and the prompt's tokens."""
+        self._window: int | None = None
+        self.condensed_at: int | None = None
+        self._models: dict[str, None] = {}
+
+    def note(self, event: Event) -> None:
+        if isinstance(event, CondensationAction):
+            limit = event.metadata.get("tokens_max")
+            if isinstance(limit, int) and limit > 0:
+                self.condensed_at = limit
+            return
+        usage: Any = None
+        if isinstance(event, Action | Message) and event.shown:
+            usage = event.meta.get("usage")
+            model = event.meta.get("model")
+            if isinstance(model, str) and model != OF_NO_MODEL:
+                self._models[model] = None
+        elif isinstance(event, Annotation) and event.name == "token_count":
+            info = within(event.data, "info")
+            usage = within(info, "last_token_usage")
+            window = within(info, "model_context_window")
+            if isinstance(window, int) and window > 0:
+                self._window = window
+        tokens = usage_of(usage).get("prompt_tokens", 0)
+        if tokens:
+            self.prompts.append((event.id, tokens))
+
+    def largest(self) -> tuple[int, int] | None:
+        """Return the largest prompt: the id of the event that the model wrote, and the tokens of
+        the prompt. The id is also the version of the View that the model saw. Return None if no
+        prompt is recorded.
+        """
+        return max(self.prompts, key=lambda prompt: prompt[1], default=None)
+
+    def window(self) -> ContextLimit | None:
+        if self._window is not None:
+            return ContextLimit(self._window, None)
+        largest = max((tokens for _, tokens in self.prompts), default=0)
+        return limit_of_models(self._models, largest)
+
+    def limit(self) -> ContextLimit | None:
+        # Use the window that the source recorded, or else the limit of a condensation, or else the
+        # window of the model.
+        if self._window is None and self.condensed_at is not None:
+            return ContextLimit(self.condensed_at, None)
+        return self.window()
+
+
+def limit_of_models(models: Iterable[str], largest_prompt: int) -> ContextLimit | None:
+    """Return the window of ``models`` if all of them have the same window. Return None if a window
+    is unknown, if the windows differ, or if a prompt was larger than the window.
+    """
+    names = list(models)
+    windows = [window_of(model) for model in names]
+    limits = {None if window is None else window.max_input_tokens for window in windows}
+    limit = limits.pop() if len(limits) == 1 else None
+    return ContextLimit(limit, names[0]) if limit and limit >= largest_prompt else None

@@ -1,0 +1,235 @@
+"""This module computes the figures of a conversation. The module adds the new events of the
+conversation to earlier figures. In a fork, only the fork's own events are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from foldlog._reports.answers.figures import CondensationsDocument, SavingsDocument
+from foldlog._reports.figures.counts import Counts, strategy_of
+from foldlog._reports.figures.overview import Overview, counted_in, overview_of
+from foldlog._reports.figures.savings import is_made, saving_of
+from foldlog._reports.figures.sizes import view_tokens
+from foldlog._reports.figures.spending import Spending, imported_calls, sum_up, total_of
+from foldlog._reports.words.reasons import because
+from foldlog.eventstore import (
+    CondensationAction,
+    CondensationRequest,
+    ConversationErased,
+    ConversationRow,
+    Event,
+    EventStoreError,
+    Logged,
+    Store,
+)
+from foldlog.formats.replacing import is_replacing
+from foldlog.formats.summed_calls import HASH_BYTES, Calls
+from foldlog.projections import Views
+from foldlog.projections.conversations.unreadable import sound
+
+_TELL_EVERY = 500
+
+
+class Figures(Struct):
+    """The figures of a conversation, with the state that is needed to count later events.
+
+    ``version``   the version of the conversation that ``overview`` describes
+    ``counted``   the number of its events or records that the other fields count
+    ``start``     the id of the first counted event; in a fork, the id of its first own event
+    ``reasons``   savings and cost of condensations, by reason
+    ``spending``  the calls of models, reply by reply; empty if the calls are counted from records
+    ``calls``     the calls of models, added up
+    ``context``   the tokens of prompts
+    ``replies``   maps the hash of a reply that other conversations may repeat to the usage of the
+                  reply; empty if only sums are known
+    ``hashes``    the hashes of the replies that other conversations may repeat, in one byte string
+    """
+
+    version: int = -1
+    counted: int = 0
+    start: int = 0
+    overview: Overview = Overview()
+    reasons: dict[str, SavingsDocument] = {}
+    counts: Counts = field(default_factory=Counts)
+    spending: Spending = field(default_factory=Spending)
+    calls: list[Calls] = []
+    replies: dict[int, Calls] = {}
+    hashes: bytes = b""
+    context: list[int] = []
+    last_prompt_tokens: int | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        return self.overview.problem is None and not self.counts.findings
+
+    @property
+    def errors(self) -> int | None:
+        """The number of errors, or None if an event could not be read."""
+        return self.counts.errors if self.is_sound else None
+
+    def saved(self) -> SavingsDocument:
+        return total_of(SavingsDocument(), self.reasons.values())
+
+    def sum_calls(self) -> None:
+        spending = self.spending
+        self.calls = spending.summed()
+        self.replies = spending.by_hash()
+        self.hashes = b"".join(reply_hash.to_bytes(HASH_BYTES) for reply_hash in self.replies)
+        self.context = spending.context.points
+        self.last_prompt_tokens = spending.last
+
+    def to_count_on(self) -> Figures:
+        """Return the figures without the fields that ``sum_calls`` computes."""
+        return replace(self, calls=[], replies={}, hashes=b"", context=[])
+
+
+def figures_of(
+    store: Store,
+    views: Views,
+    row: ConversationRow,
+    earlier: Figures | None = None,
+    *,
+    on_events: Callable[[int], object] = lambda count: None,
+) -> Figures:
+    """Add the new events to ``earlier``, which are the figures of an earlier version. Cost: the
+    function reads some events at both ends of the conversation, its View, its structural events,
+    and the events since ``earlier``. For each new condensation, the function reads two Views. The
+    function reads all events again if the source records only sums of usage, or if an import took
+    events back.
+    """
+    start = 0 if row.parent is None else row.parent_version or 0
+    figures = earlier
+    if figures is None or figures.start != start:
+        figures = Figures(start=start)
+    figures.version = row.version
+    figures.overview = overview_of(store, views, row)
+    if figures.overview.needs_key:
+        return figures
+    figures = counted_on(store, views, row, figures, on_events=on_events)
+    overview = figures.overview
+    counts = figures.counts
+    if counts.findings:
+        figures.overview = overview._replace(problem=overview.problem or counts.findings[0])
+    elif figures.is_sound and counts.last_at is not None:
+        figures.overview = overview._replace(last_event_at=counts.last_at.isoformat())
+    return figures
+
+
+def counted_on(
+    store: Store,
+    views: Views,
+    row: ConversationRow,
+    figures: Figures,
+    *,
+    on_events: Callable[[int], object] = lambda count: None,
+) -> Figures:
+    """Add the events after ``figures``. Raises ``KeyUnavailable`` if the conversation's key is
+    missing.
+    """
+    structural = list[Event]()
+    findings = list[str]()
+    calls_beside = list[Any]()
+    calls_of_parent = list[Any]()
+    try:
+        structural = store.query(
+            row.id, lambda reading: [*reading.structural_events(0, row.version)]
+        )
+        calls_beside = store.query(row.id, lambda reading: imported_calls(reading, row.version))
+        if figures.start and row.parent is not None:
+            calls_of_parent = store.query(
+                row.parent, lambda reading: imported_calls(reading, reading.version)
+            )
+    except ConversationErased:
+        raise
+    except EventStoreError as error:
+        findings.append(str(error))
+    counts_event = counted_in(structural, row.version)
+    was_replaced = any(is_replacing(event) and event.id >= figures.counted for event in structural)
+    if was_replaced or not figures.spending.counts_on:
+        figures = Figures(figures.version, start=figures.start, overview=figures.overview)
+    counts = figures.counts
+    start = max(figures.counted, figures.start)
+    on_events(start)
+    counts.findings += findings
+
+    def read_log(first: int) -> Iterator[Logged]:
+        log = sound(store, row.id, first, row.version, counts.findings)
+        while page := list(islice(log, _TELL_EVERY)):
+            on_events(len(page))
+            for entry in page:
+                _, event = entry
+                if counts_event(event):
+                    yield entry
+
+    def count_log() -> Iterator[Logged]:
+        for recorded_at, event in read_log(start):
+            counts.count(recorded_at, event)
+            yield Logged(recorded_at, event)
+
+    new_calls_beside = [logged for logged in calls_beside if logged not in calls_of_parent]
+    figures.spending.take(count_log(), new_calls_beside, start, calls_of_parent)
+    if figures.start and not figures.spending.counts_on:
+        figures.spending = Spending()
+        figures.spending.take(read_log(0), new_calls_beside, start, calls_of_parent)
+    _count_condensations(views, row.id, figures, filter(counts_event, structural), start)
+    figures.sum_calls()
+    figures.counted = row.version
+    counts.conversations = 1
+    return figures
+
+
+def _count_condensations(
+    views: Views,
+    conversation: str,
+    figures: Figures,
+    structural: Iterator[Event],
+    start: int,
+) -> None:
+    requests: list[CondensationRequest] = []
+    for event in structural:
+        if isinstance(event, CondensationRequest):
+            requests.append(event)
+        if not isinstance(event, CondensationAction):
+            continue
+        if event.id >= start:
+            sizes = dict[int, int]()
+            removed = CondensationsDocument()
+            if is_made(event):
+                try:
+                    sizes, removed = _view_change(views, conversation, event.id)
+                except EventStoreError as error:
+                    problem = (
+                        f"conversation {conversation!r}: the sizes of its View are not counted:"
+                        f" {error}"
+                    )
+                    figures.counts.findings.append(problem)
+                sum_up(figures.counts.condensations, {strategy_of(event): removed})
+            reason = because(event, requests, brief=True) or "no reason given"
+            sum_up(figures.reasons, {reason: saving_of(event, sizes)})
+        requests = []
+
+
+def _view_change(
+    views: Views, conversation: str, condensation: int
+) -> tuple[dict[int, int], CondensationsDocument]:
+    view_before = views.at(conversation, condensation)
+    view_after = views.at(conversation, condensation + 1)
+    # Both Views show mostly the same events.
+    counted = dict[int, int]()
+    sizes = {
+        condensation: view_tokens(view_before, counted),
+        condensation + 1: view_tokens(view_after, counted),
+    }
+    still_shown = {event.id for event in view_after}
+    removed_ids: Sequence[int] = [event.id for event in view_before if event.id not in still_shown]
+    return sizes, CondensationsDocument(
+        events_forgotten=sum(event_id >= 0 for event_id in removed_ids),
+        summaries_forgotten=sum(event_id < 0 for event_id in removed_ids),
+        tokens_saved=sizes[condensation] - sizes[condensation + 1],
+    )

@@ -1,0 +1,175 @@
+"""This module counts events by kind, tool and day, and condensations by strategy."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from foldlog._reports.answers.figures import CondensationsDocument, ToolDocument
+from foldlog._reports.figures.overview import is_about_it
+from foldlog._reports.figures.savings import is_made, recorded_cost
+from foldlog._reports.figures.spending import sum_up
+from foldlog._reports.words.times import read_with_format, time_of_event
+from foldlog.condensers import Usage, reports_of
+from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
+from foldlog.eventstore.events import is_structural
+from foldlog.eventstore.times import EventTime, in_utc
+from foldlog.formats.places import is_declined
+from foldlog.formats.record import dicts_in
+from foldlog.formats.skeleton import ENDS_WITH, beginning_of, state_after
+from foldlog.formats.summed_calls import NO_DAY
+from foldlog.formats.usage import is_call
+from foldlog.projections import begins_reply, words_of
+from foldlog.projections.conversations.labels import label
+
+NO_NAME = "(not named)"
+
+
+class Counts(Struct):
+    """The counts of the events of a conversation, or of several conversations.
+
+    ``events``              events by label
+    ``days``                events by day, in UTC, or in local time if the source names no zone;
+                            without events about the history: see ``is_about_it``
+    ``first_at``,
+    ``last_at``             the times of the first and the last event, in UTC or local like the days
+    ``longest_wait_s``      the longest time, in seconds, before an event that a model or a tool
+                            made
+    ``unmarked``            the number of conversations from sources that mark no errors
+    ``waiting``             maps the ids of calls without a result to the tools of the calls
+    ``reached``             the time of the last counted event
+    ``last``                the kind of the last event: see ``state``
+    ``first_error``         the beginning of the text of the first error
+    ``first_error_at``      the time of the first error
+    ``findings``            problems of events that could not be read; no other count includes them
+    """
+
+    conversations: int = 0
+    events: dict[str, int] = {}
+    tools: dict[str, ToolDocument] = {}
+    condensations: dict[str, CondensationsDocument] = {}
+    days: dict[str, int] = {}
+    first_at: EventTime | None = None
+    last_at: EventTime | None = None
+    longest_wait_s: float | None = None
+    unmarked: int = 0
+    waiting: dict[str, list[str]] = {}
+    reached: EventTime | None = None
+    last: str | None = None
+    first_error: str | None = None
+    first_error_at: EventTime | None = None
+    findings: list[str] = []
+
+    @property
+    def state(self) -> str | None:
+        """The state is ``open_call`` if a call has no result. Otherwise the state names the last
+        event: ``error`` or ``result`` of a call, ``answer`` of the agent, or ``request`` of a user.
+        Before the first of these events, the state is None.
+        """
+        return "open_call" if self.waiting else self.last
+
+    @property
+    def errors(self) -> int | None:
+        """The number of errors, or None if no source marks errors."""
+        errors = self.events.get("error", 0)
+        is_unknown = not errors and 0 < self.unmarked >= self.conversations
+        return None if is_unknown else errors
+
+    def _note_time(self, at: EventTime | None) -> None:
+        if at is not None:
+            self.first_at = min(self.first_at or at, at, key=in_utc)
+            self.last_at = max(self.last_at or at, at, key=in_utc)
+
+    def _close_call(self, result: Observation) -> str:
+        # A result with an id answers the newest call with this id.
+        call_id = result.call_id or ""
+        tools = self.waiting.get(call_id, [""])
+        tool = tools.pop(-1 if call_id else 0)
+        if not tools:
+            self.waiting.pop(call_id, None)
+        return tool
+
+    def count(self, recorded_at: datetime, event: Event) -> None:
+        kind = label(event)
+        self.events[kind] = self.events.get(kind, 0) + 1
+        if not is_about_it(event):
+            self._count_day(recorded_at, event)
+        if is_call(event):
+            self._count_call(event)
+        elif type(event) is Observation:
+            self._count_result(event, time_of_event(event, recorded_at))
+        elif type(event) is Message and event.shown and event.source in ENDS_WITH:
+            self.last = ENDS_WITH[event.source]
+        elif type(event) is CondensationAction:
+            is_carried_out = is_made(event)
+            was_declined = is_declined(event)
+            if is_carried_out or was_declined:
+                self._count_condensation(
+                    strategy_of(event),
+                    recorded_cost(event),
+                    made=int(is_carried_out),
+                    declined=int(was_declined),
+                )
+        elif type(event) is Annotation:
+            for report in dicts_in(reports_of(event)):
+                if "failure" in report:
+                    self._count_condensation(
+                        str(report.get("condenser") or NO_NAME), Usage.of([report]).cost, failed=1
+                    )
+        if not _marks_errors(event):
+            self.unmarked = 1
+
+    def _count_day(self, recorded_at: datetime, event: Event) -> None:
+        at = time_of_event(event, recorded_at)
+        day = NO_DAY if at is None else at.date().isoformat()
+        self.days[day] = self.days.get(day, 0) + 1
+        if at is None or is_structural(event):
+            return
+        self._note_time(at)
+        if self.reached is not None and is_waited_for(event):
+            self.longest_wait_s = max(self.longest_wait_s or 0.0, seconds_between(self.reached, at))
+        self.reached = at
+
+    def _count_call(self, call: Action) -> None:
+        name = call.tool or NO_NAME
+        sum_up(self.tools, {name: ToolDocument(calls=1)})
+        self.waiting.setdefault(call.call_id or "", []).append(call.tool)
+
+    def _count_result(self, result: Observation, at: EventTime | None) -> None:
+        called = self._close_call(result)
+        self.last = state_after(called, failed=result.is_error)
+        if result.is_error:
+            if self.first_error is None:
+                self.first_error = beginning_of(words_of(result.content))
+                self.first_error_at = at
+            sum_up(self.tools, {result.tool or called or NO_NAME: ToolDocument(errors=1)})
+
+    def _count_condensation(self, strategy: str, cost: float | None, **outcome: int) -> None:
+        sum_up(self.condensations, {strategy: CondensationsDocument(cost=cost, **outcome)})
+
+
+def is_waited_for(event: Event) -> bool:
+    return isinstance(event, Observation) or begins_reply(event)
+
+
+def seconds_between(first: EventTime, last: EventTime) -> float:
+    return (in_utc(last) - in_utc(first)).total_seconds()
+
+
+def _marks_errors(event: Event) -> bool:
+    # Recorded events and unknown formats count as if their source marked errors.
+    if event.origin is None or not isinstance(event, Observation | Message):
+        return True
+    if isinstance(event, Observation) and "exit_code" in event.extras:
+        return True
+    return read_with_format(event.origin.format, lambda known: known.marks_errors) is not False
+
+
+def strategy_of(event: CondensationAction) -> str:
+    name = event.metadata.get("condenser")
+    if isinstance(name, str) and name:
+        return name
+    if event.origin is None:
+        return NO_NAME
+    return f"{event.origin.format} ({NO_NAME[1:-1]})"

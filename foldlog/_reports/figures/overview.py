@@ -1,0 +1,325 @@
+"""This module reads the title, the format, and the sizes of a conversation and its View from
+events. Lists of conversations show the values of this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+
+from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._base.usage import IMPORTED
+from foldlog._reports.words.times import read_with_format, time_text
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    CondensationAction,
+    CondensationSummary,
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    CorruptEvent,
+    DocumentChanges,
+    Event,
+    EventStoreError,
+    KeyUnavailable,
+    Logged,
+    Message,
+    ReadTransaction,
+    Redaction,
+    Retraction,
+    Store,
+)
+from foldlog.eventstore.documents.values import newest_value
+from foldlog.eventstore.events import is_structural
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.finding import find_existing
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.store import iter_logged
+from foldlog.formats.record import UNREAD
+from foldlog.formats.replacing import is_replacing, standing_in
+from foldlog.formats.usage import is_copy
+from foldlog.formats.user_requests import READ_MAX, request_in
+from foldlog.projections import contains
+from foldlog.projections.units import is_unseen
+
+if TYPE_CHECKING:
+    from foldlog.projections import Views
+
+NATIVE = "foldlog"
+_Log = Callable[[int, int], Iterable[Logged]]
+"""Returns the events from one id to another, with their times."""
+
+_ABOUT_THE_HISTORY = {ATTRIBUTES, IMPORTED, UNREAD}
+PARENT = "parent"
+PARENT_CALL = "parent_call"
+LINK = (PARENT, PARENT_CALL)
+"""The attributes of a sub-agent: the id of the conversation that began it, and the id of the call
+in that conversation. An import has them in the ``meta`` of the first event.
+"""
+_WITHIN = 30
+TITLE_MAX = 300
+
+
+class Overview(NamedTuple):
+    """The overview of a conversation in a list. A figure is None if it cannot be read because the
+    conversation is damaged or encrypted.
+
+    ``attributes``     the attributes of the conversation: see ``Histories.create``
+    ``title``          the attribute ``title``, else the source's own title, else the user's first
+                       request
+    ``format``         the format of the source; ``foldlog`` if no source was imported
+    ``events``         the number of events that figures count: see ``counted_in``
+    ``sent_events``    the number of events of the View that are sent to a model, without summaries,
+                       and before a condenser hides or masks any event
+    ``sent_summaries`` the number of summaries of the View that are sent to a model
+    ``tokens``         a high estimate of the tokens of the View: see ``view_tokens``
+    ``last_event_at``  the time of the last event that has a time, as ISO 8601 in UTC, or without a
+                       zone if the source names no zone. Only activity counts: see ``is_activity``
+    ``problem``        why figures are missing
+    ``needs_key``      whether figures are missing because the key is missing
+    """
+
+    attributes: JsonMap | None = None
+    title: str | None = None
+    format: str | None = None
+    events: int | None = None
+    sent_events: int | None = None
+    sent_summaries: int | None = None
+    tokens: int | None = None
+    last_event_at: str | None = None
+    problem: str | None = None
+    needs_key: bool = False
+
+
+def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
+    """Return the overview of a conversation. If an event cannot be read, its ``problem`` contains
+    the reason. Raises ``ConversationErased`` if the conversation was erased.
+
+    Cost: the function reads some events at both ends of the conversation, the events of its View,
+    and its structural events.
+    """
+    from foldlog._reports.figures.sizes import view_tokens
+
+    overview = Overview()
+    try:
+        overview = near_the_ends(store, row)
+        view = views.current(row.id)
+        sent = [view[position] for position in view.fit_positions if not is_unseen(view[position])]
+        summaries = sum(isinstance(event, CondensationSummary) for event in sent)
+        tokens = view_tokens(view)
+        return overview._replace(
+            sent_events=len(sent) - summaries, sent_summaries=summaries, tokens=tokens
+        )
+    except ConversationErased:
+        raise
+    except EventStoreError as error:
+        return overview._replace(problem=str(error), needs_key=isinstance(error, KeyUnavailable))
+
+
+def near_the_ends(store: Store, row: ConversationRow) -> Overview:
+    """Return the title, the format and the times of a conversation, without its View. Raises
+    ``EventStoreError`` if an event that the function reads is damaged.
+
+    Cost: the function reads some events at both ends of the conversation, and the structural
+    events. If an import took events back, the function reads every event.
+    """
+
+    def read(reader: Reader) -> Overview:
+        return read_ends(store.database, reader, find_existing(store.database, reader, row.id))
+
+    if row.id:
+        return store.database.recorder.query(read)
+    # A history in memory has no id and no database.
+    return store.query(row.id, lambda reading: _ends_in(reading, {}, partial(store.log, row.id)))
+
+
+def read_ends(
+    database: Database, reader: Reader, state: Conversation, *, has_sources: bool = True
+) -> Overview:
+    """Read the overview of a conversation in the transaction of ``reader``. ``has_sources`` says
+    whether the store contains imported sources.
+    """
+    place: dict[str, str] = {}
+    if has_sources:
+        from foldlog._reports.figures.places import place_in
+
+        place = place_in(database, reader, state)
+    reading = ReadTransaction(reader, state, database)
+    return _ends_in(reading, place, partial(iter_logged, reading))
+
+
+def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> Overview:
+    version = reading.version
+    changes = changes_of_counts(reading.structural_events(0, version))
+    counts_event = counted_in(changes, version)
+    count = version - sum(map(copies_before, changes))
+    if any(map(is_replacing, changes)):
+        count = sum(map(counts_event, reading.events(0, version)))
+    begun_by: JsonObject = {}
+    title: str | None = None
+    format: str | None = None
+    is_state = False
+    request = ""
+    first_words = ""
+    logged = _ends(version, log, counts_event)
+    set_attributes: JsonObject = {}
+    # The events of a short conversation are all here, so they show whether it has documents.
+    if version > _WITHIN or any(isinstance(event, DocumentChanges) for _, event in logged):
+        set_attributes = newest_value(reading, ATTRIBUTES, version, default={})
+    for _, event in logged:
+        title = _title_in(event.meta) or title
+        if not begun_by and PARENT in event.meta:
+            begun_by = {name: event.meta[name] for name in LINK if name in event.meta}
+        if not request and isinstance(event, Message) and event.source == "user" and event.shown:
+            request, words = _request_in(event)
+            first_words = first_words or words
+        # A runtime may change documents before its first record, and this record decides the
+        # format.
+        if (format is None or is_state) and counts_event(event):
+            format = NATIVE if event.origin is None else event.origin.format
+            is_state = isinstance(event, DocumentChanges)
+    times = (
+        time_text(event, recorded_at)
+        for recorded_at, event in reversed(logged)
+        if is_activity(event) and counts_event(event)
+    )
+    best_title = _title_in(set_attributes) or title or request or first_words or None
+    return Overview(
+        {**begun_by, **place, **set_attributes},
+        None if best_title is None else best_title[:TITLE_MAX],
+        format,
+        count,
+        last_event_at=next(filter(None, times), None),
+    )
+
+
+def parent_in(attributes: JsonMap) -> str:
+    """Return the conversation that began a sub-agent with these attributes, or an empty text."""
+    parent = attributes.get(PARENT)
+    return parent if isinstance(parent, str) else ""
+
+
+def parent_of(store: Store, row: ConversationRow) -> ConversationRow | None:
+    """Return the conversation that began a sub-agent. Return None if the store has it no more, or
+    if another conversation has its id now. Cost: the function reads some events at both ends.
+    """
+    name = parent_in(near_the_ends(store, row).attributes or {})
+    if not name:
+        return None
+    with suppress(ConversationNotFound):
+        parent = store.conversation(name)
+        return None if parent.erased_at is not None or is_another(parent, row) else parent
+    return None
+
+
+def is_another(parent: ConversationRow, child: ConversationRow) -> bool:
+    """Return whether a conversation has the id of a parent that was erased."""
+    return parent.generation > 0 and parent.created_at > child.created_at
+
+
+def around_damage(store: Store, row: ConversationRow) -> Overview:
+    try:
+        return near_the_ends(store, row)
+    except CorruptEvent as error:
+        return Overview(events=row.version, problem=str(error))
+
+
+def _title_in(values: JsonMap) -> str | None:
+    title = values.get("title")
+    return title if isinstance(title, str) and title.strip() else None
+
+
+def _ends(version: int, log: _Log, counts_event: Callable[[Event], bool]) -> list[Logged]:
+    first_page = [*log(0, min(_WITHIN, version))]
+    last_page = list[Logged]()
+    stop = version
+    while stop > _WITHIN and not any(
+        is_activity(event) and counts_event(event) for _, event in last_page
+    ):
+        start = max(_WITHIN, stop - _WITHIN)
+        stop, last_page = start, [*log(start, stop)]
+    return first_page + last_page
+
+
+def copies_before(event: Event) -> int:
+    # In some formats, the record of a condensation repeats the events that stay: see
+    # ``Format.says_again``.
+    if not isinstance(event, CondensationAction) or event.origin is None:
+        return 0
+    # In the origin of a condensation, ``rest`` is the number of earlier events from the same
+    # record.
+    other_events = event.origin.rest
+    if type(other_events) is not int:
+        return 0
+    repeats = read_with_format(event.origin.format, lambda format: format.says_again)
+    return other_events if repeats else 0
+
+
+def changes_of_counts(structural: Iterable[Event]) -> list[Event]:
+    """Return the events that exclude other events from the figures: retractions, and condensations
+    whose records repeat earlier events. Even a long history has few retractions and condensations.
+    """
+    return [event for event in structural if isinstance(event, Retraction) or copies_before(event)]
+
+
+def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
+    # Figures count all events except copies and except events that an import took back.
+    changes = changes_of_counts(structural)
+    is_in_force = standing_in(changes, version)
+    copies = tuple(
+        (event.id - copy_count, event.id - 1)
+        for event in changes
+        if (copy_count := copies_before(event))
+    )
+    if not copies:
+        return is_in_force
+    return lambda event: is_in_force(event) and not contains(copies, event.id)
+
+
+def changes_of_documents(store: Store, conversation: str, start: int, stop: int) -> int:
+    """Return the number of events from ``start`` to ``stop`` that changed documents or attributes.
+    Cost: the function reads these events.
+    """
+
+    def count(reading: ReadTransaction) -> int:
+        changes = 0
+        change = reading.documents_before(stop)
+        while change is not None and change.id >= start:
+            changes += 1
+            change = reading.documents_before(change.id)
+        return changes
+
+    return store.query(conversation, count)
+
+
+def is_about_it(event: Event) -> bool:
+    # The receipt of a redaction, a change of attributes and a note of an import are about the
+    # history itself.
+    return type(event) is Redaction or (
+        type(event) is DocumentChanges and {*event.changed} <= _ABOUT_THE_HISTORY
+    )
+
+
+def is_request(event: Event) -> TypeGuard[Message]:
+    # Commands for the program alone, the answers to such commands, messages that the agent was not
+    # shown, and copies are not requests of the user.
+    if not isinstance(event, Message) or is_copy(event):
+        return False
+    if event.source != "user" or not event.shown:
+        return False
+    parts = [] if isinstance(event.content, str) else event.content
+    return bool(_request_in(event)[0]) or any(part.get("type") != "text" for part in parts)
+
+
+def is_activity(event: Event) -> bool:
+    # A condensation, a retraction and an event about the history are not activity.
+    return not (is_structural(event) or is_about_it(event))
+
+
+def _request_in(event: Message) -> tuple[str, str]:
+    content = event.content
+    texts = [content] if isinstance(content, str) else [part.get("text") for part in content]
+    return request_in("\n".join(text[:READ_MAX] for text in texts if isinstance(text, str)))

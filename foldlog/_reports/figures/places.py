@@ -1,0 +1,104 @@
+"""The place where the source of a conversation was written: its program, folder, branch and model.
+
+The attributes of the place are stored and deleted with the source, and no event contains them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from foldlog._base.json_types import JsonMap
+from foldlog.eventstore import Store
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.sources.reading import about
+from foldlog.eventstore.sources.tables import TITLE, WHERE, Sources
+from foldlog.formats.format import Format
+from foldlog.projections.conversations.companions import companion_of
+
+
+class _About(msgspec.Struct):
+    where: dict[str, str] = {}
+
+
+_decode = msgspec.json.Decoder(_About).decode
+
+
+def where_written(format: Format, about_source: JsonMap, title: str | None) -> dict[str, str]:
+    where = about_source.get(WHERE) or {}
+    if where and title:
+        where = {**where, "title": title}
+    return {"program": format.name, **where} if where else {}
+
+
+def place_of(store: Store, conversation: str) -> dict[str, str]:
+
+    def read(reader: Reader) -> dict[str, str]:
+        database = store.database
+        return place_in(database, reader, database.find(reader, conversation, pending=True))
+
+    return store.database.recorder.query(read)
+
+
+def place_in(
+    database: Database, reader: Reader, conversation: Conversation | None
+) -> dict[str, str]:
+    source = Sources(database, reader).of_state(conversation)
+    if source is None:
+        return {}
+    from foldlog.formats.registry import format_named  # This import loads all formats.
+
+    format = format_named(source.format)
+    about_source = about(source)
+    return where_written(
+        format, about_source, about_source.get(TITLE) or _title_counted(format, source.sums)
+    )
+
+
+def _title_counted(format: Format, sums: bytes) -> str | None:
+    if format.skeleton is None or not sums:
+        return None
+    state = format.skeleton(sums).state
+    return state.title or state.asked or state.said
+
+
+def places(store: Store) -> dict[str, dict[str, str]]:
+    """Return the attributes that are stored with sources, in the order of import. Cost: the
+    function reads the stored fields about all sources.
+    """
+
+    def read(reader: Reader) -> dict[str, dict[str, str]]:
+        by_conversation = {}
+        for name, format, about_text in Sources(store.database, reader).abouts():
+            where = _decode(about_text).where if about_text else {}
+            if where:
+                by_conversation[name] = {"program": format, **where}
+        return by_conversation
+
+    return store.database.recorder.query(read)
+
+
+def in_folder(
+    places: Mapping[str, Mapping[str, str]], folder: str, *, below: bool = False
+) -> list[str]:
+
+    def is_in(cwd: str) -> bool:
+        real = os.path.realpath(cwd)
+        return real == folder or (below and real.startswith(f"{folder.rstrip(os.sep)}{os.sep}"))
+
+    cwds = {place["cwd"] for place in places.values() if "cwd" in place}
+    folders = {cwd for cwd in cwds if is_in(cwd)}
+    return [
+        name
+        for name, place in places.items()
+        if place.get("cwd") in folders and _is_session(name, places)
+    ]
+
+
+def _is_session(name: str, conversations: Iterable[str]) -> bool:
+    parent, _, _ = name.rpartition("/")
+    return not companion_of(name) and parent not in conversations

@@ -1,0 +1,65 @@
+"""The savings and the recorded costs of condensations. Savings are measured by the Views before and
+after a condensation.
+
+A condensation may also record the tokens of its prompt. The sums do not include this number,
+because tokens of a whole prompt cannot be compared with the sum of the tokens of single events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from msgspec.structs import replace
+
+from foldlog._reports.answers.figures import SavingsDocument
+from foldlog.condensers import Usage
+from foldlog.eventstore import CondensationAction
+from foldlog.formats.places import is_declined
+from foldlog.formats.usage import model_reports
+from foldlog.projections.conversations.labels import label
+
+_WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "digest"))
+"""The strategies of foldlog that forget without calling a model."""
+
+
+def is_made(event: CondensationAction) -> bool:
+    return label(event) == "condensation" and not is_declined(event)
+
+
+def recorded_cost(event: CondensationAction) -> float | None:
+    """Return the cost of the calls that a condensation reports, in US dollars. For a condensation
+    without reports, return the cost in its metadata. Return None if the cost is unknown. A strategy
+    without a model costs nothing.
+    """
+    reports = model_reports(event)
+    metadata = event.metadata
+    is_free = (
+        event.origin is None
+        and metadata.get("condenser") in _WITHOUT_A_MODEL
+        and "model" not in metadata
+    )
+    cost: Any
+    if reports:
+        cost = Usage.of(reports).cost
+    else:
+        cost = metadata.get("cost", event.meta.get("cost", 0.0 if is_free else None))
+    is_known = isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost)
+    return float(cost) if is_known else None
+
+
+def saving_of(
+    event: CondensationAction, sizes: Sequence[int] | Mapping[int, int] = ()
+) -> SavingsDocument:
+    # ``sizes`` may have only the Views before and after the condensation: see ``Lifetimes.sizes``.
+    cost = recorded_cost(event)
+    saving = SavingsDocument(tokens_saved=0, cost=cost)
+    if not is_made(event):
+        return saving
+    if isinstance(sizes, Mapping):
+        is_counted = event.id in sizes
+    else:
+        is_counted = event.id + 1 < len(sizes)
+    saved = sizes[event.id] - sizes[event.id + 1] if is_counted else None
+    return replace(saving, condensations=1, tokens_saved=saved)

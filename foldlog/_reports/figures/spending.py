@@ -1,0 +1,213 @@
+"""The usage and cost of the model calls in conversations. A table of prices gives the cost of a
+call that records no cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import astuple, replace
+
+from foldlog._base.json_types import JsonObject
+from foldlog._base.usage import IMPORTED
+from foldlog._reports.answers.document import Document
+from foldlog._reports.answers.figures import ModelDocument, SpentDocument
+from foldlog._reports.figures.prices import Prices
+from foldlog._reports.words.times import happened_at
+from foldlog.eventstore import Event, Logged, ReadTransaction
+from foldlog.eventstore.documents.values import newest_value
+from foldlog.formats.summed_calls import DIGITS, Calls, Curve, add_up, calls_in, hash_of_reply
+from foldlog.formats.usage import ModelCall, calls_beside, calls_of_event
+
+D = TypeVar("D", bound=Document)
+
+
+class Spending(Struct):
+    """The calls of models in a conversation.
+
+    ``calls``      the sums of the calls that have no reply id
+    ``replies``    each reply's id with its call; a total counts each id once
+    ``runs``       the sums of calls that the source does not record one by one
+    ``paid``       the cost of all calls together, if the source records no other cost
+    ``last``       the tokens of the prompt of the agent's last call
+    ``context``    the tokens of all prompts of the conversation
+    ``is_each``    whether imported events record the usage of each call
+    ``has_cost``   whether imported events record the cost of calls
+    ``counts_on``  whether later events can be counted without reading the earlier events again
+    """
+
+    calls: list[Calls] = []
+    replies: dict[str, Calls] = {}
+    runs: list[Calls] = []
+    paid: float | None = None
+    last: int | None = None
+    context: Curve = field(default_factory=Curve)
+    is_each: bool = False
+    has_cost: bool = False
+    counts_on: bool = True
+
+    def take(
+        self,
+        logged: Iterable[Logged],
+        beside: Iterable[Any] = (),
+        start: int = 0,
+        before: Iterable[Any] = (),
+    ) -> None:
+        # The calls in events before ``start`` are not counted. These events are read because the
+        # usage of a later call may be the difference between two totals. ``beside`` has the calls
+        # that the source records outside of its events. ``before`` has the calls of ``beside`` that
+        # belong to the parent of a fork, so the fork does not count them. The following import
+        # loads all formats.
+        from foldlog.formats.imported_calls import calls_of_imported, counts_on
+
+        events = self._count_native(logged, start)
+        sums = list[ModelCall]()
+        first_imported = next((event for event in events if event.origin is not None), None)
+        if first_imported is not None and first_imported.origin is not None:
+            format = first_imported.origin.format
+            self.counts_on = self.counts_on and counts_on(format)
+            # This loop reads all remaining events, through the generator that counts native calls.
+            for call in calls_of_imported(chain((first_imported,), events), format):
+                if call.is_total:
+                    sums.append(call)
+                    continue
+                self.is_each = True
+                self.has_cost = self.has_cost or call.cost is not None
+                if call.event_id >= start:
+                    self._take_call(call)
+        self.calls = add_up(self.calls)
+        self.runs = []
+        for call in (*sums, *calls_beside(beside, before)):
+            # A sum counts only if its calls are not also recorded singly.
+            if not call.is_total or not self.is_each:
+                self._take_run(call)
+        costs = [
+            call.cost
+            for call in (*sums, *calls_beside(beside))
+            if call.is_total and call.cost is not None
+        ]
+        self.paid = None
+        if costs and self.is_each and not self.has_cost:
+            self.paid = sum(costs)
+
+    def _count_native(self, logged: Iterable[Logged], start: int) -> Iterator[Event]:
+        # An imported event without a time gets the time at which it was recorded.
+        for recorded_at, event in logged:
+            if event.origin is None and event.id >= start:
+                for call in calls_of_event(recorded_at, event):
+                    self._take_call(call)
+            elif event.meta and event.timestamp is None:
+                event = replace(event, timestamp=happened_at(event, recorded_at))
+            yield event
+
+    def _take_call(self, call: ModelCall) -> None:
+        calls = calls_in(call)
+        prompt = calls.usage.get("prompt_tokens", 0)
+        if call.calls == 1 and prompt and not call.by_condenser:
+            self.last = prompt
+            self.context.add(prompt)
+        if call.reply is None:
+            self.calls.append(calls)
+        else:
+            self._take_reply(call.reply, calls)
+
+    def _take_run(self, call: ModelCall) -> None:
+        calls = calls_in(call, is_run=True)
+        if call.reply is None:
+            self.runs.append(calls)
+        else:
+            self._take_reply(call.reply, calls)
+
+    def _take_reply(self, reply: str, calls: Calls) -> None:
+        earlier = self.replies.get(reply)
+        if earlier is None or calls.tokens >= earlier.tokens:  # A copy of a reply may be cut short.
+            self.replies[reply] = calls
+
+    def by_hash(self) -> dict[int, Calls]:
+        return {hash_of_reply(reply, calls): calls for reply, calls in self.replies.items()}
+
+    def summed(self) -> list[Calls]:
+        calls = add_up(chain(self.calls, self.runs, self.replies.values()))
+        if self.paid is None or len({(entry.day, entry.model) for entry in calls}) != 1:
+            return calls
+        # The source records only one cost for all calls. All calls have the same day and model, so
+        # the first sum can get the whole cost.
+        first, *others = calls
+        return [first._replace(cost=self.paid), *(other._replace(cost=0.0) for other in others)]
+
+
+def price_calls(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:
+    models: dict[tuple[str, str], ModelDocument] = {}
+    for day, model, usage, cost, call_count, above, by_condenser in all_calls:
+        estimated = 0
+        if cost is None:
+            price = prices.cost(model, usage, above)
+            if price is not None:
+                cost = round(price, DIGITS)
+                estimated = call_count
+        uncached = {name: tokens for name, tokens in usage.items() if "cache" not in name}
+        is_cached = any(usage[name] for name in usage.keys() - uncached.keys())
+        figures: JsonObject = {
+            "cost_without_cache": prices.cost(model, uncached, above) if is_cached else None,
+            "condenser_calls": call_count * by_condenser,
+            "costs_estimated": estimated,
+            "cost": cost,
+        }
+        document = ModelDocument(day=day, model=model, calls=call_count, **figures, **usage)
+        sum_up(models, {(day, model): document})
+    return models
+
+
+def models_without_price(all_calls: Iterable[Calls], prices: Prices) -> set[str]:
+    without_cost = (calls for calls in all_calls if calls.cost is None and calls.tokens)
+    return {
+        calls.model
+        for calls in without_cost
+        if prices.cost(calls.model, calls.usage, calls.above) is None
+    }
+
+
+def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
+    # An unknown number adds nothing.
+    for key, added in additions.items():
+        total = figures.get(key)
+        if total is None:
+            figures[key] = added
+        elif isinstance(added, int):
+            figures[key] = total + added
+        else:
+            values = zip(total.__struct_fields__, astuple(added), strict=True)
+            numbers = {
+                name: (getattr(total, name) or 0) + value
+                for name, value in values
+                if type(value) in (int, float)
+            }
+            rounded = {
+                name: number if type(number) is int else round(number, DIGITS)
+                for name, number in numbers.items()
+            }
+            figures[key] = replace(total, **rounded)
+
+
+def total_of(empty: D, documents: Iterable[D]) -> D:
+    total = {"": empty}
+    for document in documents:
+        sum_up(total, {"": document})
+    return total[""]
+
+
+def spent(models: Iterable[SpentDocument]) -> SpentDocument:
+    return total_of(SpentDocument(), map(SpentDocument.of, models))
+
+
+def spent_by(calls: Collection[Calls], prices: Prices) -> SpentDocument:
+    total = spent(price_calls(calls, prices).values())
+    return replace(total, cost=None) if models_without_price(calls, prices) else total
+
+
+def imported_calls(read: ReadTransaction, version: int) -> list[Any]:
+    calls = newest_value(read, IMPORTED, version)
+    return calls if type(calls) is list else []

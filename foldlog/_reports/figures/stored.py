@@ -1,0 +1,466 @@
+"""The lists and totals of the conversations in a store. Lists and totals come from the tables of
+figures. The caller must update the tables of figures first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from foldlog._base.json_types import JsonObject
+from foldlog._reports.answers.figures import SavingsDocument, SpentDocument, TaskDocument
+from foldlog._reports.figures.blocks import REASONS
+from foldlog._reports.figures.overview import Overview, near_the_ends, read_ends
+from foldlog._reports.figures.prices import Prices
+from foldlog._reports.figures.spending import price_calls, spent
+from foldlog._reports.figures.stats import FACETS, TOTALS, Stats
+from foldlog._reports.figures.tables import FigureTables, StoredFigures, Where, check_sort, text_of
+from foldlog._reports.figures.trees import Trees
+from foldlog._reports.figures.updating import FigureCounter
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    EventStoreError,
+    KeyUnavailable,
+    Store,
+)
+from foldlog.eventstore.log.results import row_of
+from foldlog.eventstore.log.row import begun
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import as_text, utf8
+from foldlog.formats.summed_calls import Calls, add_up
+
+if TYPE_CHECKING:
+    from foldlog.projections import Views
+
+Row = tuple[ConversationRow, StoredFigures]
+
+PAGE = 1_000
+"""The number of conversations that ``of`` reads together."""
+_FEW = 100
+"""The maximum number of conversations that are read one by one. Above this number, all
+conversations from the first id to the last are read as one range.
+"""
+_ALL = 2**31
+_EVERYTHING = Where()
+
+
+class Page(NamedTuple):
+    """A page of the chosen conversations, sorted by a figure.
+
+    ``unknown``  the number of chosen conversations without the figure by which the page is sorted
+    ``total``    the number of chosen conversations
+    """
+
+    rows: Sequence[Row]
+    unknown: int
+    total: int
+
+
+class Facet(NamedTuple):
+    """A name, such as the name of a tool, and the number of chosen conversations in which it
+    occurs. ``number`` counts all occurrences, such as the calls of the tool.
+    """
+
+    what: str
+    name: str
+    conversations: int
+    number: int
+
+
+class Day(NamedTuple):
+    """A day, and the number of chosen conversations whose last activity was on this day."""
+
+    day: str
+    conversations: int
+    errors: int
+    ended_with_error: int
+
+
+class FiguresOfStore:
+    """The figures of the conversations in a store. Many threads may use a single
+    ``FiguresOfStore``.
+
+    Call ``refresh`` or ``bring_up_to_date`` first, because all other methods read only counted
+    figures. Cost: if the store has changed, ``refresh`` and ``bring_up_to_date`` read the versions
+    of all conversations, and call ``figures_of`` for changed conversations. All other methods read
+    the rows of the chosen conversations by SQL.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        views: Views | None = None,
+        prices: Prices | None = None,
+        *,
+        on_events: Callable[[int], object] = lambda count: None,
+    ) -> None:
+        self._store = store
+        self._on_events = on_events
+        self._prices = prices or Prices()
+        self._tables = FigureTables(store.database)
+        self._counter = FigureCounter(store, self._tables, views, on_events)
+
+    # -- brought up to date -----------------------------------------------------------------------
+
+    def refresh(self, most: int | None = None) -> int:
+        """Count up to ``most`` conversations that have changed. Return the number of conversations
+        whose figures are still outdated.
+        """
+        return self._counter.refresh(most)
+
+    @property
+    def missing(self) -> int:
+        """The number of conversations that had no figures at the last ``refresh``."""
+        return self._counter.missing
+
+    def bring_up_to_date(self, where: Where = _EVERYTHING) -> None:
+        if where.only is None:
+            self.refresh()
+            return
+        rows = (self._store.conversation(name, pending=True) for name in where.only)
+        deque(self.of(rows, on_stored=self._on_events), 0)
+        if len(where.only) > 1:
+            self._counter.store_replies()
+
+    # -- conversations ----------------------------------------------------------------------------
+
+    def of(
+        self,
+        rows: Iterable[ConversationRow],
+        *,
+        whole: bool = True,
+        on_stored: Callable[[int], object] = lambda count: None,
+    ) -> Iterator[Row]:
+        """Yield each row with its figures. Conversations without present figures are counted first.
+        If ``whole`` is false, they are not counted, and only have an overview. A conversation that
+        was erased after it was listed is yielded as erased. The rows are read in pages of 1,000.
+        For each page, before anything is counted, ``on_stored`` is called with the total number of
+        events in the conversations whose figures are stored.
+        """
+        remaining = iter(rows)
+        self._counter.write_aside()
+        while page := list(islice(remaining, PAGE)):
+            present = self._present_figures(page)
+            missing = [row for row in page if row.erased_at is None and row.id not in present]
+            on_stored(sum(row.version for row in page if row.id in present))
+            if whole and missing:
+                self._counter.count_now(missing)
+                present |= self._present_figures(missing)
+            calls: Mapping[int, Sequence[Calls]] = {}
+            if whole:
+                calls = self._tables.calls_of([figures.key for figures in present.values()])
+            ends = {} if whole else self._ends_of_page(missing)
+            for row in page:
+                figures = present.get(row.id)
+                if figures is not None:
+                    yield (
+                        row,
+                        figures._replace(calls=calls.get(figures.key, ())) if calls else figures,
+                    )
+                elif row.id in ends:
+                    yield row, StoredFigures(0, row.id, row.version, ends[row.id])
+                else:
+                    yield self._ends_of(row)
+
+    def _ends_of_page(self, rows: Sequence[ConversationRow]) -> dict[str, Overview]:
+        """Read the ends of conversations in one transaction. A conversation that is not plain (it
+        is a fork, erased, damaged, changed since it was listed, or its events are not made) is
+        left out.
+        """
+        database = self._store.database
+        listed = {row.id: row for row in rows if row.parent is None and row.archived == 0}
+        if len(listed) < 2:
+            return {}
+
+        def read(reader: Reader) -> dict[str, Overview]:
+            ends = {}
+            has_sources = bool(reader.ask_all("any_source"))
+            after = min(listed, key=utf8)
+            for state in reader.conversations(after, len(rows)):
+                row = listed.get(state.id)
+                if row is None or state.pending or state.erasure or state.parent is not None:
+                    continue
+                try:
+                    conversation = database.with_salt(begun(state))
+                    if conversation is not None and conversation.version == row.version:
+                        ends[row.id] = read_ends(
+                            database, reader, conversation, has_sources=has_sources
+                        )
+                except EventStoreError:
+                    continue  # ``_ends_of`` reads it alone, and reports the problem
+            return ends
+
+        try:
+            return database.recorder.query(read)
+        except EventStoreError:  # the conversations are then read one by one
+            return {}
+
+    def _present_figures(self, page: Sequence[ConversationRow]) -> dict[str, StoredFigures]:
+        ids = sorted((row.id for row in page), key=utf8)
+        spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
+        stored: dict[str, StoredFigures] = {}
+        for first, last in spans:
+            stored |= self._tables.between(first, last)
+        return {
+            row.id: stored[row.id]
+            for row in page
+            if row.id in stored
+            and stored[row.id].version == row.version
+            and (row.id not in self._counter.aside or self._counter.is_aside(row))
+        }
+
+    def _ends_of(self, row: ConversationRow) -> Row:
+        empty = StoredFigures(0, row.id, row.version, Overview())
+        if row.erased_at is not None:
+            return row, empty
+        try:
+            return row, empty._replace(overview=near_the_ends(self._store, row))
+        except ConversationErased:
+            return self._store.conversation(row.id), empty
+        except EventStoreError as error:
+            problem = Overview(problem=str(error), needs_key=isinstance(error, KeyUnavailable))
+            return row, empty._replace(overview=problem)
+
+    def page(
+        self,
+        where: Where = _EVERYTHING,
+        *,
+        sort: str = "recorded",
+        reverse: bool = True,
+        start: int = 0,
+        limit: int = 100,
+    ) -> Page:
+        """Return a page of the conversations that ``where`` chooses. Conversations without the
+        figure ``sort`` always come last. Raises ``InvalidArgument`` if ``sort`` is not in
+        ``SORTS``.
+        """
+        sorted_rows = self._sort(where, sort, reverse=reverse, most=start + limit)[start:]
+        rows = self._rows_of([key for key, *_ in sorted_rows])
+        unknown = 0
+        if sort != "id":
+            unknown = sum(figure is None for _, figure, _ in sorted_rows)
+        return Page(rows, unknown, self.count(where))
+
+    def first(self, where: Where, *, sort: str, reverse: bool, limit: int) -> Sequence[Row]:
+        return self._rows_of(
+            [key for key, *_ in self._sort(where, sort, reverse=reverse, most=limit)]
+        )
+
+    def _rows_of(self, keys: Sequence[int]) -> list[Row]:
+        figures = self._tables.of_keys(keys)
+        found = [figures[key] for key in keys if key in figures]
+        plain = self._plain_rows(found)
+        rows = [(plain.get(each.id) or self._row(each), each) for each in found]
+        return [(row, row_figures) for row, row_figures in rows if row is not None]
+
+    def _plain_rows(self, figures: Sequence[StoredFigures]) -> dict[str, ConversationRow]:
+        """Read conversations in one transaction. A conversation that was erased, or whose id was
+        used before, is left out.
+        """
+        database = self._store.database
+
+        def read(reader: Reader) -> dict[str, ConversationRow]:
+            rows = {}
+            for each in figures:
+                try:
+                    state = database.find(reader, each.id, pending=True)
+                except EventStoreError:
+                    continue
+                if state is not None and state.erasure is None and state.replaces is None:
+                    rows[each.id] = row_of(state)
+            return rows
+
+        try:
+            return database.recorder.query(read) if figures else {}
+        except EventStoreError:  # the conversations are then read one by one
+            return {}
+
+    def ids_in_order(
+        self, sort: str, *, reverse: bool, among: Collection[str]
+    ) -> tuple[list[str], int]:
+        rows = self._sort(_EVERYTHING, sort, reverse=reverse, most=_ALL)
+        ids = [(as_text(name), figure) for _, figure, name in rows]
+        in_group = [(name, figure) for name, figure in ids if name in among]
+        return [name for name, _ in in_group], sum(figure is None for _, figure in in_group)
+
+    def _sort(
+        self, where: Where, sort: str, *, reverse: bool, most: int
+    ) -> Sequence[Sequence[Any]]:
+        check_sort(sort)
+        direction = -1 if reverse else 1
+        if sort == "cost":
+            rows = self._tables.ask(
+                "figures_by_cost", where, direction, most, self._price_rows(where)
+            )
+        else:
+            rows = self._tables.ask("figures_sorted", where, sort, direction, most)
+        rows.sort(key=lambda columns: columns[2], reverse=reverse and sort == "id")
+        rows.sort(key=lambda columns: (columns[1] is None, (columns[1] or 0) * direction))
+        return rows[:most]
+
+    def _row(self, figures: StoredFigures) -> ConversationRow | None:
+        try:
+            row = self._store.conversation(figures.id, pending=True)
+        except ConversationNotFound:
+            return None
+        return row if row.erased_at is None else None
+
+    def ids(self, where: Where) -> set[str]:
+        rows = self._sort(where, "id", reverse=False, most=_ALL)
+        return {as_text(name) for _, _, name in rows}
+
+    @property
+    def trees(self) -> Trees:
+        return self._tables.trees()
+
+    def tasks(
+        self, conversations: Iterable[StoredFigures], *, has_agents: bool = False
+    ) -> dict[str, TaskDocument]:
+        """Return the tasks of the conversations that have sub-agents, by the id of the
+        conversation. Cost: the method reads the figures of the sub-agents.
+        """
+        if not self.trees.parents:
+            return {}
+        from foldlog._reports.figures.tasks import read_tasks  # most stores have no sub-agents
+
+        return {
+            task.agents[0].figures.id: task.document(self._prices, has_agents=has_agents)
+            for task in read_tasks(self._tables, conversations)
+        }
+
+    def count(self, where: Where = _EVERYTHING) -> int:
+        return sum(columns[1] for columns in self._tables.ask("figure_sums", where))
+
+    def needs_key(self, where: Where = _EVERYTHING) -> int:
+        aside = self._chosen_aside(where)
+        return sum(figures.overview.needs_key for figures in aside)
+
+    # -- totals -----------------------------------------------------------------------------------
+
+    def totals(self, where: Where = _EVERYTHING) -> Stats:
+        # A reply that is in several chosen conversations counts once.
+        stats = self.counts(where)
+        calls = self._calls(where)
+        stats.models = price_calls(calls, self._prices)
+        stats.unpriced = {call.model for call in calls if self._has_no_price(call)}
+        stats.without_cost = self._without_cost(where, stats.unpriced)
+        stats.findings = self._findings(where)
+        return stats
+
+    def add_sub_agents(self, stats: Stats, where: Where) -> None:
+        alone = where._replace(sub_agents=False)
+        stats.sub_agents = stats.conversations - self.count(alone)
+        if stats.sub_agents:
+            stats.spent_alone = self.spent(alone)
+
+    def spent(self, where: Where) -> SpentDocument:
+        return spent(price_calls(self._calls(where), self._prices).values())
+
+    def counts(self, where: Where = _EVERYTHING, whats: Sequence[str] = TOTALS) -> Stats:
+        stats = Stats()
+        for columns in self._tables.ask("figure_sums", where):
+            stats.add_sums(*columns)
+        for what, name, number in self._names_of(
+            self._tables.ask("figure_totals", where, json.dumps(whats))
+        ):
+            stats.add_count(what, name, number)
+        return stats
+
+    def _names_of(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str, float | None]]:
+        for what, name, key, _, number in rows:
+            yield text_of(what), self._tables.name(name, key), number
+
+    def _calls(self, where: Where) -> list[Calls]:
+        rows = self._tables.ask("figure_spending", where)
+        calls = [self._tables.calls(key, columns) for key, *columns in rows]
+        repeated = [call.negative() for call in self._tables.repeated(where)]
+        return [call for call in add_up(calls + repeated) if call.calls > 0]
+
+    def _has_no_price(self, call: Calls) -> bool:
+        return (
+            call.cost is None
+            and call.tokens > 0
+            and self._prices.cost(call.model, call.usage, call.above) is None
+        )
+
+    def _without_cost(self, where: Where, unpriced: Iterable[str]) -> int:
+        forms = {None, *(form for model in unpriced for form in self._tables.stored_forms(model))}
+        return sum(
+            number
+            for models, number in self._tables.ask("figures_without_cost", where)
+            if not forms.isdisjoint(json.loads(models))
+        )
+
+    def _findings(self, where: Where) -> list[str]:
+        aside = self._chosen_aside(where)
+        return [finding for figures in aside for finding in figures.texts.get("findings", ())]
+
+    def _chosen_aside(self, where: Where) -> list[StoredFigures]:
+        keys = {*self._tables.aside.values()}
+        if not keys:
+            return []
+        chosen = self._tables.ask("figures_sorted", where, "id", 1, _ALL)
+        figures_aside = self._tables.of_keys([key for key, *_ in chosen if key in keys]).values()
+        return sorted(figures_aside, key=lambda figures: figures.id)
+
+    def _price_rows(self, where: Where) -> str:
+        rows = []
+        for key, model, above in self._tables.ask("figure_models", where):
+            price = self._prices.of(self._tables.name(model, key))
+            if price is not None:
+                rows.append((text_of(model), above, *price.at(above + 1).of_each()))
+        return json.dumps([*dict.fromkeys(rows)])
+
+    def reasons(self, where: Where = _EVERYTHING) -> dict[str, SavingsDocument]:
+        whats = json.dumps(REASONS)
+        fields_by_reason: dict[str, JsonObject] = {}
+        for what, name, number in self._names_of(self._tables.ask("figure_totals", where, whats)):
+            fields = fields_by_reason.setdefault(name, {})
+            field = what.removeprefix("reason ")
+            if number is not None:
+                fields[field] = fields.get(field, 0) + (number if field == "cost" else int(number))
+        return {name: SavingsDocument(**fields) for name, fields in fields_by_reason.items()}
+
+    def facets(
+        self,
+        where: Where = _EVERYTHING,
+        whats: Sequence[str] = FACETS,
+    ) -> list[Facet]:
+        whats_text = json.dumps(whats)
+        sums_by_name = dict[tuple[str, str], list[float]]()
+        for what, name, key, conversations, number in self._tables.ask(
+            "figure_totals", where, whats_text
+        ):
+            if number:
+                sums = sums_by_name.setdefault(
+                    (text_of(what), self._tables.name(name, key)), [0, 0]
+                )
+                sums[0] += conversations
+                sums[1] += number
+        facets = [
+            Facet(*what_and_name, int(count), int(number))
+            for what_and_name, (count, number) in sums_by_name.items()
+        ]
+        return sorted(
+            facets, key=lambda facet: (whats.index(facet.what), -facet.conversations, facet.name)
+        )
+
+    def days(self, where: Where = _EVERYTHING) -> list[Day]:
+        # The days are in UTC, or in local time for conversations whose source names no zone.
+        sums_by_day: dict[int, list[int]] = {}
+        for day, *numbers in self._tables.ask("figures_by_day", where):
+            sums = sums_by_day.setdefault(day, [0, 0, 0])
+            sums_by_day[day] = [
+                total + (number or 0) for total, number in zip(sums, numbers, strict=True)
+            ]
+        epoch = datetime(1970, 1, 1, tzinfo=UTC)
+        return [
+            Day((epoch + timedelta(days=day)).date().isoformat(), *sums_by_day[day])
+            for day in sorted(sums_by_day)
+        ]

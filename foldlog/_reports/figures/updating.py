@@ -1,0 +1,300 @@
+"""Bring the stored figures up to date: count the conversations that have changed, and write their
+figures into the tables of the store.
+
+Figures that the store cannot write are put *aside*: they stay in memory. A total counts a reply
+once, even if several conversations contain the reply. So the store has a separate row for the usage
+of a repeated reply, and a query can leave out the repetitions.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property, partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
+
+from foldlog._reports.figures.overview import Overview
+from foldlog._reports.figures.repeated import RepeatedReplies
+from foldlog._reports.figures.tables import FigureTables
+from foldlog._reports.figures.writing import CODE, NO_CALLS, put_figures, put_replies
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    CorruptEvent,
+    EventStoreError,
+    KeyUnavailable,
+    Store,
+)
+from foldlog.eventstore.derived.cached_values import cached_records, value_of
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import Conversation, Record, utf8
+from foldlog.formats.summed_calls import Calls
+
+if TYPE_CHECKING:
+    from foldlog._reports.figures.counting import Figures
+    from foldlog.projections import Views
+
+_PROJECTION = "figures"
+_TOGETHER = 200
+
+
+class FigureCounter:
+    """Counts conversations and writes their figures. Many threads may use the same
+    ``FigureCounter``.
+
+    ``missing``  the number of conversations without figures
+    ``aside``    maps the id of a conversation to its figures that could not be written yet
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tables: FigureTables,
+        views: Views | None,
+        on_events: Callable[[int], object],
+    ) -> None:
+        self._store = store
+        self._tables = tables
+        self._given_views = views
+        self._on_events = on_events
+        self._repeated = RepeatedReplies(tables)
+        self._lock = threading.RLock()
+        self._seen: int | None = None
+        self.missing = 0
+        self.aside: dict[str, tuple[ConversationRow, Figures]] = {}
+
+    @cached_property
+    def _views(self) -> Views:
+        from foldlog.projections import Views  # only counting needs Views
+
+        return self._given_views or Views(self._store)
+
+    def refresh(self, most: int | None = None) -> int:
+        """Count up to ``most`` conversations that have changed, and return the number of
+        conversations whose figures are still outdated. Until a conversation is counted again, sums
+        contain its outdated figures. ``missing`` is the number of conversations without figures.
+        """
+        with self._lock:
+            version = self._store.database.data_version()
+            if version == self._seen:
+                return 0
+            self.write_aside()
+            to_count = self._tables.to_count()
+            uncounted = [row for row in self._rows(to_count) if not self.is_aside(row)]
+            rows = uncounted if most is None else uncounted[:most]
+            rest = uncounted[len(rows) :]
+            self._count(rows)
+            self._store_replies()
+            self.missing = sum(to_count[row.id] for row in rest)  # see ``to_count``
+            self._seen = None if rest else version
+            return len(rest)
+
+    def count_now(self, rows: Iterable[ConversationRow]) -> None:
+        with self._lock:
+            self._count(rows)
+
+    def write_aside(self) -> None:
+        with self._lock:
+            if self.aside and self._store.database.recorder.writable:
+                self._write(self.aside)
+
+    def store_replies(self) -> None:
+        with self._lock:
+            self._store_replies()
+
+    def _rows(self, names: Iterable[str]) -> Iterator[ConversationRow]:
+        for name in names:
+            # The conversation may have been deleted since it was listed.
+            with suppress(ConversationNotFound):
+                row = self._store.conversation(name, pending=True)
+                if row.erased_at is None:
+                    yield row
+
+    def _count(self, rows: Iterable[ConversationRow]) -> None:
+        remaining = iter(rows)
+        while page := list(islice(remaining, _TOGETHER)):
+            counted = {
+                row.id: (row, figures)
+                for row in page
+                if (figures := self._count_one(row)) is not None
+            }
+            written = self._write(counted)
+            for name, (row, figures) in counted.items():
+                if name not in written:
+                    self._put_aside(row, figures)
+
+    def _store_replies(self) -> None:
+        """Store the usage of replies that several conversations contain. If the store cannot write
+        the usage, put the figures of these conversations aside.
+        """
+        to_compare, to_read = self._repeated.find()
+        for key, hashes in to_read.items():
+            if not self._store_replies_of(key, hashes):
+                # The replies of this conversation could not be read. It is not marked as compared,
+                # so a process that has its key compares it again.
+                to_compare.pop(key, None)
+        if not to_compare:
+            return
+
+        def mark(transaction: Transaction) -> None:
+            # Mark each conversation as compared, unless it has changed since its version was read.
+            for key, (version, events) in to_compare.items():
+                transaction.write("set_replies_compared", key, version, events)
+
+        self._store.database.recorder.offer(mark)
+
+    def _store_replies_of(self, key: int, hashes: Collection[int]) -> bool:
+        """Store the usage of the replies with these ``hashes``. Return False if the conversation
+        cannot be read.
+        """
+        from foldlog._reports.figures.of_sources import (
+            replies_of_source,  # This import loads all formats.
+        )
+
+        database = self._store.database
+        keys = self._store.database.settings.keys
+        conversation = database.recorder.query(partial(database.find_key, key=key))
+        if conversation is None or conversation.id in self.aside:
+            return True
+        try:
+            row = self._store.conversation(conversation.id, pending=True)
+            if row.pending:
+                usage = replies_of_source(self._store, conversation.id, hashes)
+            else:
+                usage = self._replies_of(row)
+            data_key = database.codec_of(conversation).data_key
+        except EventStoreError:  # A list of conversations shows this problem.
+            return False
+        replies = {reply_hash: usage.get(reply_hash, NO_CALLS) for reply_hash in hashes}
+        write = partial(
+            put_replies, conversation=conversation, data_key=data_key, keys=keys, replies=replies
+        )
+        if not database.recorder.offer(write):
+            figures = self._count_one(row)
+            if figures is not None:
+                figures.replies |= replies
+                self._put_aside(row, figures)
+        return True
+
+    def _replies_of(self, row: ConversationRow) -> dict[int, Calls]:
+        stored = self._stored_figures(row)
+        if stored is None or stored.version != row.version:
+            counted = self._count_one(row)
+            return {} if counted is None else counted.replies
+        stored.sum_calls()
+        return stored.replies
+
+    def _stored_figures(self, row: ConversationRow) -> Figures | None:
+        from foldlog._reports.figures.counting import Figures
+
+        _, record = cached_records(self._store, _PROJECTION, row.id, row.id).get(row.id, (0, None))
+        if record is None or record.code != CODE:
+            return None
+        figures: Figures = value_of(record.body, Figures)
+        return figures
+
+    def _count_one(self, row: ConversationRow) -> Figures | None:
+        """Return the present figures of a conversation, or None if it was erased after it was
+        listed.
+        """
+        from foldlog._reports.figures.counting import Figures, figures_of
+
+        try:
+            if row.pending:
+                # This import loads all formats.
+                from foldlog._reports.figures.of_sources import pending_figures
+
+                figures = pending_figures(self._store, row.id)
+                figures.version = row.version
+                return figures
+            earlier = self._stored_figures(row)
+            return figures_of(self._store, self._views, row, earlier, on_events=self._on_events)
+        except ConversationErased as error:
+            if error.conversation == row.id:
+                return None
+            # The conversation was detached from this parent after it was listed.
+            return self._count_one(self._store.conversation(row.id, pending=True))
+        except ConversationNotFound:
+            return None
+        except EventStoreError as error:
+            return Figures(
+                row.version,
+                overview=Overview(problem=str(error), needs_key=isinstance(error, KeyUnavailable)),
+            )
+        except Exception as error:  # noqa: BLE001 - lists must still show all other conversations
+            problem = f"its figures cannot be counted: {type(error).__name__}: {error}"
+            return Figures(row.version, overview=Overview(problem=problem))
+
+    def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
+        """Return the ids of the conversations whose figures were written. Nothing is written if
+        another process is writing, if the store is read-only, or if the disk is full. The figures
+        of a conversation are not written if the conversation has changed or is not encrypted yet.
+        """
+        database = self._store.database
+        written = set[str]()
+        sound_figures = {
+            name: (row, figures) for name, (row, figures) in counted.items() if figures.is_sound
+        }
+
+        def write(transaction: Transaction) -> None:
+            written.clear()
+            # All processes use the same order, so that no two processes can wait for each other.
+            for name in sorted(sound_figures, key=utf8):
+                row, figures = sound_figures[name]
+                with suppress(ConversationErased, CorruptEvent, KeyUnavailable):
+                    if self._write_one(transaction, row, figures):
+                        written.add(name)
+
+        if not sound_figures or not database.recorder.offer(write):
+            return set()
+        for name in written:
+            self.aside.pop(name, None)
+            self._tables.forget_aside(name)
+        return written
+
+    def _write_one(self, transaction: Transaction, row: ConversationRow, figures: Figures) -> bool:
+        database = self._store.database
+        conversation = database.find(transaction, row.id, pending=True)
+        if conversation is None or not _is_as_in(row, conversation):
+            return False
+        keys = database.settings.keys
+        if keys is not None and conversation.sealed_key is None:
+            return False  # The conversation must be encrypted first.
+        writing = WriteTransaction(transaction, conversation, database)
+        if not conversation.pending:
+            body = json.dumps(to_builtins(figures.to_count_on(), str_keys=True)).encode()
+            record = Record(row.version, CODE, body)
+            writing.put_records(_PROJECTION, [record], replace_all=True)
+        data_key = database.codec_of(conversation).data_key
+        put_figures(transaction, conversation, data_key, keys, figures)
+        writing.end()
+        return True
+
+    def is_aside(self, row: ConversationRow) -> bool:
+        return row.id in self.aside and self.aside[row.id][0] == row
+
+    def _put_aside(self, row: ConversationRow, figures: Figures) -> None:
+        database = self._store.database
+        conversation = database.recorder.query(
+            lambda reader: database.find(reader, row.id, pending=True)
+        )
+        if conversation is not None and conversation.erasure is None:
+            self.aside[row.id] = row, figures
+            self._tables.put_aside(conversation._replace(version=row.version), figures)
+
+
+def _is_as_in(row: ConversationRow, conversation: Conversation) -> bool:
+    return (
+        conversation.version == row.version
+        and (conversation.head or b"").hex() == row.head
+        and conversation.redactions == row.redactions
+        and conversation.pending == row.pending
+        and (conversation.parent is None) == (row.parent is None)
+    )

@@ -1,0 +1,4 @@
+"""Search the stored records and events.
+
+searching.py   search without an index
+"""

@@ -1,0 +1,511 @@
+"""Search without an index, by reading the stored records and events. So there is no index from
+which an erasure must remove text.
+
+A record or an event is first searched as bytes, and parsed only if the bytes contain all words.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from msgspec import UNSET
+
+from foldlog._reports.answers.events import HitDocument, HitsDocument
+from foldlog._reports.words import gist
+from foldlog._reports.words.texts import text_of
+from foldlog._reports.words.times import happened_at, time_of_event
+from foldlog.eventstore import (
+    Action,
+    ConversationErased,
+    ConversationRow,
+    CorruptEvent,
+    Event,
+    EventStoreError,
+    InvalidArgument,
+    KeyUnavailable,
+    Observation,
+    Store,
+    StoreDamaged,
+)
+from foldlog.eventstore.arguments import check_text, check_time, check_whole
+from foldlog.eventstore.log.redacted import has_content
+from foldlog.eventstore.log.row import not_erased
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Row
+from foldlog.eventstore.sources.reading import own_blocks_with
+from foldlog.eventstore.sources.tables import Made, Source, Sources
+from foldlog.projections.conversations.labels import kind_words, label, labels_of
+from foldlog.projections.conversations.unreadable import sound
+
+_TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
+_STRAIGHT_QUOTES = str.maketrans("“”", '""')
+_ASCII = re.compile(rb"[\w.:-]+")
+"""Characters that no usual JSON encoder escapes. Some encoders escape slashes and HTML."""
+_BEFORE = 60
+_SNIPPET = 200
+_PAGE: Final = 1_000
+_ANSWERED_WITHIN: Final = 200
+MayBeIn: TypeAlias = Callable[[bytes], bool]
+"""A function that returns whether stored bytes may contain the words. If so, they are parsed."""
+
+
+class Hit(NamedTuple):
+    """An event that contains the words.
+
+    ``kind``        the label of the event: user, agent, action, observation, error, …
+    ``timestamp``   when the event happened; without a zone if the source of the event names no
+                    zone, None if the source names no time
+    ``snippet``     the text around the words, on one line
+    ``highlights``  the positions of the words in the snippet: pairs of start and end
+    """
+
+    conversation: str
+    id: int
+    kind: str
+    timestamp: datetime | None
+    recorded_at: datetime
+    snippet: str
+    highlights: tuple[tuple[int, int], ...]
+
+
+class Searched(NamedTuple):
+    """The result of a search.
+
+    ``hits``           the first hits in the order of the search
+    ``conversations``  the number of conversations to search
+    ``read``           the number of conversations that were searched
+    ``unread``         the problems of conversations and events that could not be read
+    """
+
+    hits: tuple[Hit, ...]
+    read: int
+    conversations: int
+    unread: tuple[str, ...] = ()
+
+
+def search(
+    store: Store,
+    words: str,
+    *,
+    conversation: str | None = None,
+    among: Collection[str] | None = None,
+    kinds: Iterable[str] = (),
+    tool: str | None = None,
+    program: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int | None = 20,
+    seconds: float | None = None,
+) -> Searched:
+    """Return ``limit`` events that contain all the words. The conversation that was active last
+    comes first (see ``activity_of``), and within it the last event comes first.
+    ``Histories.search`` describes the syntax of ``words``.
+
+    ``among``    only conversations with these ids
+    ``tool``     only calls and results of this tool
+    ``program``  only conversations that this program wrote: see ``written_by``
+    ``seconds``  the search ends after this time; then ``read`` is less than ``conversations``
+    """
+    # This import loads condensers, which ``foldlog search --help`` need not load.
+    from foldlog._reports.figures.activity import written_by
+
+    kinds = tuple(kinds)
+    criteria = _Criteria(words, kinds, tool, since, until)
+    most = None if limit is None else check_whole("limit", limit, 0)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    hits = list[Hit]()
+    unread = list[str]()
+    places = [
+        (row, stop)
+        for row, stop in _places(store, conversation, unread)
+        if among is None or row.id in among
+    ]
+    is_of_program = None if program is None else written_by(store, program)
+    read_count = 0
+    failed_count = 0
+    for row, stop in places:
+        if most is not None and len(hits) >= most:
+            break
+        if deadline is not None and time.monotonic() > deadline:
+            break
+        read_count += 1
+        hits_here = list[Hit]()
+        try:
+            if is_of_program is None or is_of_program(row):
+                hits_here += _Conversation(store, row, stop, unread).hits(criteria)
+        except ConversationErased:
+            if row.id == conversation:
+                raise
+            if conversation is None:
+                continue
+            # The fork was detached, and has its own copies of the shared events: search again.
+            return search(
+                store,
+                words,
+                conversation=conversation,
+                among=among,
+                kinds=kinds,
+                tool=tool,
+                program=program,
+                since=since,
+                until=until,
+                limit=limit,
+                seconds=seconds,
+            )
+        except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
+            unread.append(f"{row.id}: {error}")
+            failed_count += 1
+            if failed_count == len(places):  # No conversation could be read.
+                raise
+        hits += sorted(hits_here, key=lambda hit: -hit.id)
+    return Searched(tuple(hits[:most]), read_count, len(places), tuple(unread))
+
+
+def events_with(
+    store: Store,
+    conversation: str,
+    words: SearchTerms,
+    unread: list[str],
+    text: Callable[[Event], str] = text_of,
+) -> list[Event]:
+    # The problems of events that cannot be read are added to ``unread``. Cost: the function reads
+    # the stored bytes of the conversation.
+    candidates = candidates_in(store, conversation, words.may_be_in, unread)
+    matching = {
+        event.id: event for event in candidates if words.stand_in(" ".join(text(event).split()))
+    }
+    return [matching[event_id] for event_id in sorted(matching)]
+
+
+def candidates_in(
+    store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]
+) -> Iterator[Event]:
+    """Yield the events for whose stored bytes ``may_be_in`` returns true. The order is not defined,
+    and an event may be yielded twice. ``may_be_in`` gets the bytes in lower case. Redacted events
+    are left out. Cost: the function reads the stored bytes of the conversation.
+    """
+    for row, stop in _places(store, conversation, unread):
+        try:
+            for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
+                if has_content(event):
+                    yield event
+        except ConversationErased:
+            if row.id == conversation:
+                raise
+            # The fork was detached, and has its own copies of the shared events: search again.
+            yield from candidates_in(store, conversation, may_be_in, unread)
+            return
+
+
+def _places(
+    store: Store, conversation: str | None, unread: list[str]
+) -> list[tuple[ConversationRow, int | None]]:
+    """Return the conversations to search, each with the version at which the search stops, or None
+    to search all events. For a fork, the conversations whose events it shares are returned too.
+    """
+    if conversation is None:
+        rows = [row for row in _rows(store, unread) if row.erased_at is None]
+        if archived := sum(row.archived > 0 for row in rows):
+            count_text = gist.count(archived, "archived conversation")
+            unread.append(
+                f"{count_text} not searched; a search in one conversation restores it from the"
+                " archive"
+            )
+            rows = [row for row in rows if not row.archived]
+        return [(row, None) for row in _last_active_first(store, rows, unread)]
+    row = store.conversation(conversation, pending=True)
+    places: list[tuple[ConversationRow, int | None]] = [(row, None)]
+    while row.parent is not None:
+        stop = min(row.parent_version or 0, places[-1][1] or row.parent_version or 0)
+        row = store.conversation(row.parent, pending=True)
+        places.append((row, stop))
+    return places
+
+
+def _last_active_first(
+    store: Store, rows: list[ConversationRow], unread: list[str]
+) -> list[ConversationRow]:
+    # This import loads condensers, which ``foldlog search --help`` need not load.
+    from foldlog._reports.figures.activity import activity_of
+
+    try:
+        return sorted(rows, key=activity_of(store), reverse=True)
+    except StoreDamaged as error:
+        unread.append(f"the times of conversations: {error}")
+        return sorted(rows, key=lambda row: row.updated_at, reverse=True)
+
+
+def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
+    # If the file is damaged, the conversations that can be found are returned.
+    try:
+        return [*store.iter_conversations()]
+    except StoreDamaged:
+        from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
+
+        rows = []
+        for listed in readable_conversations(store.database.recorder):
+            if isinstance(listed, Unlisted):
+                unread.append(f"{listed.id}: {listed.problem}" if listed.id else listed.problem)
+                continue
+            try:
+                rows.append(store.conversation(listed.id, pending=True))
+            except StoreDamaged as error:
+                unread.append(f"{listed.id}: {error}")
+        if not rows:
+            raise
+        return rows
+
+
+class SearchTerms:
+    """A search term matches the beginning of a word. Terms in double quotes must follow one another
+    in the text.
+
+    With ``every``, a text must contain all words. Without ``every``, one word is enough. Raises
+    ``InvalidArgument`` if there is no word, unless ``may_be_none`` is set. With ``may_be_none``, a
+    search without words matches every text.
+    """
+
+    def __init__(self, words: str, *, every: bool = True, may_be_none: bool = False) -> None:
+        terms = [
+            (quoted or word).rstrip("*").strip()
+            for quoted, _, word in _TERM.findall(
+                check_text("words", words).translate(_STRAIGHT_QUOTES)
+            )
+        ]
+        terms = [term for term in dict.fromkeys(terms) if any(map(str.isalnum, term))]
+        if not terms and not may_be_none:
+            raise InvalidArgument(
+                f"there is no word to search for in {words!r}; give a word with a letter or a digit"
+            )
+        expressions = [
+            r"\W+".join(map(re.escape, term.replace('"', " ").split())) for term in terms
+        ]
+        self._every = all if every else any
+        self.patterns = [
+            re.compile(rf"(?<!\w){expression}", re.IGNORECASE) for expression in expressions
+        ]
+        self._needles = [[*_needles(term)] for term in terms]
+
+    def may_be_in(self, data: bytes) -> bool:
+        return self._every(all(needle in data for needle in needles) for needles in self._needles)
+
+    def places_in(self, text: str) -> list[int]:
+        matches = (pattern.search(text) for pattern in self.patterns)
+        return [match.start() for match in matches if match is not None]
+
+    def stand_in(self, text: str) -> bool:
+        return self._every(pattern.search(text) for pattern in self.patterns)
+
+
+class _Criteria:
+    """What a search looks for. Only the caller can check ``tool``: a result often does not name its
+    tool, so the caller looks for the call of the result.
+    """
+
+    def __init__(
+        self,
+        words: str,
+        kinds: Iterable[str],
+        tool: str | None,
+        since: datetime | None,
+        until: datetime | None,
+    ) -> None:
+        self._kinds = labels_of(kind_words(kinds))
+        self.tool = tool
+        is_chosen = bool(self._kinds) or tool is not None
+        self.words = SearchTerms(words, may_be_none=not words and is_chosen)
+        self._since = None if since is None else check_time("since", since)
+        self._until = None if until is None else check_time("until", until)
+
+    def hit(self, conversation: str, event: Event, recorded_at: datetime) -> Hit | None:
+        if not has_content(event) or (self._kinds and label(event) not in self._kinds):
+            return None
+        at = happened_at(event, recorded_at)
+        if self._since is not None and (at is None or at < self._since):
+            return None
+        if self._until is not None and (at is None or at >= self._until):
+            return None
+        text = " ".join(text_of(event).split())
+        if not self.words.stand_in(text):
+            return None
+        snippet, highlights = self._snippet(text)
+        told_time = time_of_event(event, recorded_at)
+        return Hit(
+            conversation, event.id, label(event), told_time, recorded_at, snippet, highlights
+        )
+
+    def _snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+        start = max(0, min(self.words.places_in(text), default=0) - _BEFORE)
+        start = text.rfind(" ", 0, start) + 1 if start else 0
+        part = text[start : start + _SNIPPET]
+        lead = "…" if start else ""
+        spans = (
+            matched.span() for pattern in self.words.patterns for matched in pattern.finditer(part)
+        )
+        shifted = sorted((begin + len(lead), end + len(lead)) for begin, end in spans)
+        return f"{lead}{part}{'…' if start + _SNIPPET < len(text) else ''}", tuple(
+            _without_overlaps(shifted)
+        )
+
+
+def _needles(term: str) -> Iterator[bytes]:
+    for word in term.split():
+        parts = _ASCII.findall(word.lower().encode(errors="surrogatepass"))
+        if parts:
+            yield max(parts, key=len)
+
+
+def _without_overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    end = 0
+    for start, stop in spans:
+        if start >= end:
+            yield start, stop
+            end = stop
+
+
+class _Conversation:
+    def __init__(
+        self, store: Store, row: ConversationRow, stop: int | None, unread: list[str]
+    ) -> None:
+        self._store = store
+        self._row = row
+        self._stop = stop
+        self._unread = unread
+
+        def read(reader: Reader) -> tuple[Source | None, Made, int, int]:
+            sources = Sources(store.database, reader)
+            conversation_row = not_erased(store.database.find(reader, row.id, pending=True))
+            if conversation_row is None:
+                return None, {}, 0, 0
+            source = sources.find_by_key(conversation_row.key, texts=())
+            event_spans = {} if source is None else sources.made(source)
+            return source, event_spans, conversation_row.begins, conversation_row.version
+
+        self._source, self._events_of_records, self._begins, version = (
+            store.database.recorder.query(read)
+        )
+        self._version = version if stop is None else min(stop, version)
+
+    def hits(self, criteria: _Criteria) -> Iterator[Hit]:
+        for recorded_at, event in self.candidates(criteria.words.may_be_in):
+            hit = criteria.hit(self._row.id, event, recorded_at)
+            if hit is not None and criteria.tool in (None, self._tool_of(event)):
+                yield hit
+
+    def _tool_of(self, event: Event) -> str | None:
+        if isinstance(event, Action) or (isinstance(event, Observation) and event.tool):
+            return event.tool
+        if not isinstance(event, Observation) or event.call_id is None:
+            return None
+        start = max(0, event.id - _ANSWERED_WITHIN)
+        earlier = self._store.events(self._row.id, start, event.id, reverse=True)
+        calls = (event for event in earlier if isinstance(event, Action))
+        return next((call.tool for call in calls if call.call_id == event.call_id), None)
+
+    def candidates(self, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
+        """Yield the events that may match, with their times. Cost: the method reads the blocks of
+        records, and the events that have no record.
+        """
+        if self._source is not None:
+            yield from self._in_records(self._source, may_be_in)
+        # Events of the source's own records were found by these records, so only the other events
+        # are searched here. A copied fork has its own events of the records that it shares.
+        start = self._begins
+        own_from = 0 if self._source is None else self._source.from_record
+        for first, count in sorted(
+            place
+            for number, place in self._events_of_records.items()
+            if number >= own_from and place[0] >= start
+        ):
+            if first > start:
+                yield from self._in_events(start, first, may_be_in)
+            start = max(start, first + count)
+        yield from self._in_events(start, self._version, may_be_in)
+
+    def _in_records(self, source: Source, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
+        pending = list[int]()
+        for block in own_blocks_with(
+            self._store.database, source, lambda raw: may_be_in(raw.lower())
+        ):
+            for number, record in enumerate(block.records(), block.first):
+                if number < source.from_record or not may_be_in(record.lower()):
+                    continue
+                if number >= source.made:
+                    pending.append(number)
+                elif number in self._events_of_records:
+                    first, count = self._events_of_records[number]
+                    yield from self._events(first, min(first + count, self._version))
+        if pending and self._stop is None:
+            yield from self._pending_events(source, frozenset(pending))
+
+    def _events(self, start: int, stop: int) -> Iterator[tuple[datetime, Event]]:
+        return sound(self._store, self._row.id, start, stop, self._unread)
+
+    def _pending_events(
+        self, source: Source, numbers: frozenset[int]
+    ) -> Iterator[tuple[datetime, Event]]:
+        # These events are decoded in memory, with the ids that they will have in the store.
+        from foldlog._imports.projecting import decode_records
+
+        version = self._store.conversation(self._row.id, pending=True).version
+        for number, events in decode_records(
+            self._store, source, self._events_of_records, source.made, version, []
+        ):
+            if number in numbers:
+                yield from ((self._row.created_at, event) for event in events)
+
+    def _in_events(
+        self, start: int, stop: int, may_be_in: MayBeIn
+    ) -> Iterator[tuple[datetime, Event]]:
+        name = self._row.id
+        while start < stop:
+            end = min(start + _PAGE, stop)
+
+            def rows(reading: Any, first: int = start, end: int = end) -> list[Row]:
+                return [
+                    row
+                    for row in reading.rows(first, end, end - first)
+                    if may_be_in(row.body.lower())
+                ]
+
+            try:
+                candidates = self._store.query(name, rows)
+            except (CorruptEvent, StoreDamaged):
+                yield from self._events(start, end)  # This call reads the events around the damage.
+            else:
+                for row in candidates:
+                    yield from self._events(row.id, row.id + 1)
+            start = end
+
+
+def hits_document(store: Store, words: str, result: Searched, limit: int) -> HitsDocument:
+    # The caller searches with ``limit + 1``, so that the document can say whether more events
+    # match. This import loads condensers, which ``foldlog search --help`` need not load.
+    from foldlog._reports.figures.shown import tasks_of
+
+    tasks = tasks_of(store, (hit.conversation for hit in result.hits[:limit]))
+    hits = (
+        HitDocument.of(
+            hit,
+            task=tasks.get(hit.conversation, UNSET),
+            event=hit.id,
+            recorded_at=hit.recorded_at.isoformat(),
+            timestamp=None if hit.timestamp is None else hit.timestamp.isoformat(),
+        )
+        for hit in result.hits[:limit]
+    )
+    return HitsDocument(
+        words=words,
+        hits=tuple(hits),
+        more=len(result.hits) > limit,
+        read=result.read,
+        conversations=result.conversations,
+        unread=result.unread,
+    )
+
+
+__all__ = ["EventStoreError", "Hit", "Searched", "hits_document", "search"]

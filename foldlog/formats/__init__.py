@@ -1,0 +1,68 @@
+"""Import histories of other agents, and export histories in their formats.
+
+    events = decode(records, format="openhands-v0")     # with the ids 0, 1, 2, …; event.origin.id
+                                                        # is the id in the source
+    records = encode(events, format="openhands-v0")
+
+    histories.import_("runs/")                          # every history in files and folders
+    history.append_records([record], format="openai-chat")
+
+A record is a JSON object that the source wrote for one step. In the oldest files of OpenHands V0, a
+record is an array of two objects. The store keeps the records too, so an export returns the same
+bytes that the source had.
+
+The files of this package, which opens no store:
+
+registry.py         lists all formats; a format is a file or a folder in this folder
+format.py           defines the fields of a ``Format``
+conversion.py       turns records into events and back
+record_events.py    collects the events of one record
+record.py           reads fields, ids and times of records
+calls.py            finds the call that a result answers
+messages.py         turns messages of providers into events, also for live replies
+blocks.py           converts contents between Anthropic's blocks and events
+event_fields.py     reads fields of events
+skeleton.py         selects the fields of a record for lists, figures and titles; a redaction does
+                    not delete these fields
+user_requests.py    finds the request of a user
+decoded.py          counts events, for formats without a skeleton
+usage.py            finds calls of models in events
+imported_calls.py   finds the calls of models in one history
+summed_calls.py     adds up calls of models
+hash_set.py         recognizes calls that were counted before
+encoding.py         turns events into records
+export_notes.py     counts the events and fields that an export leaves out
+json_text.py        parses JSON text
+files/              finds and reads the records at a path
+detection.py        detects the format of a history
+members.py          follows the content of a View while records are read or written
+repeats.py          finds records that a source repeats
+unread.py           finds texts of a record that no event contains
+reply_encoders.py   writes the calls of a reply together, then the results of the calls
+places.py           records which events came from one record
+forking.py          finds where a fork of a branch begins, and which records the fork lacks
+prompt_changes.py   decides which event stores a change of a prompt
+replacing.py        finds events that a source repeats
+
+claude_code/ codex/ openhands_v0/ openhands_v1/ otlp_genai/ aider.py anthropic_messages.py atif.py
+chatgpt.py claude_ai.py copilot_cli.py cursor.py gemini_cli.py inspect_eval.py openai_chat.py
+openai_responses.py opencode.py pi.py qwen_code.py and swe_agent.py define one format per file or
+folder. foldlog/adapters/_records/ holds the formats of agent SDKs, next to their adapters.
+
+trees.py            reads the chats that web sites export
+opencode_files.py   finds the sessions of OpenCode
+"""
+
+from foldlog._base import lazy
+
+_HOMES = lazy.homes_of(__path__[0])
+__all__ = ["FORMATS", *_HOMES]
+_named = lazy.lazy_getattr(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name == "FORMATS":
+        from foldlog.formats.registry import formats
+
+        return tuple(formats())
+    return _named(name)

@@ -1,0 +1,327 @@
+"""The chat history of aider, ``.aider.chat.history.md``. Every run of aider in a folder adds a
+session to this Markdown file.
+
+    # aider chat started at 2026-03-01 10:00:00     the first line of a session, with the local time
+    #### add a button                               a line of the user, with two spaces at its end
+    > Tokens: 2.1k sent, 120 received.              a line of aider: its version, questions, tokens,
+                                                    edits
+    I will add it.                                  any other line: text of the model
+
+The file has no records, so foldlog makes a record for each block: ``{"aider": "start" | "user" |
+"tool" | "assistant", "text"}``. ``raw`` has the original text of a block that aider would write
+differently. Joined in order, the blocks are the whole file.
+
+    start, tool     Annotation. If the text says that the history was cleared, the event is a
+                    condensation of all shown events
+    user            Message. A command to aider is an Annotation, except a command that sends a text
+                    to the model (``/ask``)
+    assistant       Message
+
+A line of the model's text may also begin with ``####`` or ``>``. But aider ends its own lines and
+the user's lines with two spaces. In each session, foldlog looks at the first line that begins with
+``####`` or ``>``. If this line ends with two spaces, foldlog expects two spaces after every line of
+aider and of the user. A later line without the two spaces belongs to the model's text if it follows
+a blank line, and to aider's text if it follows a line of aider.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from foldlog.eventstore import Message
+from foldlog.formats.files.found_sources import NotAHistory
+from foldlog.formats.files.readers import Placed
+from foldlog.formats.format import Contained, FileReader, Format, Options
+from foldlog.formats.json_text import RECORD_SIZE_MAX, TOO_LONG
+from foldlog.formats.record import Fields, Located, RecordReader, read_time, usage_meta
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+
+NAME = "aider"
+
+_START = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[ \r]*\n?")
+_MARKS = {"user": "#### ", "tool": "> "}
+_BREAK = "  "
+"""Two spaces end every line of aider and of the user, because two spaces break a line in
+Markdown.
+"""
+_TITLE = "# aider chat started at "
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_WITH_BLANK = ("start", "assistant")
+_KINDS = ("start", "user", "tool", "assistant")
+
+_SENT = re.compile(r"/(?:ask|code|architect|context|help)\s+(.+)", re.DOTALL)
+"""Commands whose text goes to a model."""
+_CLEAR = re.compile(r"/(?:clear|reset)\s*$")
+_CLEARED = ("All chat history cleared.", "All files dropped and chat history cleared.")
+_BLANK = "<blank>"
+"""The text that aider writes for an empty prompt. aider does not send an empty prompt."""
+
+_MODEL = re.compile(r"(?:Main model|Model|Models): (\S+)")
+_COUNT = r"(\d{1,9}(?:\.\d)?)(k?)"
+_TOKENS = re.compile(
+    rf"Tokens: {_COUNT} sent(?:, {_COUNT} cache write)?(?:, {_COUNT} cache hit)?, {_COUNT}"
+    r" received\.(.*)"
+)
+_COST = re.compile(r"Cost: \$(\d{1,9}(?:\.\d{1,9})?) (?:message|send)")
+
+
+# -- the file
+# --------------------------------------------------------------------------------------------------
+
+
+_BESIDE = (
+    ".aider.chat.history.md",
+    ".aider.input.history",
+    ".aider.conf.yml",
+    ".aider.llm.history",
+)
+"""The names of the files that aider writes. The chats are in ``.aider.chat.history.md``."""
+_NO_CHAT = (
+    "holds no chat with a model; aider writes its chats into .aider.chat.history.md, each after"
+    " a line that begins with '# aider chat started at'"
+)
+
+
+class _Files(FileReader):
+    """Reads each session of a file as a history. The name of a history consists of the folder and
+    the time of the session. Sessions that sent nothing to a model are left out.
+    """
+
+    def holds(self, path: Path, begin: bytes) -> bool:
+        lines = begin.lstrip().splitlines(keepends=True)
+        return path.name in _BESIDE or (bool(lines) and _START.fullmatch(lines[0]) is not None)
+
+    def histories(self, path: Path) -> Iterator[Contained]:
+        folder = path.absolute().parent.name
+        says_something = False
+        for line, start, end, time in _sessions(path):
+            session = Placed(partial(_located_blocks, path, line, start, end))
+            if _says_something(session):
+                says_something = True
+                yield Contained(f"{folder}/aider-{time.replace(' ', 'T')}", session)
+        if not says_something:
+            raise NotAHistory(path, _NO_CHAT, foreign=True)
+
+
+def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
+    """For each session, yield the number of its first line, the offsets of its beginning and end,
+    and its time.
+    """
+    begun: tuple[int, int, str] | None = None
+    with path.open("rb") as file:
+        number = 0
+        at = 0
+        blank = True
+        before = 0
+        for line in file:
+            if blank and (match := _START.fullmatch(line)) is not None:
+                # the session includes the blank line before its first line
+                line_of, start = (1, 0) if begun is None else (number, before)
+                if begun is not None:
+                    yield begun[0], begun[1], start, begun[2]
+                begun = line_of, start, match[1].decode()
+            blank = not line.strip()
+            number = number + 1
+            before = at
+            at = at + len(line)
+    if begun is not None:
+        yield begun[0], begun[1], at, begun[2]
+
+
+def _located_blocks(path: Path, line: int, start: int, end: int) -> Iterator[Located]:
+    with path.open("rb") as file:
+        file.seek(start)
+        text = file.read(end - start).decode(errors="surrogateescape")
+    for kind, block in _blocks(text):
+        problem = None if len(block) <= RECORD_SIZE_MAX else TOO_LONG
+        try:
+            block.encode()
+        except UnicodeEncodeError:
+            problem = "not UTF-8"
+        record = None if problem else _record_of_block(kind, block)
+        yield Located(line, 0, record, problem, str(path))
+        line += block.count("\n")
+
+
+def _says_something(session: RecordReader) -> bool:
+    decoder = FORMAT.reader(Options())
+    return any(
+        block.problem is not None or isinstance(decoder.events(block.value)[0], Message)
+        for block in session
+    )
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the text of each block of a session, in order. When a session grows, all
+    blocks except the last stay unchanged.
+
+    The blank line that ends a model's text, or follows the first line of the session, belongs to
+    the block before it. Any other blank line belongs to the block after it.
+    """
+    kind = "start"
+    block = ""
+    blank = ""
+    breaks: bool | None = None
+    goes_on = False  # whether the last line of aider ends without the two spaces
+    for line in _LINE.findall(text):
+        if not line.strip():
+            blank += line
+            continue
+        body = line.rstrip("\r\n")
+        marked = next((each for each, mark in _MARKS.items() if body.startswith(mark)), None)
+        ended = body.endswith(_BREAK)
+        breaks = ended if breaks is None and marked is not None else breaks
+        if not block:
+            block = blank + line
+            blank = ""
+            continue
+        if marked is not None and (ended or not breaks):
+            line_kind = marked
+        elif breaks and (goes_on or (kind == "tool" and not blank)):
+            line_kind = "tool"
+        else:  # a model's text begins after a blank line
+            if marked == "tool" and kind == "user" and not blank:
+                line_kind = "tool"
+            else:
+                line_kind = "assistant"
+        continued = goes_on
+        goes_on = line_kind == "tool" and bool(breaks) and not ended
+        if line_kind == kind and (kind == "assistant" or continued or not blank):
+            block = block + blank + line
+            blank = ""
+            continue
+        if kind in _WITH_BLANK and blank:
+            first = _LINE.findall(blank)[0]
+            block = block + first
+            blank = blank[len(first) :]
+        yield kind, block
+        kind = line_kind
+        block = blank + line
+        blank = ""
+    yield kind, block + blank
+
+
+def _record_of_block(kind: str, raw: str) -> Fields:
+    plain = raw.replace("\r\n", "\n")
+    text = plain.strip("\n")
+    if kind == "start":
+        text = text.strip().removeprefix(_TITLE)
+    elif kind in _MARKS:
+        mark = _MARKS[kind]
+        lines = (
+            line.removeprefix(mark if line.startswith(mark) else mark.rstrip())
+            for line in text.split("\n")
+        )
+        text = "\n".join(line.removesuffix(_BREAK) for line in lines)
+    record = {"aider": kind, "text": text}
+    for candidate in (record, {**record, "ends": "\r\n"}):  # "\r\n" ends a line on Windows
+        if _markdown(candidate) == raw:
+            return candidate
+    return {**record, "raw": raw}
+
+
+def _markdown(record: Fields) -> str:
+    """Return the text that aider would write for a record."""
+    raw = record.get("raw")
+    kind = record["aider"]
+    text = record["text"]
+    ends = record.get("ends")
+    if type(raw) is str:
+        return raw
+    match kind:
+        case "start":
+            written = f"\n{_TITLE}{text}\n\n"
+        case "assistant":
+            written = f"\n{text}\n\n"
+        case _:
+            lines = (f"{_MARKS[kind]}{line}" for line in text.split("\n"))
+            written = "".join(
+                f"{line.rstrip() if kind == 'tool' else line}{_BREAK}\n" for line in lines
+            )
+            written = f"\n{written}" if kind == "user" else written
+    return written.replace("\n", ends) if type(ends) is str else written
+
+
+# -- records to events
+# ------------------------------------------------------------------------------------------------
+
+
+def _accepts(record: Any) -> bool:
+    return (
+        type(record) is dict and record.get("aider") in _KINDS and type(record.get("text")) is str
+    )
+
+
+class _Decoder(FollowingDecoder):
+    has_own_ids = True
+    repeated = ("text",)
+    """Aider's own commands are not sent to its model."""
+
+    _model: str | None = None
+
+    def read(self, read: RecordEvents, record: Fields) -> None:
+        kind = record["aider"]
+        text = record["text"]
+        is_cleared = (
+            _CLEAR.match(text)
+            if kind == "user"
+            else any(line in _CLEARED for line in text.split("\n"))
+        )
+        match kind:
+            case "assistant":
+                read.add(Message, source="agent", content=text)
+            case "user" | "tool" if is_cleared and self.shown.all():
+                read.condense(lambda known: False, metadata={"reason": "request"})
+            case "user" if not is_cleared:
+                sent = _SENT.match(text)
+                if sent is not None or not text.startswith(("/", "!", _BLANK)):
+                    read.add(Message, source="user", content=text if sent is None else sent[1])
+                read.close("command", text)
+            case "tool" if not is_cleared:
+                if (model := _MODEL.search(text)) is not None:
+                    self._model = model[1]
+                read.meta = _usage_in(text, self._model)
+        # since 2025 aider writes twice that a chat was cleared, so the second text adds no event
+        read.close(kind, text)
+
+
+def _number_at(match: re.Match[str], group: int) -> int:
+    """Read a number of tokens, such as 2100 for ``2.1k``."""
+    if not match[group]:
+        return 0
+    thousands = 1_000 if match[group + 1] else 1
+    return round(float(match[group]) * thousands)
+
+
+def _usage_in(text: str, model: str | None) -> Fields:
+    """Return the usage in a line of aider. aider has rounded the tokens and the cost."""
+    match = _TOKENS.search(text)
+    if match is None:
+        return {}
+    sent, stored, cached, received = (_number_at(match, at) for at in (1, 3, 5, 7))
+    counted = {
+        "prompt_tokens": sent if cached <= sent else sent + cached,
+        "completion_tokens": received,
+    }
+    cost = _COST.search(text, match.start())
+    counted |= {
+        name: n for name, n in (("cached_tokens", cached), ("cache_write_tokens", stored)) if n
+    }
+    return usage_meta(counted, model=model, cost=cost and cost[1])
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_accepts,
+    accepts=_accepts,
+    expected="a block of a chat, {'aider': 'user', 'text': '…'}",
+    time=lambda record: read_time(record["text"] if record["aider"] == "start" else None),
+    decoder=_Decoder,
+    files=_Files(),
+    note="aider does not record the files that it sent, nor its own summaries of a long chat",
+    marks_errors=False,
+)

@@ -1,0 +1,447 @@
+"""Trajectories in ATIF, Harbor's Agent Trajectory Interchange Format: ``{"schema_version", "agent",
+"steps": […]}``.
+
+The first record has the fields before the steps, and the last record has the fields after the
+steps. A step is a record too. An agent changes the fields after the steps each time it writes the
+file. The steps, and the events that they become:
+
+    system, before any other step   SystemMessage, with the tools of the agent
+    system, later                   Annotation: the trajectory does not say whether the step was
+                                    sent to the model
+    user                            Message
+    agent                           Message, or an Action for each call; the step's reasoning is the
+                                    thinking of the first event
+    results of its observation      an Observation for each result; a Message from the environment
+                                    if a result answers no call
+    with the boundary "replace"     CondensationAction of all events except the system prompt, since
+                                    ATIF 1.7. The observation is the summary. Without an
+                                    observation, a later step has the summary
+
+The field ``extra.context_management`` of a step holds the boundary. Some agents write no boundary.
+They begin a second trajectory in another file instead. The second file becomes a separate
+conversation, or a fork if both files have the same id. It gets no condensation. Its first steps are
+copies (``is_copied_context``). A View shows copies, because the agent sent the copies to the model.
+Figures do not count the calls, requests and tokens of copies, and ignore the totals
+(``final_metrics``) of a trajectory with copies. The last record contains the trajectories of
+sub-agents. Each of these becomes a conversation too.
+
+foldlog writes its own condensation as a step with a boundary. After this step, foldlog writes
+copies of the events that stay in the View.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from foldlog._base.usage import cost_of, usage_of
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    Source,
+    SystemMessage,
+    summary_id,
+)
+from foldlog.formats.blocks import shown_blocks, thinking_of
+from foldlog.formats.event_fields import (
+    arguments_of,
+    call_id_of,
+    id_of_source,
+    role_of,
+    session_of,
+    stamp_of,
+)
+from foldlog.formats.files.documents import document_in
+from foldlog.formats.files.readers import in_object, object_in, on_lines
+from foldlog.formats.format import Contained, FileReader, Format
+from foldlog.formats.json_text import bytes_of
+from foldlog.formats.members import Members
+from foldlog.formats.places import is_declined
+from foldlog.formats.record import (
+    Fields,
+    Located,
+    dict_or_empty,
+    dicts_in,
+    joined_text,
+    member,
+    omit,
+    text_or_empty,
+    text_or_none,
+    within,
+)
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
+from foldlog.formats.usage import (
+    UNNAMED,
+    ModelCall,
+    RecordedUsage,
+    begins_call,
+    call_of_event,
+    calls_of_replies,
+    is_copy,
+    model_named,
+)
+
+NAME = "atif"
+
+_BEFORE = ("schema_version", "session_id", "trajectory_id", "agent")
+"""The fields before the steps of a trajectory. These fields never change."""
+_PARENT = "subagent_of"
+"""The field of ``extra`` that names the parent conversation of a sub-agent."""
+_SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
+_BOUNDARY = ("extra", "context_management", "boundary")
+_TRIMMED = (
+    "does not name the steps that were left out of the prompt (boundary 'truncate'); the View shows"
+    " all steps"
+)
+
+
+# -- files
+# --------------------------------------------------------------------------------------------------
+
+
+class _Trajectories(FileReader):
+    def holds(self, path: Path, begin: bytes) -> bool:
+        is_one = (
+            begin.lstrip().startswith(b"{") and b'"schema_version"' in begin and b'"ATIF-v' in begin
+        )
+        return is_one and not self._is_log(path)
+
+    def _is_log(self, path: Path) -> bool:
+        # a file with only the first line of a log is a log too
+        return on_lines(path) or (path.suffix == ".jsonl" and b'"steps"' not in path.read_bytes())
+
+    def histories(self, path: Path) -> Iterator[Contained]:
+        document = object_in(path)
+        name = text_or_none(document.value.get("trajectory_id", document.value.get("session_id")))
+        yield in_object(path, document, "steps", name, _BEFORE)
+        yield from _trajectories_of_subagents(document, name or path.stem)
+
+
+def _trajectories_of_subagents(document: Located, parent: str) -> Iterator[Contained]:
+    calls = {
+        text_or_empty(reference, "trajectory_id"): text_or_empty(result, "source_call_id")
+        for step in dicts_in(document.value, "steps")
+        for result in _results(step)
+        for reference in dicts_in(result, "subagent_trajectory_ref")
+    }
+    for held in dicts_in(document.value, "subagent_trajectories"):
+        if (name := text_or_none(held, "trajectory_id")) and type(held.get("steps")) is list:
+            extra = {**dict_or_empty(held, "extra"), _PARENT: parent}
+            inner = document_in(bytes_of({**held, "extra": extra}), document.source, document.line)
+            contained = in_object(
+                Path(document.source), inner, "steps", f"{parent}/{name}", (*_BEFORE, "extra")
+            )
+            call = calls.get(name, "")
+            link = {"parent": parent, "parent_call": call}
+            yield contained._replace(link=link) if call else contained
+            yield from _trajectories_of_subagents(inner, f"{parent}/{name}")
+
+
+def _document(records: Iterable[Any]) -> Fields:
+    before: Fields = {}
+    steps: list[Any] = []
+    after: Fields = {}
+    for record in records:
+        if type(record) is not dict or "source" in record:
+            steps.append(record)
+        elif "schema_version" in record:
+            before = record
+        else:
+            after |= record
+    agent = {"name": "foldlog", "version": "1"}
+    session = session_of(steps[0] if steps else None)
+    before = before or {"schema_version": "ATIF-v1.8", "session_id": session, "agent": agent}
+    return {**before, "steps": steps, **after}
+
+
+def _accepts(record: Any) -> bool:
+    is_step = (
+        type(record) is dict
+        and "role" not in record
+        and ("source" in record or "step_id" not in record)
+    )
+    # a whole trajectory is not a record
+    return is_step and "steps" not in record
+
+
+def _matches(record: Any) -> bool:
+    if not _accepts(record):
+        return False
+    if text_or_empty(record, "schema_version").startswith("ATIF-v"):
+        return True
+    return (
+        type(record.get("step_id")) is int
+        and "message" in record
+        and record.get("source") in (*_SOURCES, "system")
+    )
+
+
+# -- records to events
+# ------------------------------------------------------------------------------------------------
+
+
+class _Decoder(FollowingDecoder):
+    has_own_ids = True
+
+    def repeated_fields(self, record: Any) -> Collection[str]:
+        return () if within(record, *_BOUNDARY) is None else ("message",)
+
+    def set_up(self) -> None:
+        self._agent: Fields = {}
+        self._begun = self._copies = False
+
+    def tag(self, event: Event, read: RecordEvents) -> bool:
+        """Return whether the event stays in the View after a boundary: only system prompts stay."""
+        return isinstance(event, SystemMessage)
+
+    def read(self, read: RecordEvents, record: Fields) -> None:
+        source = text_or_empty(record, "source")
+        agent = record.get("agent")
+        counts = record.get("metrics")
+        self._copies = self._copies or record.get("is_copied_context") is True
+        read.is_copy = record.get("is_copied_context") is True or (self._copies and not source)
+        if not source and type(agent) is dict:
+            self._agent = agent
+        if parent := text_or_empty(record, "extra", _PARENT):
+            read.meta["parent"] = f"{self.options.prefix}{parent}"
+        model = record.get("model_name", self._agent.get("model_name") if counts else None)
+        if not read.is_copy:
+            read.tell(model, within(counts, "cost_usd"), counts)
+            if type(calls := record.get("llm_call_count")) is int and calls > 1:
+                read.meta["calls"] = calls
+        replaces = within(record, *_BOUNDARY) == "replace"
+        if source == "system" and not self._begun and not replaces:
+            tools = self._agent.get("tool_definitions")
+            content = joined_text(tuple(shown_blocks(record.get("message"))))
+            read.add(
+                SystemMessage, content=content, tools=tuple(tools) if type(tools) is list else ()
+            )
+        elif source in _SOURCES:
+            self._begun = True
+            read.parts = shown_blocks(record.get("message"))
+            if type(thought := record.get("reasoning_content")) is str and thought:
+                read.thinking = [thinking_of(thought)]
+            for call in dicts_in(record, "tool_calls"):
+                read.call(
+                    call.get("function_name"), call.get("arguments"), call.get("tool_call_id")
+                )
+            read.say(_SOURCES[source])
+        if source != "system" or not replaces:
+            _read_results(read, record)
+        if replaces:
+            result_texts = (
+                joined_text(tuple(shown_blocks(result.get("content"))))
+                for result in _results(record)
+            )
+            read.condense(
+                bool,
+                "\n\n".join(filter(None, result_texts)),
+                {"reason": "the source compacted its context"},
+            )
+        elif within(record, *_BOUNDARY) == "truncate":
+            self.report(_TRIMMED)
+        data = omit(record, "source", "step_id", "timestamp")
+        read.close(source or "trajectory", data)
+
+
+def _results(record: Fields) -> list[Fields]:
+    return dicts_in(record, "observation", "results")
+
+
+def _read_results(read: RecordEvents, record: Fields) -> None:
+    for result in _results(record):
+        content = result.get("content")
+        call_id = result.get("source_call_id")
+        if type(call_id) is str:
+            read.answer(
+                call_id,
+                tuple(shown_blocks(content)) if type(content) is list else text_or_empty(content),
+            )
+        else:
+            read.parts = shown_blocks(content)
+            read.say("environment")
+
+
+# -- events to records
+# ------------------------------------------------------------------------------------------------
+
+
+class _Encoder(RepliesEncoder):
+    last = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown = Members[Event]()
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        super().follow(events, record)
+        for event in events:
+            self._show(event)
+
+    def records(self, event: Event) -> Sequence[Any] | None:
+        self._show(event)
+        if isinstance(event, CondensationAction) and not is_declined(event):
+            return [*self.end(), *self._boundary(event)]
+        return super().records(event)
+
+    def _show(self, event: Event) -> None:
+        if isinstance(event, CondensationAction) and event.summary:
+            self._shown.follow(event, CondensationSummary(content=event.summary))
+        elif event.shown or event.structural:
+            self._shown.follow(event, event)
+
+    def _boundary(self, event: CondensationAction) -> list[Fields]:
+        """Return the step of a condensation, and copies of the events that stay in the View.
+        Without the copies, a reader would drop these events.
+        """
+        step = self._step(event, "system", "Context compaction performed")
+        step |= {"observation": {"results": [{"content": event.summary}]}} if event.summary else {}
+        step["extra"] = {"context_management": {"type": "compaction", "boundary": "replace"}}
+        copier = _Encoder()
+        copies = list[Fields]()
+        copier.last = self.last
+        for event_id, shown in self._shown.all():
+            if event_id != summary_id(event.id) and not isinstance(shown, SystemMessage):
+                copies += copier.records(shown) or ()
+        copies += copier.end()
+        self.last = copier.last
+        return [step, *({**copy, "is_copied_context": True} for copy in copies)]
+
+    def written(self, events: Sequence[Any]) -> list[Fields]:
+        (event,) = events
+        role = role_of(event)
+        # readers take only the first step for a system prompt
+        if role == "assistant":
+            source = "agent"
+        elif not self.last:
+            source = role
+        else:
+            source = "user"
+        step = self._step(event, source, joined_text(event.content))
+        return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
+
+    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
+        """Return a step for results that are written without their calls. A result must answer a
+        call of its own step, so the step also gets a call with the id and the tool of each result.
+        """
+        calls = [
+            Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp)
+            for each in results
+        ]
+        return self.called(calls, results)
+
+    def called(
+        self, calls: Sequence[Action], results: Sequence[Observation | None]
+    ) -> list[Fields]:
+        step = self._step(calls[0], "agent", joined_text(thoughts_before(calls))) | _reasoning(
+            thinking_before(calls)
+        )
+        step["tool_calls"] = [
+            {
+                "tool_call_id": call_id_of(call),
+                "function_name": call.tool,
+                "arguments": arguments_of(call),
+            }
+            for call in calls
+        ]
+        result_items = [
+            {"source_call_id": call_id_of(call), "content": joined_text(result.content)}
+            for call, result in zip(calls, results, strict=True)
+            if result is not None
+        ]
+        return [step | ({"observation": {"results": result_items}} if result_items else {})]
+
+    def _step(self, event: Event, source: str, message: str) -> Fields:
+        self.last = self.last + 1 if type(self.last) is int else 1
+        return {"step_id": self.last, **stamp_of(event), "source": source, "message": message}
+
+
+def _reasoning(thinking: Sequence[Fields]) -> Fields:
+    thought = "\n".join(text_or_empty(block, "thinking") for block in thinking)
+    return {"reasoning_content": thought} if thought else {}
+
+
+_TOTALS = ("prompt_tokens", "cached_tokens", "completion_tokens")
+
+
+def _own_totals(trajectory: Fields) -> Fields:
+    """Return the totals of a trajectory without the totals of its sub-agents, which Harbor adds."""
+    own = {**dict_or_empty(trajectory, "final_metrics")}
+    for held in dicts_in(trajectory, "subagent_trajectories"):
+        for name, total in dict_or_empty(held, "final_metrics").items():
+            if type(total) in (int, float) and type(own.get(name)) in (int, float):
+                # a total below its part was not added up
+                own[name] -= total if total <= own[name] else 0
+    return own
+
+
+def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
+    listed = list(events)
+    model = UNNAMED
+    final = Fields()
+    session = None
+    calls = [*calls_of_replies(listed)]
+    replies = [event for event in listed if begins_call(event, None)]
+    trajectories = (
+        event for event in listed if isinstance(event, Annotation) and event.name == "trajectory"
+    )
+    for event in trajectories:
+        session = session or within(event.data, "trajectory_id") or within(event.data, "session_id")
+        # the totals of a trajectory with copies count the copies again
+        if not is_copy(event):
+            final = _own_totals(event.data)
+            about = dict_or_empty(event.data, "agent")
+            if about:
+                model = model_named({"model": about.get("model_name")})
+    usage = usage_of({name: final.get(f"total_{name}") for name in _TOTALS})
+    cost = cost_of(final.get("total_cost_usd")) or None
+    if usage or cost:
+        number = len({getattr(event, "response_id", None) or event.id for event in replies})
+        calls.append(
+            call_of_event([*listed, *replies][-1], model, usage, cost, number)._replace(
+                is_total=True
+            )
+        )
+    steps = {event.id: id_of_source(event) for event in listed}
+    yield from (
+        call._replace(reply=f"{session} {steps[call.event_id]}" if session else None)
+        for call in calls
+    )
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=_accepts,
+    expected="a step",
+    decoder=_Decoder,
+    encoder=_Encoder,
+    lacks=frozenset(
+        (
+            "error mark",
+            "image",
+            "file",
+            "call of a server's tool",
+            "part of another type",
+            "mark of a cache",
+            "signature of thinking",
+            "item of reasoning",
+            "form of a custom tool's call",
+            "count of tokens",
+            "field of a chat message",
+            "field of a chat call",
+        )
+    ),
+    files=_Trajectories(),
+    document=_document,
+    recorded_usage=RecordedUsage(calls=_calls),
+    source_id=member("step_id"),
+    marks_errors=False,
+)

@@ -1,0 +1,197 @@
+"""Exports of Claude.ai: ``conversations.json``. A conversation holds its messages in
+``chat_messages``.
+
+A record is a message: see ``trees.py``.
+
+    human               Message: the text of the user, the texts of attached files, the names of
+                        other files
+    assistant           the events of Anthropic's blocks: texts, thinking, calls with their results
+    the conversation    Annotation with its title
+
+Since 2025 a message names the message before it (``parent_message_uuid``). A conversation may name
+its newest message (``current_leaf_message_uuid``). If a conversation does not name its newest
+message, the View shows the branch whose last message has the newest time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from foldlog.eventstore import Origin
+from foldlog.formats.anthropic_messages import read_blocks
+from foldlog.formats.blocks import kind_of
+from foldlog.formats.event_fields import text_part
+from foldlog.formats.format import Format, first_named
+from foldlog.formats.record import (
+    Fields,
+    dicts_in,
+    member,
+    pick,
+    read_time,
+    text_or_empty,
+    text_or_none,
+)
+from foldlog.formats.record_events import RecordEvents
+from foldlog.formats.trees import Exports, TreeDecoder, in_order
+
+NAME = "claude-ai"
+
+_SENDERS = {"human": "user", "assistant": "assistant"}
+
+
+# -- the file
+# --------------------------------------------------------------------------------------------------
+
+
+class _Files(Exports):
+    begins = (frozenset((b"uuid", b"chat_messages")), frozenset((b"uuid", b"name", b"summary")))
+    named = ("uuid",)
+    held = "chat_messages"
+    id = "uuid"
+    parent = "parent_message_uuid"
+    title = "name"
+    newest = "current_leaf_message_uuid"
+    about: Mapping[str, Any] = {"name": ""}
+
+    def is_about(self, record: Any) -> bool:
+        return type(record) is dict and "sender" not in record and {"uuid", "name"} <= record.keys()
+
+    def has(self, value: Any) -> bool:
+        if type(value) is not dict or type(value.get("uuid")) is not str:
+            return False
+        return type(value.get("chat_messages")) is list or {"chat_messages", "name"} <= value.keys()
+
+    def messages(self, conversation: Fields) -> list[Any]:
+        items: Any = conversation["chat_messages"]
+        items = items if type(items) is list else [items]
+        messages: dict[str | None, Any] = {text_or_none(item, "uuid"): item for item in items}
+        if None in messages or len(messages) < len(items):
+            return list(items)
+        parents: dict[str, str | None] = {}
+        before: str | None = None
+        for name, message in messages.items():
+            parents[str(name)] = text_or_none(message.get("parent_message_uuid", before))
+            before = name
+        ordered = in_order(
+            parents, {name: read_time(messages[name].get("created_at"))[0] for name in parents}
+        )
+        return [messages[name] for name in ordered]
+
+
+_FILES = _Files()
+
+
+# -- records to events
+# ------------------------------------------------------------------------------------------------
+
+
+def _is_message(record: Any) -> bool:
+    return type(member("uuid")(record)) is str and text_or_none(record, "sender") in _SENDERS
+
+
+class _Decoder(TreeDecoder):
+    exports = _FILES
+
+    def repeated_fields(self, record: Fields) -> Collection[str]:
+        return ("text",) if record.get("content") else ()
+
+    def say(self, read: RecordEvents, record: Fields) -> None:
+        timestamp, time = read_time(record.get("created_at"))
+        read.begin(Origin(format=NAME, id=record["uuid"], time=time), timestamp)
+        for response in _responses(_message_blocks(record), record["uuid"]):
+            read.response = f"message-{read.version}"
+            read_blocks(read, {"role": _SENDERS[record["sender"]], "content": response})
+        if read.is_empty:
+            read.begin(Origin(format=NAME, id=record["uuid"]), None)
+
+
+def _message_blocks(record: Fields) -> list[Fields]:
+    content = record.get("content")
+    blocks = [block for block in content if kind_of(block)] if type(content) is list else []
+    blocks = blocks or [text_part(text_or_empty(record, "text"))]
+    attached: list[str] = []
+    for each in dicts_in(record, "attachments"):
+        text = text_or_empty(each, "extracted_content")
+        name = text_or_empty(each, "file_name")
+        attached.append(f"{name}\n{text}" if name and text else text or f"[file {name}]")
+    attached += (f"[file {text_or_empty(each, 'file_name')}]" for each in dicts_in(record, "files"))
+    return [*map(text_part, attached), *blocks]
+
+
+def _responses(blocks: list[Fields], name: str) -> list[list[Fields]]:
+    """Split the blocks into groups: a response of the model, the results of its calls, the next
+    response, and so on. A call without an id gets a new id.
+    """
+    responses: list[list[Fields]] = [[]]
+    last = ""
+    for place, block in enumerate(blocks):
+        match block["type"]:
+            case "tool_use":
+                last = text_or_empty(block, "id") or f"{name}:{place}"
+                block = {**block, "id": last}
+            case "tool_result":
+                content = block.get("content")
+                result = (
+                    [_sayable(each) for each in dicts_in(content)]
+                    if type(content) is list
+                    else content
+                )
+                block = {
+                    **block,
+                    "tool_use_id": text_or_empty(block, "tool_use_id") or last,
+                    "content": result,
+                }
+            case "thinking":
+                block = pick(block, ("type", "thinking", "signature"))
+            case "text":
+                block = text_part(text_or_empty(block, "text"))
+            case "voice_note":
+                block = _sayable(block)
+            case "token_budget" | "flag":
+                continue
+        if responses[-1] and (block["type"] == "tool_result") != (
+            responses[-1][-1]["type"] == "tool_result"
+        ):
+            responses.append([])
+        responses[-1].append(block)
+    return responses
+
+
+def _sayable(part: Fields) -> Fields:
+    """Return the title, the address and the text of a part as one text. If the part has no title,
+    address or text, return the part unchanged.
+    """
+    if kind_of(part) == "image" and type(part.get("source")) is dict:
+        return part
+    keys = (
+        ("text",)
+        if kind_of(part) == "text"
+        else ("title", "url", "file_path", "text", "file_name", "file_uuid")
+    )
+    text = "\n".join(part[key] for key in keys if type(part.get(key)) is str and part[key])
+    if text or kind_of(part) == "text":
+        return text_part(text)
+    return part
+
+
+# -- the format
+# --------------------------------------------------------------------------------------------------
+
+
+def _matches(record: Any) -> bool:
+    if _FILES.is_about(record):
+        return "updated_at" in record and "account" in record
+    return _is_message(record) and ("content" in record or "text" in record)
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=lambda record: _FILES.is_about(record) or _is_message(record),
+    expected="a message of Claude.ai with a text under 'uuid', and the 'sender' human or assistant",
+    decoder=_Decoder,
+    conversation=first_named(_FILES.name_in),
+    files=_FILES,
+    source_id=member("uuid"),
+)

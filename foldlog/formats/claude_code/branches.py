@@ -1,0 +1,192 @@
+"""Follow a session that leaves a branch and continues from an earlier line.
+
+Lines are read in order, so a session may grow. A *switch* is a line whose parent is not the newest
+line. Before the events of a switch comes a retraction, which returns to the version at which the
+switch's parent was the newest line. The View then shows the branch of the parent.
+
+The lines of one model response and the results of its calls form a group, in any order. A line that
+follows any line of a group follows the whole group.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldlog.formats.blocks import kind_of
+from foldlog.formats.claude_code.lines import Kept, is_boundary, is_summary
+from foldlog.formats.record import Fields, dicts_in, text_or_none
+
+SAID = ("user", "assistant")
+"""The types of lines that form a branch, together with the boundaries of compactions. All other
+lines are bookkeeping. In the tree, bookkeeping may stand between two lines of a branch.
+"""
+
+
+def accepts(record: Any) -> bool:
+    return type(record) is dict and type(record.get("type")) is str
+
+
+def is_of_branch(record: Fields) -> bool:
+    return record["type"] in SAID or is_boundary(record)
+
+
+def is_side(record: Fields) -> bool:
+    return record.get("isSidechain") is True
+
+
+PREVIOUS = object()
+"""Stands for the previous line of the file, the parent of a line without ``parentUuid``."""
+
+
+def parent_of(record: Fields) -> Any:
+    """Return the id of the line's parent, or ``PREVIOUS``. Return None if the line begins a new
+    tree.
+    """
+    parent = record.get("parentUuid", PREVIOUS)
+    if type(parent) is not str and (is_boundary(record) or is_summary(record)):
+        # a compaction begins a tree, but "logicalParentUuid" names the last summarized line
+        parent = record.get("logicalParentUuid")
+        return parent if type(parent) is str else PREVIOUS
+    return parent if type(parent) is str or parent is PREVIOUS else None
+
+
+def _blocks(record: Fields) -> list[Any]:
+    return dicts_in(record, "message", "content")
+
+
+_NO_CALLS: frozenset[Any] = frozenset()
+
+
+def calls_of(record: Fields) -> frozenset[Any]:
+    if record.get("type") != "assistant":
+        return _NO_CALLS
+    return frozenset(
+        [str(block.get("id")) for block in _blocks(record) if kind_of(block) == "tool_use"]
+    )
+
+
+def is_result(record: Fields) -> bool:
+    return record.get("type") == "user" and "tool_result" in [
+        kind_of(block) for block in _blocks(record)
+    ]
+
+
+class _Group:
+    """Lines that belong together. ``version`` is the version after the last line of the group.
+    ``above`` is the previous group.
+    """
+
+    __slots__ = ("above", "version")
+
+    def __init__(self, above: _Group | None, version: int = 0) -> None:
+        self.above = above
+        self.version = version
+
+
+class Switches:
+    """The groups of lines in a log. The View shows one chain of groups. A line takes about 100
+    bytes of memory.
+    """
+
+    def __init__(self) -> None:
+        self.is_of_side = False
+        self._names_parents = False
+        """Whether any line so far names its parent. Before the first such line, a line without a
+        parent follows the newest line.
+        """
+        self._groups: dict[str, _Group | None] = {}
+        """Maps the id of a line to its group. A line of bookkeeping has the group of its parent."""
+        self._responses: dict[str, _Group] = {}
+        """Maps the id of a model response to its group."""
+        self._calls: dict[str, frozenset[Any]] = {}
+        """Maps the id of a line to the ids of its calls."""
+        self._newest: _Group | None = None
+        self._boundary: _Group | None = None
+        """The group of the boundary line of the newest compaction."""
+        self._kept = Kept()
+        """The lines that the newest compaction keeps."""
+        self.is_copy = False
+        """Whether the last line is a copy: an earlier line has the same id and the same calls."""
+
+    def _is_ours(self, record: Fields) -> bool:
+        return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
+
+    def follow(self, record: Fields) -> int | None:
+        """Return the version to which a retraction must go back before the line ``record``. Return
+        None if the line follows the newest line, and 0 if it begins a new tree.
+        """
+        self.is_copy = False
+        if not self._is_ours(record):
+            return None
+        uuid = record["uuid"]
+        if not is_of_branch(record):
+            self._groups[uuid] = self._parent_group(record)
+            return None
+        back_to = None
+        calls = calls_of(record)
+        response = _response(record)
+        if self._newest is None:
+            self._newest = _Group(None)
+        elif self._calls.get(uuid) == calls and self._is_on_branch(self._groups.get(uuid)):
+            self.is_copy = True
+        else:
+            parent = self._parent_group(record)
+            is_of_group = is_result(record) or (
+                response is not None and self._responses.get(response) is parent
+            )
+            if not (is_of_group and self._is_on_branch(parent)):
+                if parent is None:
+                    back_to = 0
+                elif parent is not self._newest:
+                    back_to = parent.version
+                self._newest = _Group(parent)
+        self._groups[uuid] = self._newest
+        if response is not None:
+            self._responses[response] = self._newest
+        if calls:
+            self._calls[uuid] = calls
+        if is_boundary(record):
+            self._boundary, self._kept = self._newest, Kept.by(record)
+        return back_to
+
+    def grow(self, version: int) -> None:
+        if self._newest is not None:
+            self._newest.version = version
+
+    def _parent_group(self, record: Fields) -> _Group | None:
+        parent = parent_of(record)
+        if parent is None:
+            return None if self._names_parents else self._newest
+        if parent is PREVIOUS:
+            return self._newest
+        self._names_parents = True
+        if (
+            self._boundary is not None
+            and self._kept.continues_from(parent)
+            and not self._is_repeated(parent)
+        ):
+            return self._groups.get(self._kept.anchor or "", self._boundary)
+        # If the parent is missing in the log, the line continues from the newest line.
+        return self._groups.get(parent, self._newest)
+
+    def _is_repeated(self, uuid: str) -> bool:
+        """Return whether the line ``uuid`` was written again after the compaction. Claude Code
+        repeats the kept lines in forks of sessions.
+        """
+        group = self._groups.get(uuid)
+        return group is not self._boundary and _is_below(group, self._boundary)
+
+    def _is_on_branch(self, group: _Group | None) -> bool:
+        return group is not None and _is_below(self._newest, group)
+
+
+def _is_below(place: _Group | None, group: _Group | None) -> bool:
+    while place is not None and place is not group:
+        place = place.above
+    return place is group
+
+
+def _response(record: Fields) -> str | None:
+    if record.get("type") == "assistant":
+        return text_or_none(record, "message", "id")
+    return None

@@ -1,0 +1,213 @@
+"""Parts of Claude Code's lines: compactions, attachments and titles.
+
+A compaction consists of a boundary line and a line with a summary. After a compaction, the model
+sees the summary and later lines. In newer releases of Claude Code, a compaction also keeps some
+messages. The boundary names the ids of all kept messages, or of the first and the last kept
+message. The kept messages come after their *anchor*. The anchor is the summary, or the boundary if
+the kept messages come before the summary.
+
+Attachments are context that Claude Code sends to its model besides the messages. Since 2026 the
+field ``rendered`` of an attachment has the exact text for the model (environment, skills, dates,
+changed files). ``prompt_snapshot`` has a new system prompt and new tools.
+
+The title of a session comes from the user, from a model, or from a summary of the conversation.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from foldlog.eventstore import Content
+from foldlog.formats.blocks import content_of, content_of_parts
+from foldlog.formats.event_fields import parts_in
+from foldlog.formats.record import (
+    Fields,
+    dict_or_empty,
+    dicts_in,
+    strings_in,
+    text_or_none,
+)
+
+NAME = "claude-code"
+ENVELOPE = (
+    "isSidechain",
+    "userType",
+    "entrypoint",
+    "cwd",
+    "sessionId",
+    "version",
+    "gitBranch",
+    "slug",
+    "agentId",
+)
+
+
+def is_boundary(record: Fields) -> bool:
+    return record.get("type") == "system" and record.get("subtype") == "compact_boundary"
+
+
+def cleared_by(record: Fields) -> list[str]:
+    """Return the ids of the calls whose results a microcompaction cleared. The model sees a
+    placeholder instead of a cleared result.
+    """
+    if record.get("type") != "system" or record.get("subtype") != "microcompact_boundary":
+        return []
+    return strings_in(record, "microcompactMetadata", "compactedToolIds")
+
+
+def is_summary(record: Fields) -> bool:
+    return record.get("type") == "user" and record.get("isCompactSummary") is True
+
+
+_REASONS = {"auto": "tokens", "manual": "request"}
+"""Maps the cause of a compaction in Claude Code to the reason of a condensation in foldlog."""
+_TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
+
+
+def metadata_of(boundary: Fields) -> Fields:
+    """Return the boundary's metadata for a condensation. Some values are repeated under the keys
+    that foldlog's condensers use.
+    """
+    metadata = {
+        key: value
+        for key, value in dict_or_empty(boundary, "compactMetadata").items()
+        if not key.startswith("preserved")
+    }
+    trigger = metadata.get("trigger")
+    if type(trigger) is str and trigger in _REASONS:
+        metadata["reason"] = _REASONS[trigger]
+    ours = {name: metadata[key] for key, name in _TOKENS.items() if type(metadata.get(key)) is int}
+    return metadata | ours
+
+
+class Kept(NamedTuple):
+    """The messages that a compaction keeps. Either ``ids`` names all kept messages, or ``first``
+    and ``last`` name the ends of their range.
+    """
+
+    ids: frozenset[str] = frozenset()
+    first: str | None = None
+    last: str | None = None
+    anchor: str | None = None
+
+    @classmethod
+    def by(cls, boundary: Fields) -> Kept:
+        metadata = dict_or_empty(boundary, "compactMetadata")
+        messages = metadata.get("preservedMessages")
+        segment = metadata.get("preservedSegment")
+        if type(messages) is dict:
+            names = strings_in(messages.get("allUuids", messages.get("uuids")))
+            return cls(ids=frozenset(names), anchor=text_or_none(messages, "anchorUuid"))
+        if type(segment) is dict:
+            first, last, anchor = (
+                text_or_none(segment.get(key)) for key in ("headUuid", "tailUuid", "anchorUuid")
+            )
+            return cls(first=first, last=last, anchor=anchor)
+        return cls()
+
+    def continues_from(self, parent: str) -> bool:
+        """Return whether a line whose parent is ``parent`` comes right after the kept messages."""
+        return parent in self.ids or parent == self.last
+
+    def among(self, names: list[str | None]) -> set[str | None]:
+        names_shown: set[str | None] = {*self.ids}
+        if self.first is not None and self.last is not None and {self.first, self.last} <= {*names}:
+            names_shown.update(
+                names[names.index(self.first) : len(names) - names[::-1].index(self.last)]
+            )
+        return names_shown
+
+
+TOOL = {"name": "name", "description": "description", "schema": "parameters"}
+
+
+def words_of(record: Fields) -> Content:
+    """Return the text that the model gets for an attachment. Return an empty text if the line has
+    no such text.
+    """
+    rendered = record.get("rendered")
+    if record.get("type") != "attachment" or type(rendered) is not list:
+        return ""
+    contents = [each.get("content") for each in rendered if type(each) is dict]
+    return content_of_parts(
+        [part for content in contents for part in parts_in(content_of(content))]
+    )
+
+
+def prompt_of(record: Fields) -> tuple[str, tuple[Fields, ...]] | None:
+    """Return the system prompt and the tools of a snapshot, in OpenAI's format. Return None if the
+    line has no snapshot, or if the prompt and the tools are empty.
+    """
+    attachment = record.get("attachment")
+    if record.get("type") != "attachment" or type(attachment) is not dict:
+        return None
+    prompt = attachment.get("systemPrompt")
+    tools = attachment.get("tools")
+    if attachment.get("type") != "prompt_snapshot" or type(prompt) is not list:
+        return None
+    text = "\n".join(strings_in(prompt))
+    tool_list = dicts_in(tools)
+    is_known = tool_list == tools and all(tuple(tool) == tuple(TOOL) for tool in tool_list)
+    if is_known:
+        named = [{TOOL[key]: value for key, value in tool.items()} for tool in tool_list]
+    else:
+        named = []
+    shaped = tuple({"type": "function", "function": tool} for tool in named)
+    return (text, shaped) if text.strip() or shaped else None
+
+
+TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+"""Maps the type of a line to the field with the title. The weakest title comes first."""
+_LINES_MAX: Final = 4_096
+"""A summary finds its line among this many of the newest lines, so that the state of a long log
+stays small.
+"""
+_RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
+
+
+class Titles:
+    """Finds the lines that set the title of the log. A line sets the title only if no earlier title
+    has a higher rank.
+
+    A log may begin with summaries of other sessions. A summary names a line, and belongs to this
+    session if the log has that line. If the named line comes after the summary, the title is set
+    when the named line is read. A title depends only on earlier lines, so a growing log and a
+    complete log get equal titles.
+    """
+
+    def __init__(
+        self, rank: int = 0, lines: bytes = b"", awaiting: dict[str, str] | None = None
+    ) -> None:
+        """Continue from a stored state. ``lines`` has hashes of the newest lines, and ``awaiting``
+        maps lines that have not come yet to their titles.
+        """
+        self.rank = rank
+        self.lines = deque(array("I", lines), _LINES_MAX)
+        self.awaiting = {} if awaiting is None else awaiting
+
+    def of(self, kind: str, uuid: Any, title: Any, leaf: Any) -> str | None:
+        """Return the title that a line sets, or None."""
+        awaited = None
+        if type(uuid) is str:
+            self.lines.append(_hash_of(uuid))
+            awaited = self.awaiting.pop(uuid, None)
+        rank = _RANKS.get(kind, -1)
+        if rank < self.rank or type(title) is not str or not title.strip():
+            return awaited
+        if rank > 0:
+            self.rank = rank
+            self.awaiting.clear()
+            return title
+        if type(leaf) is not str:
+            return None
+        if _hash_of(leaf) in self.lines:
+            return title
+        self.awaiting[leaf] = title
+        return None
+
+
+def _hash_of(uuid: str) -> int:
+    return crc32(uuid.encode(errors="surrogatepass"))

@@ -1,0 +1,233 @@
+"""Turn Claude Code's lines into events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldlog._base.usage import OF_NO_MODEL
+from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
+from foldlog.formats.blocks import (
+    THINKING,
+    content_of,
+    is_blank,
+    kind_of,
+    part_of,
+    shown_blocks,
+    texts_of,
+)
+from foldlog.formats.calls import Recent
+from foldlog.formats.claude_code.branches import SAID, Switches, is_side
+from foldlog.formats.claude_code.lines import (
+    ENVELOPE,
+    TITLES,
+    Kept,
+    Titles,
+    cleared_by,
+    is_boundary,
+    is_summary,
+    metadata_of,
+    prompt_of,
+    words_of,
+)
+from foldlog.formats.event_fields import text_part
+from foldlog.formats.record import Fields, omit, text_or_none, usage_meta
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
+
+Shown = tuple[str | None, bool]
+"""The tag of a shown event: the id of its line, and whether the event is a system prompt. A model
+gets the system prompt before all messages.
+"""
+_RESPONSES_MAX = 100
+"""The number of responses whose thinking the decoder remembers. Side chains run at the same time,
+so the lines of several responses may alternate.
+"""
+_TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
+
+_NAMED_MAX = 5
+_CLEARED = (
+    "a microcompaction cleared {} results for the model ({}); the View still shows them, because no"
+    " event of foldlog clears a result"
+)
+
+
+class ClaudeCodeDecoder(FollowingDecoder):
+    """The View shows one chain: the chain of the session, or the chain of a sub-agent. The first
+    line with a message decides which chain is shown.
+    """
+
+    repeated = ("toolUseResult",)
+
+    def set_up(self) -> None:
+        self._is_begun = False
+        self._side = False
+        self._titles = Titles()
+        self._thinking: Recent[str, tuple[Fields, ...]] = Recent(_RESPONSES_MAX)
+        """Maps the id of a response to the thinking for its next action."""
+        self._prompt: Any = None
+        self._switches = Switches()
+        self._boundary: Fields = {}
+        """The ``compact_boundary`` line whose summary has not been read yet."""
+        self._session: Any = None
+        self._call_fields: Any = None
+        self._usage: Fields = {}
+
+    def tag(self, event: Event, read: RecordEvents) -> Shown:
+        return text_or_none(read.origin.id), type(event) is SystemMessage
+
+    def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
+        if not self._is_begun and record["type"] in SAID:
+            self._is_begun = True
+            self._side, self._session = is_side(record), record.get("sessionId")
+            self._switches.is_of_side = self._side
+        return super().begin_record(record, time_and_id)
+
+    def read(self, read: RecordEvents, record: Fields) -> None:
+        kind = record["type"]
+        message = record.get("message")
+        version = self._switches.follow(record)
+        if version is not None:
+            read.add(Retraction, version=version)
+            self._boundary = {}
+        read.shown = is_side(record) == self._side and not self._switches.is_copy
+        if read.shown and kind == "system" and is_boundary(record):
+            self._boundary = record
+        if read.shown and kind == "system" and (cleared := cleared_by(record)):
+            self.report(_CLEARED.format(len(cleared), ", ".join(cleared[:_NAMED_MAX])))
+        self._tell(read, record)
+        content = message.get("content") if type(message) is dict else None
+        if (
+            read.shown
+            and is_summary(record)
+            and (summary := "\n".join(texts_of(content_of(content))))
+        ):
+            self._condense(read, summary)
+        elif kind == "attachment":
+            self._read_attachment(read, record)
+        elif kind in SAID:
+            self._read_message(read, record, content)
+        if read.is_empty:
+            fields = omit(record, *_TAKEN)
+            read.close(kind, content if kind in SAID and type(content) is list else fields)
+        self._switches.grow(read.version)
+        if read.shown and kind in SAID:
+            self._name_session(record.get("sessionId"), begins=version == 0)
+
+    def _name_session(self, session: Any, *, begins: bool) -> None:
+        """If a line begins another session, the View hides all earlier lines. The import also
+        reports the second session to the user, as a finding.
+        """
+        if begins and session != self._session:
+            self.report(
+                f"begins the session {session!r}, so the View no longer shows the lines of"
+                f" {self._session!r}; import each session from its own file"
+            )
+        self._session = session
+
+    def _read_attachment(self, read: RecordEvents, record: Fields) -> None:
+        words = words_of(record)
+        prompt = prompt_of(record)
+        if not is_blank(words):
+            read.add(Message, content=words, source="environment")
+        elif prompt is not None:
+            before = self._prompt
+            self._prompt = prompt
+            text, tools = prompt
+            # Claude Code may repeat an unchanged prompt
+            read.add(
+                SystemMessage, content=text, tools=tools, shown=read.shown and prompt != before
+            )
+
+    def _read_message(self, read: RecordEvents, record: Fields, content: Any) -> None:
+        """Read the message of a line. A text before a call is the thought of the call."""
+        is_agent = record["type"] == "assistant"
+        # the agent wrote the messages to its sub-agents
+        is_for_sub_agent = is_side(record) and not self._side
+        user: Source = "environment" if record.get("isMeta") is True or is_for_sub_agent else "user"
+        # the message of an API error is from Claude Code, not from the model
+        if record.get("isApiErrorMessage") is True:
+            flags = {"shown": False}
+        else:
+            flags = {}
+        if is_agent and type(content) is list:
+            self._begin_response(read, record["message"])
+        thinks = False
+        for block in content if type(content) is list else [text_part(content)]:
+            kind = kind_of(block)
+            if kind == "tool_result" and not is_agent:
+                read.say(user, as_text=False, **flags)
+                failed = block.get("is_error") is True
+                read.answer(
+                    block.get("tool_use_id"), content_of(block.get("content")), is_error=failed
+                )
+            elif kind == "tool_use" and is_agent:
+                read.call(block.get("name"), block.get("input"), block.get("id"))
+            elif kind in THINKING and is_agent:
+                read.thinking.append(block)
+                thinks = True
+            elif (part := part_of(block)) is not None:
+                read.parts.append(part)
+            else:
+                read.parts += shown_blocks(block)
+        later = () if read.parts and thinks else tuple(read.thinking)
+        if is_agent and read.response is not None:
+            self._thinking[read.response] = later
+        if later:
+            read.thinking = []
+        read.say("agent" if is_agent else user, as_text=is_agent or type(content) is str, **flags)
+
+    def _begin_response(self, read: RecordEvents, message: Fields) -> None:
+        response = message.get("id")
+        line = read.origin.id if type(read.origin.id) is str else None
+        read.response = response if type(response) is str else line
+        if read.response is not None:
+            read.thinking = [*self._thinking.get(read.response, ())]
+
+    def _tell(self, read: RecordEvents, record: Fields) -> None:
+        # the first event of a sub-agent also names the session that started the sub-agent
+        kind = record["type"]
+        title = self._titles.of(
+            kind, record.get("uuid"), record.get(TITLES.get(kind, "")), record.get("leafUuid")
+        )
+        read.meta = self._usage_in(record.get("message"), record.get("requestId"))
+        if title is not None:
+            read.meta["title"] = title
+        if self._side and read.version == 0 and (session := text_or_none(record, "sessionId")):
+            read.meta["parent"] = f"{self.options.prefix}{session}"
+
+    def _usage_in(self, message: Any, request: Any) -> Fields:
+        if type(message) is not dict or "usage" not in message:
+            return usage_in(message, request)
+        # most lines of a response repeat its usage, so the last usage is cached
+        call_fields = message["usage"], message.get("model"), message.get("id"), request
+        if call_fields != self._call_fields:
+            self._call_fields = call_fields
+            self._usage = usage_in(message, request)
+        return {**self._usage}
+
+    def _condense(self, read: RecordEvents, summary: str) -> None:
+        boundary = self._boundary
+        self._boundary = {}
+        segment = Kept.by(boundary)
+        comes_last = segment.anchor is not None and segment.anchor == boundary.get("uuid")
+        shown = self.shown.tags()
+        names = segment.among([uuid for uuid, _ in shown])
+        are_prompts = [is_prompt for uuid, is_prompt in shown if uuid in names]
+        offset = None if comes_last else [*are_prompts, False].index(False)
+        read.condense(lambda each: each[0] in names, summary, metadata_of(boundary), offset=offset)
+
+
+def usage_in(message: Any, request: Any = None) -> Fields:
+    """Return the usage and the id of a response as ``meta`` of an event. Only the last line of a
+    response has the complete usage.
+
+    The id consists of the message's id and its ``request`` id, because some servers use one id for
+    many messages.
+    """
+    if type(message) is dict and message.get("model") == OF_NO_MODEL:
+        return {"model": OF_NO_MODEL}
+    if type(message) is not dict or "usage" not in message:
+        return {}
+    reply = message.get("id")
+    if type(reply) is str and type(request) is str:
+        reply = f"{reply} {request}"
+    return usage_meta(message["usage"], model=message.get("model"), reply=reply)

@@ -1,0 +1,208 @@
+"""The skeleton of Claude Code's lines: the fields that lists, figures and titles need."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, ClassVar, Final
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from foldlog._base.usage import OF_NO_MODEL, usage_of
+from foldlog.formats.blocks import content_of
+from foldlog.formats.claude_code.lines import TITLES, Titles
+from foldlog.formats.record import Fields
+from foldlog.formats.skeleton import Skeleton
+from foldlog.formats.usage import UNNAMED
+from foldlog.projections import words_of
+
+
+class _Block(Struct, omit_defaults=True):
+    type: str = ""
+    id: str | None = None
+    name: str | None = None
+    tool_use_id: str | None = None
+    is_error: bool | None = None
+    text: str | None = None
+
+
+class _Message(Struct, omit_defaults=True):
+    role: str | None = None
+    id: str | None = None
+    model: str | None = None
+    content: str | list[_Block] | None = None
+    usage: Fields | None = None
+
+
+class _Line(Struct, omit_defaults=True):
+    type: str
+    uuid: str | None = None
+    parentUuid: str | UnsetType | None = UNSET
+    logicalParentUuid: str | UnsetType | None = UNSET
+    timestamp: str | None = None
+    requestId: str | None = None
+    sessionId: str | None = None
+    agentId: str | None = None
+    isSidechain: bool | None = None
+    isMeta: bool | None = None
+    isCompactSummary: bool | None = None
+    isApiErrorMessage: bool | None = None
+    subtype: str | None = None
+    leafUuid: str | None = None
+    summary: str | None = None
+    aiTitle: str | None = None
+    customTitle: str | None = None
+    cwd: str | None = None
+    gitBranch: str | None = None
+    message: _Message | None = None
+
+
+class _Error(Struct):
+    type: str = ""
+    is_error: bool | None = None
+    content: Any = None
+
+
+class _Errors(Struct):
+    content: list[_Error] = []
+
+
+class _LineOfErrors(Struct):
+    message: _Errors
+
+
+_decode_errors = msgspec.json.Decoder(_LineOfErrors, strict=False).decode
+
+
+def _results_in(message: _Message) -> list[_Block]:
+    blocks = message.content if type(message.content) is list else []
+    return [block for block in blocks if block.type == "tool_result"]
+
+
+_REPLIES: Final = frozenset(("text", "tool_use"))
+_RESULTS: Final = frozenset(("tool_result",))
+
+
+def _is_answer(message: _Message) -> bool:
+    is_reply = message.role == "assistant"
+    if type(message.content) is not list:
+        return is_reply
+    answers = _REPLIES if is_reply else _RESULTS
+    return not answers.isdisjoint([block.type for block in message.content])
+
+
+class ClaudeCodeSkeleton(Skeleton):
+    record: ClassVar[type[Struct]] = _Line
+
+    def set_up(self) -> None:
+        extra = self.state.extra
+        self._titles = Titles(
+            extra.get("rank", 0), extra.get("lines", b""), extra.setdefault("awaiting", {})
+        )
+        """Checksums of the ids of the newest lines, because a summary usually names a line that was
+        read shortly before.
+        """
+        self._told: Fields | None = None
+        """The ``usage`` of the last line of a reply. ``_usage`` caches the counts, because most
+        lines of a reply repeat the usage.
+        """
+        self._usage: dict[str, int] = {}
+
+    def encode(self) -> bytes:
+        self.state.extra["lines"] = array("I", self._titles.lines).tobytes()
+        self.state.extra["rank"] = self._titles.rank
+        return super().encode()
+
+    def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
+        return skeleton.uuid, skeleton.timestamp
+
+    def count(self, skeleton: _Line) -> None:
+        state = self.state
+        kind = skeleton.type
+        message = skeleton.message
+        is_answer = message is not None and _is_answer(message)
+        self.count_time(
+            skeleton.timestamp, is_activity=not skeleton.isCompactSummary, is_answer=is_answer
+        )
+        if state.conversation is None and skeleton.sessionId:
+            self._store_session(skeleton)
+        named = getattr(skeleton, TITLES[kind]) if kind in TITLES else None
+        state.title = self._titles.of(kind, skeleton.uuid, named, skeleton.leafUuid) or state.title
+        if skeleton.cwd:
+            if message is None or message.model == OF_NO_MODEL:
+                model = None
+            else:
+                model = message.model
+            self.located(skeleton.cwd, skeleton.gitBranch, model)
+        if skeleton.isCompactSummary:
+            state.compactions += 1
+            self.part("condensation")
+        elif kind == "user" and message is not None:
+            self._count_user(skeleton, message)
+        elif kind == "assistant" and message is not None:
+            self._count_reply(skeleton, message)
+        else:
+            self.part("annotation")
+
+    def blank(self, skeleton: _Line) -> None:
+        skeleton.summary = skeleton.aiTitle = skeleton.customTitle = None
+        skeleton.cwd = skeleton.gitBranch = None
+        content = None if skeleton.message is None else skeleton.message.content
+        if skeleton.message is not None and type(content) is str:
+            skeleton.message.content = ""
+        for block in content if type(content) is list else ():
+            block.text = block.text and ""
+
+    def error_in(self, record: bytes) -> str:
+        blocks = _decode_errors(record).message.content
+        failed = next(
+            (block for block in blocks if block.type == "tool_result" and block.is_error), _Error()
+        )
+        return words_of(content_of(failed.content))
+
+    def _store_session(self, line: _Line) -> None:
+        session = line.sessionId
+        if line.isSidechain:
+            if line.agentId:
+                self.state.conversation = f"{session}/agent-{line.agentId}"
+            else:
+                self.state.conversation = ""
+            self.state.parent = session if line.agentId else None
+        else:
+            self.state.conversation = session
+
+    def _count_user(self, line: _Line, message: _Message) -> None:
+        content = message.content
+        blocks = content if type(content) is list else []
+        results = _results_in(message)
+        for block in results:
+            self.answered(block.tool_use_id, failed=block.is_error is True)
+        if len(results) == len(blocks) and results:
+            return
+        is_users = line.isMeta is not True
+        self.part("user" if is_users else "environment")
+        if is_users and self.state.asked is None:
+            texts = [block.text for block in blocks if block.text]
+            self.asked(content if type(content) is str else "\n".join(texts))
+
+    def _count_reply(self, line: _Line, message: _Message) -> None:
+        blocks = message.content if type(message.content) is list else []
+        uses = [block for block in blocks if block.type == "tool_use"]
+        for block in uses:
+            self.called(block.id, block.name)
+        if not uses:
+            says = any(block.type == "text" for block in blocks) or type(message.content) is str
+            self.part("agent" if says else "annotation")
+        if message.id and line.requestId:
+            both = f"{message.id} {line.requestId}"
+        else:
+            both = None
+        reply = both or message.id or line.uuid or ""
+        if message.usage != self._told:
+            self._told = message.usage
+            self._usage = usage_of(message.usage)
+        if message.model == OF_NO_MODEL:
+            return
+        self.located(None, model=message.model)
+        if self._usage:
+            self.replies.add_line(reply, line.timestamp, message.model or UNNAMED, self._usage)

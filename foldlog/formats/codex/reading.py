@@ -1,0 +1,351 @@
+"""Make events of Codex records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import chain
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from foldlog.eventstore import (
+    Annotation,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+    SystemMessage,
+)
+from foldlog.formats.blocks import content_of_parts, texts_of
+from foldlog.formats.calls import OpenCalls
+from foldlog.formats.codex.compaction import NO_SUMMARY, is_marked_summary, newest_messages
+from foldlog.formats.codex.lines import (
+    ABORTED_RESULT,
+    CONTEXT,
+    INITIAL_CONTEXT,
+    Line,
+    base_end,
+    has_failed,
+    line_of,
+    ordinal_of,
+    parent_of,
+    place_of_summary,
+    texts_in,
+    unmark,
+)
+from foldlog.formats.event_fields import text_part
+from foldlog.formats.messages import READER
+from foldlog.formats.record import Fields, NotAnEvent, omit, text_or_empty, within
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+
+_ITEMS = ("response_item", "event_msg")
+_REPEATS = {
+    "user_message": ("message", "images"),
+    "agent_message": ("message",),
+    "agent_reasoning": ("text",),
+}
+"""Fields that repeat other records, and are therefore left out of events."""
+_INSTRUCTIONS = {
+    "session_meta": ("base_instructions", "instructions"),
+    "turn_context": ("base_instructions", "developer_instructions", "user_instructions"),
+}
+
+_OTHER, _TURN, _INSTRUCTED, _BASE = range(4)
+"""The roles of shown events. A message of the user begins a turn (``_TURN``). Other instructions,
+and what Codex tells of the environment at the beginning, are ``_INSTRUCTED``. A condensation never
+forgets base instructions (``_BASE``), because base instructions are part of every request.
+"""
+_IS_BASE = {"instructions": "base"}
+_AGENTS = frozenset(("author", "recipient"))
+_SAYS = "agent_message"
+"""The type of a message from one agent to another. Its fields in ``_AGENTS`` name the two agents. A
+message from one agent to another begins a turn, like a message of the user.
+"""
+_SHOWN = ("response_item", "inter_agent_communication")
+_SECRET = "encrypted_content"
+_SAID_MAX = 20
+
+_NO_SESSION = (
+    "begins without the session_meta line that names the session, so an earlier import of this"
+    " session is not found"
+)
+
+
+_NOT_HERE = (
+    "continues the rollout {}, whose last record is missing; import the file of that name too. If"
+    " that file belongs to another session, import this file again under another name"
+    " (--conversation)"
+)
+
+
+class _Known(NamedTuple):
+    """What the decoder remembers about a shown event. ``role`` is ``_OTHER``, ``_TURN``,
+    ``_INSTRUCTED`` or ``_BASE``. ``texts`` is empty, except for system prompts, for summaries, and
+    for messages that are not from the agent. ``is_text`` is False if there are other parts too.
+    """
+
+    role: int
+    texts: list[str]
+    is_text: bool = True
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+
+class CodexDecoder(FollowingDecoder):
+    def set_up(self) -> None:
+        self._numbered: list[tuple[int, int]] = []
+        self._returns_to = 0
+        """The lowest version to which a rollback may return. A return to a lower version would take
+        back instructions, or events that did not come from the rollout.
+        """
+
+    def skip_to(self, next_id: int) -> None:
+        if next_id > self.next_id:
+            self._returns_to = next_id
+        super().skip_to(next_id)
+
+    def tag(self, event: Event, read: RecordEvents) -> _Known:
+        if isinstance(event, SystemMessage):
+            is_base = event.meta.get("instructions") == _IS_BASE["instructions"]
+            return _Known(_BASE if is_base else _INSTRUCTED, texts_of(event.content))
+        if isinstance(event, Message) and event.source != "agent":
+            texts = texts_of(event.content)
+            is_text = isinstance(event.content, str) or len(event.content) == len(texts)
+            return _Known(_role_of_message(event, texts), texts, is_text)
+        if isinstance(event, CondensationAction):
+            return _Known(_OTHER, [event.summary or ""])
+        return _Known(_OTHER, [])
+
+    def repeated_fields(self, record: Any) -> Collection[str]:
+        line = line_of(record)
+        if line is None or line.type not in ("event_msg", "compacted"):
+            return ()
+        default = ("message",) if line.type == "compacted" else ()
+        names = _REPEATS.get(text_or_empty(line.payload, "type"), default)
+        return [f"payload.{name}" for name in names]
+
+    def read(self, read: RecordEvents, record: Fields) -> None:
+        """Add the event of a record. For a compaction, first add the events of its history. For an
+        aborted turn, first add a result for each open call.
+        """
+        line, payload = line_of(record) or Line("", None)
+        read.response = None
+        own = read.timestamp
+        if read.version == 0 and line != "session_meta":
+            self.report(_NO_SESSION)
+        if line == "compacted" and type(payload) is dict:
+            history = payload.get("replacement_history")
+            message = text_or_empty(payload, "message")
+            if type(history) is list:
+                self._replace(read, history, message)
+            else:
+                self._rebuild(read, message)
+            read.close("compacted", None)
+        else:
+            if (
+                line == "event_msg"
+                and type(payload) is dict
+                and payload.get("type") == "turn_aborted"
+            ):
+                read.timestamp = None
+                for call in self.calls.all():
+                    read.answer(call, ABORTED_RESULT, is_error=True)
+                read.timestamp = own
+            elif line == "session_meta" and read.version == 0 and (parent := parent_of(payload)):
+                read.meta["parent"] = f"{self.options.prefix}{parent}"
+            if line == "session_meta":
+                self._returns_to = read.version + 1
+                if (end := base_end(payload)) is not None:
+                    self._go_on_from(read, end, payload)
+            self._read_payload(read, line, payload)
+        if (number := ordinal_of(record)) >= 0:
+            self._numbered.append((number, read.version))
+
+    def _go_on_from(self, read: RecordEvents, end: int, session: Any) -> None:
+        records = reversed(self._numbered)
+        newest = next(records, (-1, 0))
+        last, version = next((each for each in chain((newest,), records) if each[0] < end), (-1, 0))
+        if last != end - 1:
+            self.report(_NOT_HERE.format(within(session, "history_base", "thread_id")))
+        if newest[0] >= end:
+            self.calls.forget(range(version, read.version))
+            read.add(Retraction, version=version)
+
+    def _read_payload(self, read: RecordEvents, line: str, payload: Any) -> None:
+        if type(payload) is not dict:
+            read.add(Annotation, name=line, data=payload)
+            return
+        named = payload.get("type") if line in _ITEMS else line
+        name = named if type(named) is str else line
+        if line in _SHOWN and _read_item(read, payload):
+            return
+        if line in _INSTRUCTIONS and (texts := self._new_instructions(line, payload)):
+            name = text_or_empty(payload, "model")
+            model = {"model": name} if name else {}
+            read.meta = model | (_IS_BASE if line == "session_meta" else {}) | read.meta
+            content = content_of_parts([*map(text_part, texts)])
+            read.add(SystemMessage, content=content)
+        elif (
+            line == "event_msg"
+            and name == "thread_rolled_back"
+            and (turns := _count_of_turns(payload))
+        ):
+            self._roll_back(read, turns)
+        else:
+            if line in _ITEMS:
+                own_keys = ("id", "type", *_REPEATS.get(name, ()))
+            else:
+                own_keys = ("id",)
+            read.add(
+                Annotation,
+                name=name,
+                data=omit(payload, *own_keys),
+            )
+
+    def _roll_back(self, read: RecordEvents, turns: int) -> None:
+        """Retract the last turns. A turn begins with a message of the user. If no retraction is
+        possible, add a condensation that forgets these turns.
+
+        A retraction cannot go back past the newest compaction or the newest ``session_meta`` line.
+        A retraction also cannot take back events that did not come from the rollout.
+        """
+        members = self.shown.all()
+        begins = [place for place, (_, member) in enumerate(members) if member.role == _TURN][
+            -turns:
+        ]
+        last = members[begins[0] :] if begins else []
+        forgotten = tuple(event_id for event_id, member in last if member.role < _BASE)
+        self.calls.forget(frozenset(forgotten))
+        is_return = len(begins) == turns and forgotten[0] >= max(
+            self.shown.condensed_at, self._returns_to
+        )
+        if is_return:
+            read.change(
+                [event_id for event_id, _ in members if event_id not in forgotten], "return"
+            )
+        else:
+            read.add(CondensationAction, forgotten_event_ids=forgotten)
+
+    def _new_instructions(self, line: str, payload: Fields) -> list[str]:
+        # an instruction is a text, or an object with a text
+        instructions = [payload.get(key) for key in _INSTRUCTIONS[line]]
+        texts = filter(
+            None,
+            (
+                text_or_empty(each.get("text") if type(each) is dict else each)
+                for each in instructions
+            ),
+        )
+        unsaid = [text for text in texts if not self._has_text(text)]
+        return unsaid[:1] if line == "session_meta" else unsaid
+
+    def _has_text(self, text: str) -> bool:
+        room = _SAID_MAX
+        for _, member in self.shown.newest_first():
+            if (member.role == _BASE or room > 0) and any(text in each for each in member.texts):
+                return True
+            room -= len(member.texts) if member.role != _BASE else 0
+        return False
+
+    def _replace(self, read: RecordEvents, history: list[Any], message: str) -> None:
+        """First add the events of a compaction's history, without the summary. Then add the
+        condensation.
+        """
+        members = self.shown.all()
+        after: list[int | str] = [event_id for event_id, member in members if member.role == _BASE]
+        forgotten = {event_id for event_id, _ in members}.difference(after)
+        self.calls = OpenCalls()
+        offset = len(after)
+        place = place_of_summary(history, message)
+        own = read.timestamp
+        read.timestamp = None
+        for number, item in enumerate(history):
+            if number == place:
+                continue
+            try:
+                self._read_payload(read, "response_item", item)
+            except NotAnEvent as error:
+                self.report(f"is a compaction, and its item {number} is not shown: {error}")
+                read.add(Annotation, name="message", data=item)
+            offset += read.events[-1].shown and number < (place or 0)
+        read.timestamp = own
+        after = [event_id for event_id in self.shown.ids() if event_id not in forgotten]
+        if place is not None:
+            after.insert(offset, "".join(texts_in(history[place]["content"])))
+        read.change(after, "compaction")
+
+    def _rebuild(self, read: RecordEvents, message: str) -> None:
+        """Add the condensation of a compaction without a history. Codex then sends the initial
+        context, the newest messages of the user, and the summary ``message``.
+
+        A message that Codex shortens becomes a new event, and so do all later messages, because
+        a View shows events in the order of their ids.
+        """
+        members = self.shown.all()
+        said = [(event_id, member) for event_id, member in members if _is_of_user(event_id, member)]
+        texts = newest_messages([member.text for _, member in said])
+        stays = {event_id for event_id, member in members if member.role >= _INSTRUCTED}
+        new_from = 0
+        for (event_id, member), text in zip(said[len(said) - len(texts) :], texts, strict=True):
+            if not member.is_text or text != member.text:
+                break
+            stays.add(event_id)
+            new_from += 1
+        forgotten = {event_id for event_id, _ in members} - stays
+        self.calls.forget(forgotten)
+        own = read.timestamp
+        read.timestamp = None
+        for text in filter(None, texts[new_from:]):
+            read.add(Message, source="user", content=text)
+        read.timestamp = own
+        after: list[int | str] = [
+            event_id for event_id in self.shown.ids() if event_id not in forgotten
+        ]
+        read.change([*after, message or NO_SUMMARY], "compaction")
+
+
+def _role_of_message(message: Message, texts: list[str]) -> int:
+    if message.source == "user":
+        return _TURN
+    is_initial = bool(texts) and all(map(INITIAL_CONTEXT.match, texts))
+    return _INSTRUCTED if is_initial else _OTHER
+
+
+def _is_of_user(event_id: int, member: _Known) -> bool:
+    """Return whether Codex takes a member of the prompt for a message of the user."""
+    is_summary = event_id < 0
+    return member.role == _TURN or (is_summary and not is_marked_summary(member.text))
+
+
+def _read_item(read: RecordEvents, payload: Fields) -> bool:
+    if payload.keys() >= _AGENTS and payload.get("type", _SAYS) == _SAYS:
+        content = payload.get("content") or [{"type": _SECRET, _SECRET: payload.get(_SECRET)}]
+        read.take(Message(source="user", content=READER.content(content, "what an agent says")))
+        return True
+    output = payload.get("output")
+    extras = {}
+    if type(output) is dict and type(output.get("content")) is str:
+        extras = omit(output, "content")
+        payload = {**payload, "output": output["content"]}
+    elif output is not None:
+        payload = {**payload, "output": unmark(output)}
+    event = READER.item(payload)
+    if (
+        isinstance(event, Message)
+        and (texts := texts_in(payload.get("content")))
+        and all(map(CONTEXT.match, texts))
+    ):
+        event = replace(event, source=event.source if event.source == "agent" else "environment")
+    if isinstance(event, Observation):
+        event = replace(event, is_error=has_failed(output), extras=extras)
+    if event is not None:
+        read.take(event, payload.get("phase"))
+    return event is not None
+
+
+def _count_of_turns(payload: Fields) -> int:
+    turns = payload.get("num_turns")
+    return turns if type(turns) is int and turns > 0 else 0

@@ -1,0 +1,238 @@
+"""The skeleton of a Codex rollout: the fields that lists, figures and titles need."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from foldlog._base.usage import usage_of
+from foldlog.formats.codex.lines import (
+    ABORTED_RESULT,
+    CONTEXT,
+    FAILED_HEADER,
+    has_failed,
+    parent_of,
+    texts_in,
+    unmark,
+)
+from foldlog.formats.codex.usage import USAGE_RECORD, Totals
+from foldlog.formats.record import Fields, dict_or_empty, time_in, within
+from foldlog.formats.skeleton import Skeleton
+from foldlog.formats.usage import UNNAMED, ModelCall
+
+_CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
+_OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))
+_ANSWERS = _CALLS | _OUTPUTS
+_SHELL = "local_shell"
+
+
+class _Payload(Struct, omit_defaults=True):
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    role: str | None = None
+    model: str | None = None
+    output: Any = None
+    content: Any = None
+    forked_from_id: str | None = None
+    thread_id: str | None = None
+    forked_from_ordinal_exclusive: int | None = None
+    info: Fields | None = None
+    history_base: Fields | None = None
+    source: Any = None
+    parent_thread_id: str | None = None
+    num_turns: int | None = None
+    author: Any = UNSET
+    recipient: Any = UNSET
+    cwd: str | None = None
+    git: Fields | None = None
+
+
+class _Line(_Payload, omit_defaults=True):
+    """A line of a rollout. In the first releases a line was a payload, so the class also has the
+    fields of a payload.
+    """
+
+    timestamp: str | None = None
+    ordinal: int | None = None
+    record_type: str | None = None
+    payload: _Payload | None = None
+    instructions: Any = UNSET
+
+
+class CodexSkeleton(Skeleton):
+    record: ClassVar[type[Struct]] = _Line
+    have_ids = False
+
+    def set_up(self) -> None:
+        self._totals = msgspec.convert(self.state.extra.get("totals", {}), Totals)
+
+    def encode(self) -> bytes:
+        self.state.extra["totals"] = msgspec.to_builtins(self._totals)
+        return super().encode()
+
+    def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
+        return (skeleton.payload or skeleton).id, skeleton.timestamp
+
+    def is_record(self, skeleton: _Line) -> bool:
+        return bool(_kind_of(skeleton))
+
+    def count(self, skeleton: _Line) -> None:
+        kind = _kind_of(skeleton)
+        payload = skeleton.payload or skeleton
+        turns = self.state.extra.get("turns", 0)
+        rolled_back = _turns_rolled_back(kind, payload)
+        is_condensed = kind == "compacted" or rolled_back > turns
+        is_answer = payload.role == "assistant" or payload.type in _ANSWERS
+        is_activity = not is_condensed and not rolled_back
+        self.count_time(skeleton.timestamp, is_activity=is_activity, is_answer=is_answer)
+        extra = self.state.extra
+        if is_condensed or rolled_back or kind == "session_meta":
+            extra["turns"] = turns - rolled_back if rolled_back and not is_condensed else 0
+        elif _begins_turn(kind, payload):
+            extra["turns"] = turns + 1
+        if kind == "response_item":
+            self._count_item(payload)
+            return
+        if kind == "session_meta":
+            base = None if skeleton.payload is None else _base_of(skeleton.payload)
+            if base is not None and self.state.conversation is None:
+                extra["follows"] = base
+            if self.state.conversation is None and isinstance(payload, _Payload):
+                self.state.parent = parent_of(msgspec.to_builtins(payload))
+            self.state.conversation = self.state.conversation or payload.id
+            self.located(payload.cwd, within(payload.git, "branch"))
+            extra["ancestor"] = payload.forked_from_id or payload.id or extra.get("ancestor")
+        elif kind == USAGE_RECORD:
+            extra["ancestor"] = payload.thread_id or extra.get("ancestor")
+        elif kind == "turn_context":
+            extra["model"] = payload.model or extra.get("model")
+            self.located(payload.cwd, model=payload.model)
+        elif kind == "event_msg" and payload.type == "turn_aborted":
+            for call_id in [*self.state.waiting]:
+                self.answered(call_id, failed=True)
+        elif kind == "event_msg" and payload.type == "token_count":
+            self._spend(skeleton.timestamp, skeleton.payload)
+        self.state.compactions += is_condensed
+        self._count_change(is_condensed=is_condensed, is_rolled_back=rolled_back > 0)
+
+    def _count_change(self, *, is_condensed: bool, is_rolled_back: bool) -> None:
+        if is_condensed:
+            self.part("condensation")
+        elif is_rolled_back:
+            self.part("retraction")
+        else:
+            self.part("annotation")
+
+    @property
+    def follows(self) -> tuple[str, int] | None:
+        base: tuple[str, int] | None = self.state.extra.get("follows")
+        return base
+
+    def is_number(self, record: bytes, number: int) -> bool:
+        return _decode_number(record).ordinal == number
+
+    def blank(self, skeleton: _Line) -> None:
+        skeleton.instructions = UNSET if skeleton.instructions is UNSET else ""
+        for part in (skeleton, skeleton.payload):
+            if part is None:
+                continue
+            # a failed call has no mark except the text of its output
+            part.output = part.output and (FAILED_HEADER if has_failed(part.output) else "")
+            part.content = part.content and []
+            part.source = part.cwd = part.git = None
+            part.author = UNSET if part.author is UNSET else None
+            part.recipient = UNSET if part.recipient is UNSET else None
+
+    def error_in(self, record: bytes) -> str:
+        line: Any = self._decode(record)
+        output = (line.payload or line).output
+        if output is None:  # a call of an aborted turn has no output
+            return ABORTED_RESULT
+        text = unmark(dict_or_empty(output).get("content", output))
+        return text if isinstance(text, str) else "\n".join(texts_in(text))
+
+    def _count_item(self, item: _Payload) -> None:
+        if item.type in _CALLS:
+            self.called(
+                item.call_id or item.id, item.name or (_SHELL if "shell" in item.type else None)
+            )
+        elif item.type in _OUTPUTS:
+            self.answered(item.call_id, failed=has_failed(item.output))
+        elif item.type == "message":
+            words = "\n".join(texts_in(item.content))
+            is_context = _is_context(item)
+            labels = {"assistant": "agent", "developer": "system", "system": "system"}
+            user = "environment" if is_context else "user"
+            self.part(labels.get(item.role or "", user))
+            if item.role == "user" and words and not is_context:
+                self.asked(words)
+        else:
+            self.part("annotation")
+
+    def _spend(self, at: str | None, payload: _Payload | None) -> None:
+        info = dict_or_empty(payload and payload.info)
+        extra = self.state.extra
+        last = info.get("last_token_usage")
+        total = dict_or_empty(info, "total_token_usage")
+        last_total = extra.get("seen", {})
+        if type(last) is not dict or total == last_total:
+            return
+        call = ModelCall(time_in(at), extra.get("model") or UNNAMED, usage_of(last))
+        self.replies.add(self._totals.named(call, total, extra.get("ancestor")))
+        extra["seen"] = total
+
+
+class _Numbered(Struct):
+    ordinal: int | None = None
+
+
+_decode_number = msgspec.json.Decoder(_Numbered).decode
+
+
+def _base_of(session: _Payload) -> tuple[str, int] | None:
+    base = dict_or_empty(session.history_base)
+    end = base.get("end_ordinal_exclusive")
+    thread = base.get("thread_id")
+    if type(end) is not int or type(thread) is not str:
+        return None
+    is_fork = session.forked_from_id and session.forked_from_ordinal_exclusive == end
+    return (session.forked_from_id or thread if is_fork else thread), end
+
+
+def _turns_rolled_back(kind: str, payload: _Payload) -> int:
+    is_rolled_back = kind == "event_msg" and payload.type == "thread_rolled_back"
+    if is_rolled_back:
+        return max(payload.num_turns or 0, 0)
+    return 0
+
+
+def _begins_turn(kind: str, payload: _Payload) -> bool:
+    # a message of another agent begins a turn, like a message of the user
+    if kind == "response_item" and payload.type == "message":
+        return payload.role == "user" and not _is_context(payload)
+    is_told = UNSET not in (payload.author, payload.recipient)
+    says = kind == "inter_agent_communication" or (
+        kind == "response_item" and payload.type == "agent_message"
+    )
+    return is_told and says
+
+
+def _is_context(payload: _Payload) -> bool:
+    texts = texts_in(payload.content)
+    return bool(texts) and all(map(CONTEXT.match, texts))
+
+
+def _kind_of(line: _Line) -> str:
+    """Return the type of a line. A line of the first releases has no type, so return the type that
+    today's Codex would write.
+    """
+    if line.payload is not None:
+        return line.type
+    if line.type:
+        return "response_item"
+    is_session = line.instructions is not UNSET and line.id is not None and line.role is None
+    return "session_meta" if is_session else line.record_type or ""

@@ -1,0 +1,82 @@
+"""Find the model calls that the events of a rollout report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from foldlog._base.json_types import JsonMap
+from foldlog._base.usage import usage_of
+from foldlog.eventstore import Annotation, Event, SystemMessage
+from foldlog.formats.event_fields import id_of_source
+from foldlog.formats.record import Fields, dict_or_empty, text_or_none, within
+from foldlog.formats.usage import (
+    UNNAMED,
+    ModelCall,
+    at_total,
+    call_of_event,
+    model_named,
+    tokens_of,
+)
+
+USAGE_RECORD = "token_usage_record"
+
+
+def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Yield the calls of models, each with an id that is equal in all copies of the call.
+
+    ``token_count`` has the usage of the last call, and the total of all calls. ``turn_context``
+    names the model. Codex copies calls in two ways. An edited log repeats calls together with their
+    totals. A forked log begins with its own ``session_meta``, followed by copies of all lines of
+    the parent log with new times, including the ``session_meta`` of the parent. A copied call
+    therefore has the same total in both logs, and its id is made from this total. ``ancestor`` is
+    the id of the parent log, or of this log if it has no parent. Newer releases write the thread of
+    each call before its count: threads that begin with copies of one log count for themselves.
+    """
+    model = UNNAMED
+    last_total = Fields()
+    ancestor = None
+    totals = Totals()
+    for event in events:
+        if isinstance(event, SystemMessage):
+            model = event.meta.get("model", model)
+        if getattr(event, "name", "") == "session_meta" or event.meta.get("instructions") == "base":
+            ancestor = (
+                within(getattr(event, "data", None), "forked_from_id")
+                or id_of_source(event)
+                or ancestor
+            )
+        if not isinstance(event, Annotation) or not isinstance(event.data, dict):
+            continue
+        if event.name == USAGE_RECORD:
+            ancestor = text_or_none(event.data, "thread_id") or ancestor
+        if event.name == "turn_context":
+            model = model_named(event.data)
+        info = event.data.get("info") if event.name == "token_count" else None
+        last = info.get("last_token_usage") if isinstance(info, dict) else None
+        total = dict_or_empty(info, "total_token_usage")
+        # Codex often writes a count twice.
+        if isinstance(last, dict) and total != last_total:
+            call = call_of_event(event, model, usage_of(last))
+            yield totals.named(call, total, ancestor)
+            last_total = total
+
+
+class Totals(Struct):
+    """Makes the id of a call from the total of all tokens up to this call. Copies of a log have
+    equal totals, so copies of a call get equal ids. ``tokens`` is the last total. A total rises
+    with each call, unless Codex begins to count again. ``falls`` is the number of times that Codex
+    began to count again.
+    """
+
+    tokens: float = -1
+    falls: int = 0
+
+    def named(self, call: ModelCall, total: JsonMap, ancestor: str | None) -> ModelCall:
+        tokens = tokens_of(total)
+        self.falls += tokens <= self.tokens
+        self.tokens = tokens
+        if ancestor:
+            return call._replace(reply=f"{ancestor} {tokens} {self.falls}")
+        return at_total(call, total)

@@ -1,0 +1,323 @@
+"""Sessions of Copilot CLI: lines of ``session-state/ID/events.jsonl``.
+
+    {"type": "user.message", "data": {…}, "id": …, "timestamp": …, "parentId": …}
+
+The types, and the events that they become:
+
+    system.message                  SystemMessage that replaces the last system prompt; an equal
+                                    prompt is not shown
+    user.message                    Message with the text for the model (``transformedContent``).
+                                    The text of the user in the first message is the title. A
+                                    message with a ``source`` comes from the environment
+    system.notification             Message from the environment
+    assistant.message               Message, or an Action for each call; the text is the thought of
+                                    the first call
+    tool.execution_complete         Observation with the text for the model (``result.content``),
+                                    shown if its call is open
+    session.compaction_complete     CondensationAction that forgets the records that were shown
+                                    when the compaction began
+    session.truncation              CondensationAction that forgets the oldest messages, without a
+                                    summary
+    session.context_cleared         CondensationAction that forgets all events except the system
+                                    prompt; then a Message if the record has an
+                                    ``initialMessage``
+    every other type                Annotation
+
+A View does not show events of sub-agents (``agentId``, ``parentToolCallId``). If a user goes back
+to an earlier message, Copilot CLI cuts its file there. The code of Copilot CLI is not public, so
+two rules were inferred from its events: a compaction keeps the records that came after the
+compaction began, and a truncation removes the oldest messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from foldlog._base.json_types import JsonMap
+from foldlog._base.usage import usage_of
+from foldlog.eventstore import Annotation, Content, Event, Message, SystemMessage
+from foldlog.formats.blocks import shown_blocks, thinking_of
+from foldlog.formats.event_fields import data_url, file_at, text_part
+from foldlog.formats.format import Format, first_named
+from foldlog.formats.prompt_changes import change_of_prompt
+from foldlog.formats.record import (
+    Fields,
+    dict_or_empty,
+    dicts_in,
+    has,
+    member,
+    text_or_empty,
+    usage_meta,
+    within,
+)
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.formats.usage import (
+    ModelCall,
+    RecordedUsage,
+    call_of_event,
+    calls_of_replies,
+    model_named,
+)
+
+NAME = "copilot-cli"
+
+_KINDS = frozenset(
+    (
+        "session",
+        "user",
+        "assistant",
+        "tool",
+        "system",
+        "subagent",
+        "hook",
+        "skill",
+        "abort",
+        "permission",
+    )
+)
+_IN_WORDS = ("file", "directory", "selection", "github_reference", "omitted")
+"""Types of attachments that the text for the model already describes."""
+_SYSTEM = "system"
+"""The decoder tags system prompts with this text, and every other shown event with the id of its
+record.
+"""
+
+_SIZES = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
+
+
+_accepts = has(type=str, data=dict)
+_is_event = has(type=str, data=dict, id=str, timestamp=str)
+
+
+def _matches(record: Any) -> bool:
+    return _is_event(record) and "parentId" in record and record["type"].partition(".")[0] in _KINDS
+
+
+def _session(record: Any) -> str | None:
+    is_start = _accepts(record) and record["type"] == "session.start"
+    if is_start:
+        return text_or_empty(record["data"], "sessionId") or None
+    return None
+
+
+def _where(record: Any) -> Fields:
+    data = dict_or_empty(record, "data")
+    context = dict_or_empty(data, "context")
+    return {"cwd": context.get("cwd"), "branch": context.get("branch"), "model": data.get("model")}
+
+
+class CopilotDecoder(FollowingDecoder):
+    """Tags each shown event with the id of its record, or with ``_SYSTEM``."""
+
+    has_own_ids = True
+    repeated = ("data.result.detailedContent",)
+
+    def set_up(self) -> None:
+        self._prompt: str | None = None
+        self._prompt_id: int | None = None
+        self._is_named = False
+        self._begun: set[str] | None = None
+
+    def tag(self, event: Event, read: RecordEvents | None) -> str:
+        if isinstance(event, SystemMessage) or read is None:
+            return _SYSTEM
+        return str(read.origin.id)
+
+    def read(self, read: RecordEvents, record: Fields) -> None:
+        kind = record["type"]
+        data = record["data"]
+        read.shown = (
+            type(record.get("agentId")) is not str and type(data.get("parentToolCallId")) is not str
+        )
+        content = text_or_empty(data, "content")
+        match kind:
+            case "system.message" if content:
+                self._read_prompt(read, data, content)
+            case "user.message":
+                model_text = text_or_empty(data, "transformedContent") or content
+                is_automatic = (
+                    type(data.get("source")) is str or data.get("isAutopilotContinuation") is True
+                )
+                if message_text := _with_files(model_text, data.get("attachments")):
+                    if content and not self._is_named and read.shown and not is_automatic:
+                        self._is_named = True
+                        read.meta = {"title": content}
+                    read.add(
+                        Message,
+                        content=message_text,
+                        source="environment" if is_automatic else "user",
+                    )
+            case "system.notification" if content:
+                read.add(Message, content=content, source="environment")
+            case "assistant.message":
+                _read_response(read, data, content)
+            case "tool.execution_complete":
+                self._read_result(read, data)
+            case "session.compaction_start" if read.shown:
+                self._begun = {*self._shown_records()}
+            case (
+                "session.compaction_complete" | "session.truncation" | "session.context_cleared"
+            ) if read.shown:
+                self._condense(read, kind, data)
+        if kind == "session.title_changed" and (name := text_or_empty(data, "title")):
+            read.meta = {"title": name}
+        read.close(kind, data)
+
+    def _read_prompt(self, read: RecordEvents, data: Fields, content: str) -> None:
+        """Add a system prompt in place of the last system prompt. A prompt with the role
+        ``developer`` is added without replacing a prompt.
+        """
+        is_new = read.shown and data.get("role") != "developer" and content != self._prompt
+        if is_new and self._prompt_id is not None:
+            read.put(change_of_prompt([self._prompt_id], [], "system prompt"))
+        prompt = read.add(
+            SystemMessage, content=content, shown=read.shown and content != self._prompt
+        )
+        if is_new:
+            self._prompt = content
+            self._prompt_id = prompt.id
+
+    def _read_result(self, read: RecordEvents, data: Fields) -> None:
+        error = data.get("error")
+        fields = dict_or_empty(data, "result")
+        content = _with_files(text_or_empty(fields, "content"), fields.get("binaryResultsForLlm"))
+        failed = data.get("success") is False
+        if failed and not content and type(error) is dict:
+            content = text_or_empty(error, "message")
+        # a result without a call comes from a tool of the user, and the model does not see it
+        read.shown = read.shown and self.calls.is_open(data.get("toolCallId"))
+        read.answer(data.get("toolCallId"), content, is_error=failed)
+
+    def _shown_records(self) -> list[str]:
+        return [record_id for record_id in self.shown.tags() if record_id != _SYSTEM]
+
+    def _condense(self, read: RecordEvents, kind: str, data: Fields) -> None:
+        records = self._shown_records()
+        match kind:
+            case "session.compaction_complete":
+                shown_at_begin = self._begun
+                self._begun = None
+                summary = text_or_empty(data, "summaryContent")
+                if data.get("success") is not True or not summary:
+                    return
+                forgotten = {*records}
+                if shown_at_begin is not None:
+                    forgotten &= shown_at_begin
+                is_requested = data.get("customInstructions") or data.get("trigger") == "manual"
+                self._forget(
+                    read, data, forgotten, summary, "request" if is_requested else "tokens"
+                )
+            case "session.truncation":
+                count = data.get("messagesRemovedDuringTruncation")
+                if type(count) is int and count > 0:
+                    oldest_first = list(dict.fromkeys(records))
+                    self._forget(read, data, {*oldest_first[:count]}, "", "tokens")
+            case "session.context_cleared" if records:
+                self._forget(read, data, {*records}, "", "tokens")
+                if first := text_or_empty(data, "initialMessage"):
+                    read.add(Message, content=first, source="user")
+
+    def _forget(
+        self, read: RecordEvents, data: Fields, forgotten: set[str], summary: str, reason: str
+    ) -> None:
+        """Add a condensation that forgets the records ``forgotten``, unless ``forgotten`` is empty.
+        The summary comes after the system prompts at the beginning.
+        """
+        if not forgotten:
+            return
+        record_ids = self.shown.tags()
+        offset = next(
+            (index for index, record_id in enumerate(record_ids) if record_id != _SYSTEM),
+            len(record_ids),
+        )
+        metadata: Fields = {"reason": reason}
+        for key, name in _SIZES.items():
+            if type(data.get(key)) is int:
+                metadata[name] = data[key]
+        read.condense(
+            lambda record_id: record_id not in forgotten, summary, metadata, offset=offset
+        )
+
+
+def _read_response(read: RecordEvents, data: Fields, content: str) -> None:
+    calls = dicts_in(data, "toolRequests")
+    ids = (data.get("apiCallId"), data.get("messageId"))
+    read.response = next((value for value in ids if type(value) is str), f"response-{read.version}")
+    read.parts = [text_part(content)] if content else []
+    if text := text_or_empty(data, "reasoningText"):
+        read.thinking = [thinking_of(text)]
+    read.meta = usage_meta({"completion_tokens": data.get("outputTokens")}, model=data.get("model"))
+    for call in calls:
+        read.call(call.get("name"), call.get("arguments"), call.get("toolCallId"))
+    read.say("agent")
+
+
+def _with_files(text: str, attachments: Any) -> Content:
+    """Return a text with its attachments. Attachments that the text already describes are left out,
+    unless they hold the bytes of a file.
+    """
+    parts: list[Fields] = []
+    for attachment in dicts_in(attachments):
+        data = attachment.get("data")
+        kind = attachment.get("mimeType")
+        if type(data) is str and type(kind) is str:
+            parts.append(file_at(data_url(kind, data), kind))
+        elif attachment.get("type") not in _IN_WORDS:
+            parts += shown_blocks(attachment)
+    return (*shown_blocks(text), *parts) if parts else text
+
+
+_COUNTS = {
+    "prompt_tokens": "input",
+    "cached_tokens": "cacheRead",
+    "cache_write_tokens": "cacheWrite",
+    "completion_tokens": "output",
+}
+
+
+def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Yield the calls of models. A record ``session.usage_record`` has the tokens of one call.
+    Earlier releases only wrote ``session.shutdown`` at the end of a session, with the number of
+    calls and tokens of each model. Replies after this record, for example in a resumed session, are
+    counted one by one.
+    """
+    replies: list[Event] = []
+    is_recorded = False
+    for event in events:
+        kind, data = (event.name, event.data) if isinstance(event, Annotation) else ("", None)
+        metrics = dict_or_empty(data, "modelMetrics") if kind == "session.shutdown" else {}
+        if kind == "session.usage_record":
+            yield from calls_of_replies(replies)
+            replies.clear()
+            is_recorded = True
+            used = dict_or_empty(data, "usage")
+            yield call_of_event(event, model_named(used), _tokens_of(used))
+        elif not is_recorded and not metrics:
+            replies.append(event)
+        elif not is_recorded:
+            replies.clear()
+            for model, counts_of_model in metrics.items():
+                calls = within(counts_of_model, "requests", "count")
+                tokens = _tokens_of(dict_or_empty(counts_of_model, "usage"))
+                count = calls if type(calls) is int else 0
+                yield call_of_event(event, model, tokens, None, count, model)
+    yield from calls_of_replies(replies)
+
+
+def _tokens_of(counts: JsonMap) -> dict[str, int]:
+    return usage_of({name: counts.get(f"{source}Tokens") for name, source in _COUNTS.items()})
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=_accepts,
+    expected="an event of Copilot CLI, with a text under 'type' and an object under 'data'",
+    decoder=CopilotDecoder,
+    conversation=first_named(_session),
+    recorded_usage=RecordedUsage(calls=_calls),
+    kept_in=("$COPILOT_HOME/session-state", "~/.copilot/session-state"),
+    source_id=member("id"),
+    where=_where,
+)

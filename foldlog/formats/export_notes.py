@@ -1,0 +1,125 @@
+"""Count what an export leaves out: events without a record, and fields that the format does not
+have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from foldlog._base.json_types import JsonMap
+from foldlog._base.usage import IMPORTED
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    Action,
+    CondensationAction,
+    DocumentChanges,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
+from foldlog.formats.event_fields import parts_in
+from foldlog.formats.format import Format
+from foldlog.formats.places import is_declined
+from foldlog.formats.record import UNREAD, dict_or_empty
+from foldlog.projections.conversations.labels import label
+from foldlog.projections.messages.content import content_of
+
+_NAMES = {"system": "system prompt", "error": "observation", "redaction": "redaction receipt"}
+_PARTS = {"image_url": "image", "file": "file", "server_tool": "call of a server's tool"}
+
+
+class ExportNotes:
+    def __init__(self, format: Format) -> None:
+        self._lacks = format.lacks or frozenset()
+        self._lost, self._hidden = Counter[str](), Counter[str]()
+        self._replies = set[str]()
+        """The replies whose usage was counted. The events of a reply repeat its usage."""
+
+    def leave_out(self, event: Event, *, hidden: bool = False) -> None:
+        """Count an event for which the export has no record. ``hidden`` is true if no model saw the
+        event.
+        """
+        changed: JsonMap = event.changed if isinstance(event, DocumentChanges) else {}
+        if IMPORTED in changed:
+            self._lost["total of tokens and cost"] = 1
+        elif UNREAD not in changed and not is_declined(event):
+            (self._hidden if hidden else self._lost)[_noun_of_event(event)] += 1
+
+    def write(self, event: Event) -> None:
+        reply = event.meta.get("reply")
+        is_counted = type(reply) is str and reply in self._replies
+        self._lost.update(
+            noun
+            for noun in _nouns_of_event(event)
+            if noun in self._lacks and not (is_counted and noun == "count of tokens")
+        )
+        if type(reply) is str:
+            self._replies.add(reply)
+
+    def end(self) -> list[str]:
+        """Return two texts: a list of the left-out events that a model never saw, and a list of the
+        events and fields that the format cannot hold. Each text may be empty.
+        """
+        counts = (self._hidden, self._lost)
+        return [
+            ", ".join(several(number, noun) for noun, number in each.items() if number)
+            for each in counts
+        ]
+
+
+def several(number: int, noun: str) -> str:
+    """Return a number and a noun: ``1 image``, ``2 changes of documents``."""
+    singular, of, rest = noun.partition(" of ")
+    return f"{number} {singular}{'' if number == 1 else 's'}{of}{rest}"
+
+
+def _noun_of_event(event: Event) -> str:
+    word = label(event)
+    if isinstance(event, DocumentChanges):
+        if event.changed.keys() == {ATTRIBUTES}:
+            return "change of attributes"
+        return "change of documents"
+    if isinstance(event, CondensationAction) and word == "system":
+        return "replacement of a system prompt"
+    if isinstance(event, Message):
+        return f"message of the {word}"
+    return _NAMES.get(word, word)
+
+
+def _nouns_of_event(event: Event) -> Iterator[str]:
+    if isinstance(event, SystemMessage):
+        yield "role of a system prompt"
+    if isinstance(event, Action) and "custom_tool" in event.meta:
+        yield "form of a custom tool's call"
+    if isinstance(event, Observation) and event.is_error:
+        yield "error mark"
+    for part in parts_in(content_of(event)):
+        yield from _nouns_of_part(event, part)
+    if isinstance(event, Action | Message):
+        for block in event.thinking:
+            yield f"block of thinking of a {'call' if isinstance(event, Action) else 'message'}"
+            if block.get("type") == "reasoning":
+                yield "item of reasoning"
+            elif "signature" in block or "data" in block:
+                yield "signature of thinking"
+    if "usage" in event.meta or "cost" in event.meta:
+        yield "count of tokens"
+    for name in ("message", "call"):
+        yield from (f"field of a chat {name}" for _ in dict_or_empty(event.meta.get(name)))
+
+
+def _nouns_of_part(event: Event, part: JsonMap) -> Iterator[str]:
+    if part.keys() != {"type", "text"}:
+        if isinstance(event, Observation) and event.is_error:
+            yield "part of a failed result"
+        elif isinstance(event, SystemMessage):
+            yield "part of a system prompt"
+    kind = str(part.get("type"))
+    if kind != "text":
+        yield _PARTS.get(kind, "part of another type")
+    elif "cache_control" in part:
+        yield "mark of a cache"
+    if "detail" in dict_or_empty(part.get(kind)):
+        yield "detail of an image"

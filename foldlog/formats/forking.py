@@ -1,0 +1,154 @@
+"""Fork an imported history at a record of its source, and mark a fork that lacks records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby, takewhile
+
+from foldlog._base.json_types import JsonMap
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    Action,
+    ConversationNotFound,
+    ConversationRow,
+    Documents,
+    Event,
+    InvalidArgument,
+    Observation,
+    ReadTransaction,
+    Store,
+    VersionConflict,
+)
+from foldlog.eventstore.documents.values import newest_value
+from foldlog.eventstore.errors import count
+from foldlog.eventstore.events import is_structural
+from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.formats.places import place_of
+from foldlog.formats.record import FINDINGS_MAX, INCOMPLETE, UNREAD, Fields
+from foldlog.projections import Views
+from foldlog.projections.units import WaitingCalls
+
+
+def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
+    """Fork a conversation at a version: see ``Store.fork``. If some records before ``at`` could not
+    be imported, the fork adds an event that says how many, because the import may have recorded
+    this only after ``at``.
+    """
+
+    def read_attributes(reading: ReadTransaction) -> tuple[Fields, NothingRedacted]:
+        attributes = newest_value(reading, ATTRIBUTES, at, default={})
+        return attributes, NothingRedacted.since(reading)
+
+    documents = Documents(store)
+    unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
+    if not unread or documents.get(conversation, UNREAD, version=at):
+        return store.fork(conversation, at, new)
+    while True:
+        attributes, guard = store.query(conversation, read_attributes)
+        try:
+            documents.fork(conversation, at, new, mark_unread(attributes, unread), guard)
+        except VersionConflict as conflict:
+            # an error of the guard has equal versions
+            if conflict.expected != conflict.actual:
+                raise
+        else:
+            return store.conversation(new)
+
+
+def mark_unread(attributes: JsonMap, unread: Sequence[Sequence[int]]) -> Fields:
+    """Return the documents that say that a history lacks the records ``unread``. ``attributes`` are
+    the other attributes of the history.
+    """
+    return {
+        ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(unread)},
+        UNREAD: [*map(list, unread)],
+    }
+
+
+def incomplete(unread: Sequence[Sequence[int]]) -> str:
+    """Return the attribute ``INCOMPLETE`` of a history that lacks the records ``unread``: see
+    ``UNREAD``.
+    """
+    return lacking(len(unread), "event", unread[0][1])
+
+
+def lacking(number: int, what: str, before: int) -> str:
+    """Return a text that says how many records are unreadable, and where the first unreadable
+    record is.
+    """
+    lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
+    if number >= FINDINGS_MAX:
+        lacks = f"{number:,} or more records"
+    where = f"after {what} {before - 1}" if before else f"before {what} 0"
+    return f"{lacks} of its source could not be read, {first}{where}"
+
+
+def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
+    """Return the version after the last event whose id in the imported source is ``source_id``. The
+    View at this version shows the branch of this event, even if the source switched to another
+    branch later. The text ``"7"`` also finds the number 7 as an id.
+
+    The events of one record, the actions of one response and their observations are one group. The
+    version comes after all events of the group, so that no call stays open. If a record has both a
+    result and the model's next text, the version is before this record.
+
+    Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. The function
+    reads the events from the last event with this id to the end. For a call or a result, the
+    function also makes the View at the version.
+    """
+    if not isinstance(source_id, str | int):
+        raise TypeError(
+            "at_source must be an id of the imported source (a text or a whole number), not"
+            f" {source_id!r}"
+        )
+    version = store.conversation(conversation).version
+    if version == 0:
+        raise ConversationNotFound(conversation)
+    for event in store.events(conversation, 0, version, reverse=True):
+        if _is_named(event, source_id):
+            return _after_its_group(store, conversation, event)
+    raise InvalidArgument(
+        f"conversation {conversation!r} has no event with the source id {source_id!r} among its"
+        f" {count(version, 'event')}; 'foldlog log ID --json' prints the source id of each event as"
+        " origin.id"
+    )
+
+
+def _is_named(event: Event, source_id: str | int) -> bool:
+    if event.origin is None or event.origin.id is None:
+        return False
+    own_id = event.origin.id
+    return bool(own_id == source_id) or (isinstance(own_id, int) and str(own_id) == source_id)
+
+
+def _after_its_group(store: Store, conversation: str, event: Event) -> int:
+    """Return the version after all events of the group of ``event``. The group has the events of
+    one record, the calls of one response, and the results of these calls.
+
+    The version is at the end of a record. Bookkeeping is the only kind of record that may come
+    between two records of the group.
+    """
+    record = [event, *takewhile(place_of, store.events(conversation, event.id + 1))]
+    version = record[-1].id + 1
+    has_calls = any(isinstance(each, Action | Observation) for each in record)
+    view = Views(store).at(conversation, version) if has_calls else None
+    waiting = WaitingCalls()
+    for call in view.open_calls if view else ():
+        waiting.add(call, call.id)
+    newest = next(
+        (each.response_id for each in reversed(view or ()) if isinstance(each, Action)), None
+    )
+    following = store.events(conversation, version) if view else ()
+    for _, of_record in groupby(following, lambda each: each.id - place_of(each)):
+        events = [*of_record]
+        goes_on = False
+        for each in events:
+            if isinstance(each, Action) and each.response_id == newest is not None:
+                waiting.add(each, each.id)
+                goes_on = True
+            elif isinstance(each, Observation) and waiting.take(each) is not None:
+                goes_on = True
+            elif each.shown or is_structural(each):
+                return version
+        version = events[-1].id + 1 if goes_on else version
+    return version

@@ -1,0 +1,628 @@
+"""Sessions of Gemini CLI: lines in ``chats/session-….jsonl``. Before 2026 a session was one
+document.
+
+    {"sessionId", …}                    the session. For a document, foldlog makes this record from
+                                        the fields that never change, and at the end a record
+                                        {"$set"} from all other fields, except the messages
+    {"id", "type": "user", "content"}   Message; from the environment if Gemini CLI wrote the text;
+                                        an Observation for each result in the content. A View does
+                                        not show a command (``/``, ``?``)
+    {"id", "type": "gemini", …}         a Message, or an Action for each call with its Observation;
+                                        with the thinking of the model
+    {"id", "type": …}                   info, warning, error: an Annotation
+    {"$rewindTo": id}                   takes back this message and all later messages
+    {"$set": {…}}                       new values of the session; its title is ``summary``.
+                                        ``messages`` replaces all messages. If the new messages
+                                        begin with a snapshot of the state, the record is a
+                                        compaction
+
+If an id comes again, the new message replaces the old message. A Retraction takes back the old
+message and all messages after it. Then the new message and copies of the later messages are added.
+The View at every version is the prompt that Gemini CLI would send. If the new message equals the
+old message, the record makes no event.
+
+A resumed chat begins with a second record of the session. Gemini CLI then sets the messages twice:
+first only its context, and then all messages. The messages have new times and another form than
+before. An earlier message stays if a new message has the same content. A context with a new text
+replaces the earlier context, like a system prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec.structs import force_setattr
+
+from foldlog.eventstore import (
+    Annotation,
+    CondensationAction,
+    Content,
+    Message,
+    Origin,
+    Retraction,
+    summary_id,
+)
+from foldlog.formats.blocks import content_of_parts, shown_of, thinking_of
+from foldlog.formats.event_fields import data_url, file_at, text_part
+from foldlog.formats.files.readers import in_object, object_in, on_lines
+from foldlog.formats.format import Contained, FileReader, Format, first_named
+from foldlog.formats.prompt_changes import change_of_prompt
+from foldlog.formats.record import (
+    Fields,
+    dicts_in,
+    joined_text,
+    member,
+    read_time,
+    text_or_empty,
+    usage_meta,
+    within,
+)
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
+from foldlog.formats.replacing import WRITTEN_AGAIN
+
+NAME = "gemini-cli"
+
+
+_TYPES = ("user", "gemini", "info", "error", "warning")
+_STABLE = ("sessionId", "projectHash", "startTime", "kind")
+_CHANGING = frozenset(("messages", "lastUpdated", "summary", "directories", "memoryScratchpad"))
+_READ_ELSEWHERE = frozenset(("text", "functionCall", "functionResponse"))
+
+
+class _Documents(FileReader):
+    def holds(self, path: Path, begin: bytes) -> bool:
+        begins = re.match(rb'\s*\{\s*"(sessionId|projectHash)"', begin) is not None
+        is_one = begins and all(
+            b'"%b"' % key.encode() in begin for key in (*_STABLE[:3], "messages")
+        )
+        return is_one and not on_lines(path)
+
+    def histories(self, path: Path) -> Iterator[Contained]:
+        document = object_in(path)
+        yield in_object(path, document, "messages", session_in(document.value), _STABLE, "$set")
+
+
+def _begun_by(path: Path) -> dict[str, str]:
+    # The sessions of sub-agents are in a folder with the name of the session that began them.
+    folder = path.absolute().parent
+    return {"parent": folder.name} if folder.parent.name == "chats" else {}
+
+
+def _matches(record: Any) -> bool:
+    if not accepts(record):
+        return False
+    if "id" not in record:
+        return type(changed := record.get("$set")) is not dict or not _CHANGING.isdisjoint(changed)
+    return (
+        record.get("type") in _TYPES
+        and type(record.get("timestamp")) is str
+        and "content" in record
+    )
+
+
+def parts_of(content: Any) -> list[Fields]:
+    """Return content as parts. The content may be a text, a part, or a list of texts and parts."""
+    several = content if type(content) is list else [content]
+    return dicts_in([{"text": each} if type(each) is str else each for each in several])
+
+
+def content_of(content: Any) -> Content:
+    return content_of_parts(shown_parts(parts_of(content)))
+
+
+def shown_parts(parts: list[Fields]) -> list[Fields]:
+    return [shown for part in parts if (shown := _shown(part)) is not None]
+
+
+def visible_parts(parts: list[Fields]) -> list[Fields]:
+    return shown_parts([part for part in parts if part.get("thought") is not True])
+
+
+def thoughts_in(parts: list[Fields]) -> list[str]:
+    return [text_or_empty(part, "text") for part in parts if part.get("thought") is True]
+
+
+def held_in(parts: list[Fields], key: str) -> list[Fields]:
+    return dicts_in([part.get(key) for part in parts])
+
+
+def _shown(part: Fields) -> Fields | None:
+    if type(part.get("text")) is str and part["text"]:
+        return text_part(part["text"])
+    held: Any = next(
+        (part[key] for key in ("inlineData", "fileData") if type(part.get(key)) is dict), {}
+    )
+    kind = text_or_empty(held, "mimeType")
+    if type(held.get("data")) is str:
+        url = data_url(kind, held["data"])
+    else:
+        url = held.get("fileUri")
+    if type(url) is str:
+        return file_at(url, kind)
+    if not _READ_ELSEWHERE.isdisjoint(part) or part.keys() <= {"thoughtSignature"}:
+        return None
+    return shown_of(part)
+
+
+def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
+    """Return the content of the result of a call, and whether the result is an error. ``result``
+    may also contain results of other calls. A part that is not a response belongs to the last
+    response before it.
+    """
+    parts_read: list[Any] = []
+    failed = False
+    is_own = True
+    parts = parts_of(result)
+    has_own = bool(call_id) and any(
+        within(part, "functionResponse", "id") == call_id for part in parts
+    )
+    for part in parts:
+        response = part.get("functionResponse")
+        if type(response) is dict:
+            is_own = response.get("id") == call_id or not has_own
+        if not is_own:
+            continue
+        if type(response) is not dict:
+            parts_read.append(part)
+            continue
+        response_value = response.get("response")
+        fields = response_value if type(response_value) is dict else {"output": response_value}
+        failed = failed or "error" in fields
+        if len(fields) == 1 and next(iter(fields)) in ("output", "error"):
+            output = next(iter(fields.values()))
+        else:
+            output = fields
+        parts_read += [
+            output if type(output) is str else json.dumps(output, ensure_ascii=False),
+            *dicts_in(response, "parts"),
+        ]
+    return content_of(parts_read), failed
+
+
+_USAGE = {
+    "prompt_tokens": ("input", "tool"), "cached_tokens": ("cached",),
+    "completion_tokens": ("output", "thoughts"), "reasoning_tokens": ("thoughts",),
+}  # fmt: skip
+
+
+_SNAPSHOT = "<state_snapshot>"
+_SESSION = "<session_context>"
+_CONTEXTS = (_SESSION, "<hook_context>", _SNAPSHOT)
+"""The beginnings of messages that Gemini CLI itself writes as the user."""
+_CONTEXT_REPLACED = {"reason": "the context of the session was updated"}
+
+
+def session_in(record: Any) -> str | None:
+    if type(record) is dict and "projectHash" in record:
+        name = record.get("sessionId")
+    else:
+        name = None
+    return name if type(name) is str and name else None
+
+
+def accepts(record: Any) -> bool:
+    if type(record) is not dict:
+        return False
+    is_message = type(record.get("id")) is str and type(record.get("type")) is str
+    is_change = type(record.get("$set")) is dict or type(record.get("$rewindTo")) is str
+    return is_message or is_change or session_in(record) is not None
+
+
+def read_reply(
+    read: RecordEvents, parts: list[Fields], thoughts: list[str], calls: list[Fields]
+) -> None:
+    read.parts = visible_parts(parts)
+    read.thinking = [*map(thinking_of, filter(None, thoughts))]
+    for call in calls:
+        read.call(call.get("name"), call.get("args"), call.get("id"))
+    read.say("agent")
+
+
+def _is_context(record: Fields) -> bool:
+    """Return whether a message is the context that Gemini CLI sends before all other messages."""
+    text = joined_text(content_of(record.get("content")))
+    return record.get("type") == "user" and text.lstrip().startswith(_SESSION)
+
+
+def _calls_in(record: Fields) -> list[Fields]:
+    """Return the calls in the content of a message. If the content has no calls, return the calls
+    in the field ``toolCalls``.
+    """
+    parts = parts_of(record.get("content"))
+    return held_in(parts, "functionCall") or dicts_in(record, "toolCalls")
+
+
+def _results_in(record: Fields) -> dict[Any, Content]:
+    parts = parts_of(record.get("content"))
+    results = [
+        (response.get("id"), [{"functionResponse": response}])
+        for response in held_in(parts, "functionResponse")
+    ]
+    results += [
+        (call.get("id"), call["result"])
+        for call in dicts_in(record, "toolCalls")
+        if call.get("result")
+    ]
+    return {
+        call_id: result_of(result, call_id)[0]
+        for call_id, result in results
+        if isinstance(call_id, Hashable)
+    }
+
+
+def _is_same_message(former: Fields, latter: Fields) -> bool:
+    """Return whether a model gets the same text from two messages, although their forms may differ.
+    A resumed session has calls in the content, and the results of calls in separate messages.
+    """
+    if latter.get("toolCalls") not in (None, former.get("toolCalls")):
+        return False
+    return _content_and_calls(former) == _content_and_calls(latter)
+
+
+def _repeats_results(record: Fields, results: dict[Any, Content]) -> bool:
+    own_results = _results_in(record)
+    has_more = bool(shown_parts(parts_of(record.get("content"))))
+    return (
+        bool(own_results)
+        and not has_more
+        and all(results.get(call_id) == result for call_id, result in own_results.items())
+    )
+
+
+def _content_and_calls(record: Fields) -> object:
+    parts = visible_parts(parts_of(record.get("content")))
+    calls = [(call.get("id"), call.get("name"), call.get("args")) for call in _calls_in(record)]
+    results = _results_in(record) if record.get("type") == "user" else {}
+    return record.get("type"), parts, calls, results
+
+
+class _CurrentMessage(NamedTuple):
+    """A message that the session did not take back. ``end`` is the version after the events of the
+    message. ``shown`` is true if a View shows the message.
+    """
+
+    record: Any
+    end: int
+    shown: bool
+
+
+class GeminiDecoder(FollowingDecoder):
+    """All messages that the session did not take back stay in memory."""
+
+    has_own_ids = True
+
+    repeat = "logs"
+
+    def repeated_fields(self, record: Any) -> Collection[str]:
+        fields = ["$set", "toolCalls.resultDisplay"]
+        if record.get("type") in ("info", "warning", "error") or self._is_message_again:
+            fields.append("content")
+        if any("status" in call and "result" not in call for call in _calls_in(record)):
+            fields.append("toolCalls.args")  # the message comes again with the results
+        return fields
+
+    def set_up(self) -> None:
+        self._messages: list[_CurrentMessage] = []
+        self._index_of_id: dict[str, int] = {}
+        self._time: datetime | None = None
+        self._is_message_again = False
+        """Whether the newest message has come before, or its results have."""
+        self._is_resuming = False
+        """True from the record that resumes a session until the next message."""
+        self._waiting: list[Fields] | None = None
+        """The context that a resumed session sets first. It is stored until the session sets all
+        its messages.
+        """
+        self._context_at = -1
+        """The id of the event that replaced the context in a resumed session, or -1 as long as the
+        original context is shown.
+        """
+
+    def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
+        time = read_time(record.get("startTime"))[0] or self._time
+        return RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
+
+    def read(self, read: RecordEvents, record: Fields) -> None:
+        rewound_to = record.get("$rewindTo")
+        changes = record.get("$set")
+        session = changes if type(changes) is dict else record
+        title = session.get("summary")
+        if type(rewound_to) is str or type(record.get("id")) is str:
+            self._end_waiting(read)
+        if type(rewound_to) is str:
+            self._replace(read, self._index_of_id.get(rewound_to, 0), ())
+        elif type(record.get("id")) is str:
+            self._add_message(read, record)
+        elif type(session.get("messages")) is list:
+            self._set_or_wait(read, [item for item in session["messages"] if type(item) is dict])
+        elif session_in(record) is not None:
+            self._is_resuming = bool(self._messages)
+        read.close(str(record.get("type") or next(iter(record))), None)
+        self._time = read.timestamp
+        if "id" not in record and type(title) is str and title.strip():
+            last_event = read.events[-1]
+            # no other code has the event yet, so a change in place is safe
+            force_setattr(last_event, "meta", {**last_event.meta, "title": title})
+
+    def _add_message(self, read: RecordEvents, record: Fields) -> None:
+        index = self._index_of_id.get(record["id"])
+        self._is_message_again = index is not None and self._messages[index].record == record
+        if index is None:
+            self._replace(read, len(self._messages), (record,))
+        elif not self._is_message_again:
+            self._replace(
+                read, index, (record, *(message.record for message in self._messages[index + 1 :]))
+            )
+
+    def _set_or_wait(self, read: RecordEvents, messages: list[Fields]) -> None:
+        """Set the messages of the session. The context that a resumed session sets first is stored
+        until the session sets all its messages, because Gemini CLI never sends a context alone.
+        """
+        if self._is_resuming and len(messages) == 1 and _is_context(messages[0]):
+            self._waiting = messages
+        else:
+            self._waiting = None
+            self._set_messages(read, messages)
+
+    def _end_waiting(self, read: RecordEvents) -> None:
+        waiting = self._waiting
+        self._waiting = None
+        self._is_resuming = False
+        if waiting is not None:
+            self._set_messages(read, waiting)
+
+    def _follow_context(self, read: RecordEvents, messages: Sequence[Fields]) -> None:
+        """If the messages begin with a changed context, replace the context in the prompt. All
+        other messages stay in the prompt.
+        """
+        if not self._messages or not messages or not self._messages[0].shown:
+            return
+        old_record = self._messages[0].record
+        new_record = messages[0]
+        is_same = (
+            old_record.get("id") == new_record.get("id")
+            and _is_context(old_record)
+            and _is_context(new_record)
+        )
+        if is_same and not _is_same_message(old_record, new_record):
+            self._messages[0] = self._messages[0]._replace(record=new_record)
+            read.timestamp = read_time(new_record.get("timestamp"))[0]
+            self._show_context(read)
+
+    def _show_context(self, read: RecordEvents) -> None:
+        text = joined_text(content_of(self._messages[0].record.get("content")))
+        before = self.shown.ids()
+        self._context_at = read.version
+        read.put(
+            change_of_prompt(
+                before, [text, *before[1:]], "system prompt", metadata=_CONTEXT_REPLACED
+            )
+        )
+
+    def _count_same(self, messages: Sequence[Fields]) -> tuple[int, int]:
+        """Compare the current messages with ``messages`` from the beginning, and return for each
+        list how many messages are the same. The two numbers may differ, because results may be in
+        separate messages.
+        """
+        index = 0
+        known_results: dict[Any, Content] = {}
+        new_results = {
+            call_id: result
+            for record in messages
+            for call_id, result in _results_in(record).items()
+        }
+        for count, record in enumerate(messages):
+            same_index = self._find_same(record, index)
+            if same_index is None:
+                if not _repeats_results(record, known_results):
+                    return index, count
+                continue
+            old_results = _results_in(self._messages[same_index].record)
+            if any(
+                new_results.get(call_id, result) != result
+                for call_id, result in old_results.items()
+            ):
+                return index, count
+            known_results |= old_results
+            self._change_id(same_index, record.get("id"))
+            index = same_index + 1
+        return index, len(messages)
+
+    def _find_same(self, record: Fields, index: int) -> int | None:
+        """Return the index of the next current message that gives a model the same text as
+        ``record``, or None. Hidden messages are skipped.
+        """
+        for candidate in range(index, len(self._messages)):
+            message = self._messages[candidate]
+            if message.record == record or _is_same_message(message.record, record):
+                return candidate
+            if message.shown:
+                return None
+        return None
+
+    def _change_id(self, index: int, new_id: Any) -> None:
+        old_record = self._messages[index].record
+        if type(new_id) is str and new_id not in self._index_of_id:
+            self._index_of_id.pop(str(old_record.get("id")), None)
+            self._index_of_id[new_id] = index
+            self._messages[index] = self._messages[index]._replace(
+                record={**old_record, "id": new_id}
+            )
+
+    def _set_messages(self, read: RecordEvents, messages: Sequence[Fields]) -> None:
+        self._follow_context(read, messages)
+        same_count, repeated_count = self._count_same(messages)
+        following = messages[repeated_count:]
+        snapshot = self._new_snapshot(following)
+        if not snapshot:
+            self._replace(read, same_count, following)
+            return
+        # the new messages begin with a summary, and leave out the summarized messages
+        ids = {str(message.get("id")) for message in following}
+        lost_numbers = (
+            number
+            for number, message in enumerate(self._messages, 1)
+            if message.shown and str(message.record.get("id")) not in ids
+        )
+        self._take_back(read, max(same_count, *lost_numbers, 0), following)
+        version = self._messages[same_count - 1].end if same_count else 0
+        shown_ids = self.shown.ids()
+        context = None
+        if same_count and self._context_at >= 0:
+            context = summary_id(self._context_at)
+        kept_ids = [
+            event_id for event_id in shown_ids if 0 <= event_id < version or event_id == context
+        ]
+        forgotten_ids = tuple(event_id for event_id in shown_ids if event_id not in set(kept_ids))
+        self.calls.forget(forgotten_ids)
+        read.timestamp = read_time(following[0].get("timestamp"))[0]
+        fields: Fields = {
+            "summary": snapshot,
+            "summary_offset": len(kept_ids),
+            "metadata": {"reason": "tokens"},
+        }
+        read.add(CondensationAction, forgotten_event_ids=forgotten_ids, **fields)
+        self._drop(same_count)
+        self._index_of_id[str(following[0].get("id"))] = same_count
+        self._messages.append(_CurrentMessage(following[0], read.version, shown=True))
+        self._replace(read, same_count + 1, following[1:])
+
+    def _new_snapshot(self, messages: Sequence[Fields]) -> str:
+        """Return the text of the first message if the message is a new snapshot of the session. A
+        snapshot replaces all earlier messages. Return an empty text if the message is not a new
+        snapshot.
+        """
+        if not messages or messages[0].get("type") != "user":
+            return ""
+        first_id = messages[0].get("id")
+        if any(message.record.get("id") == first_id for message in self._messages):
+            return ""
+        text = joined_text(content_of(messages[0].get("content")))
+        return text if _SNAPSHOT in text else ""
+
+    def _replace(self, read: RecordEvents, index: int, records: Sequence[Fields]) -> None:
+        self._take_back(read, index, records)
+        for record in records:
+            event_count = len(read.events)
+            read.timestamp = read_time(record.get("timestamp"))[0]
+            self._read_message(read, record)
+            added_events = read.events[event_count:]
+            self._index_of_id.setdefault(str(record.get("id")), len(self._messages))
+            self._messages.append(
+                _CurrentMessage(record, read.version, any(event.shown for event in added_events))
+            )
+
+    def _take_back(self, read: RecordEvents, index: int, records: Sequence[Fields]) -> None:
+        """Take back all messages from ``index`` on. If the View shows one of these messages, add a
+        retraction. ``records`` are the records that come next. If these records repeat the
+        messages, the reason of the retraction is ``WRITTEN_AGAIN``.
+        """
+        version = self._messages[index - 1].end if index else 0
+        shown_record_ids = {
+            str(message.record.get("id")) for message in self._messages[index:] if message.shown
+        }
+        if shown_record_ids:
+            come_again = shown_record_ids <= {str(record.get("id")) for record in records}
+            read.timestamp = None
+            self.calls.forget(range(version, read.version))
+            read.add(Retraction, version=version, reason=WRITTEN_AGAIN if come_again else "")
+            if version <= self._context_at:
+                self._context_at = -1
+                if index:
+                    self._show_context(read)
+        self._drop(index)
+
+    def _drop(self, index: int) -> None:
+        for message in self._messages[index:]:
+            self._index_of_id.pop(str(message.record.get("id")), None)
+        del self._messages[index:]
+
+    def _read_message(self, read: RecordEvents, record: Fields) -> None:
+        parts = parts_of(record.get("content"))
+        if record.get("type") == "user":
+            # a message to the model writes the results of the last calls a second time
+            last = self._messages[-1].record if self._messages else {}
+            if _repeats_results(record, _results_in(last)):
+                self._is_message_again = True
+                return
+            for response in held_in(parts, "functionResponse"):
+                self._answer(
+                    read, response.get("id"), [{"functionResponse": response}], response.get("name")
+                )
+            content = content_of(record.get("content"))
+            text = joined_text(content).strip()
+            if content and (text or not isinstance(content, str)):
+                source = "environment" if text.startswith(_CONTEXTS) else "user"
+                read.add(
+                    Message, content=content, source=source, shown=not text.startswith(("/", "?"))
+                )
+        elif record.get("type") == "gemini":
+            call_fields = {"model": record.get("model"), "reply": record.get("id")}
+            read.meta = usage_meta(record.get("tokens"), _USAGE, **call_fields)
+            self._read_response(read, record, parts)
+            if read.meta:  # a reply without text and calls
+                read.add(Annotation, name="gemini")
+
+    def _read_response(self, read: RecordEvents, record: Fields, parts: list[Fields]) -> None:
+        """Read a reply of the model. If the content has no calls and no thinking, read them from
+        the fields ``toolCalls`` and ``thoughts``.
+        """
+        results = {
+            item.get("id"): item
+            for item in dicts_in(record, "toolCalls")
+            if type(item.get("id")) is str
+        }
+        calls = held_in(parts, "functionCall")
+        thoughts = thoughts_in(parts)
+        if not calls and not thoughts:
+            for item in dicts_in(record, "thoughts"):
+                subject = text_or_empty(item, "subject")
+                thought = text_or_empty(item, "description")
+                thoughts.append(f"**{subject}** {thought}" if subject else thought)
+            calls = dicts_in(record, "toolCalls")
+        read.response = str(record.get("id"))
+        read_reply(read, parts, thoughts, calls)
+        read.thinking = []
+        for call in calls:
+            call_id = call.get("id")
+            result = results.get(call_id, {}) if type(call_id) is str else {}
+            if result.get("result"):
+                failed = result.get("status") in ("error", "cancelled")
+                self._answer(read, call["id"], result["result"], is_error=failed)
+
+    def _answer(
+        self,
+        read: RecordEvents,
+        call_id: Any,
+        result: Any,
+        tool: Any = "",
+        *,
+        is_error: bool = False,
+    ) -> None:
+        # a View does not show a second result of a call
+        content, has_failed = result_of(result, call_id)
+        flags = {} if self.calls.is_open(call_id) else {"shown": False}
+        read.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **flags)
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=accepts,
+    refuses=lambda record: within(record, "type") == "qwen",
+    expected=(
+        "a record of Gemini CLI: with 'id' and 'type', or with 'sessionId', '$set' or '$rewindTo'"
+    ),
+    decoder=GeminiDecoder,
+    conversation=first_named(session_in),
+    files=_Documents(),
+    time=lambda record: read_time(within(record, "timestamp") or within(record, "startTime")),
+    kept_in=("~/.gemini/tmp",),
+    begun_by=_begun_by,
+    source_id=member("id"),
+)

@@ -1,0 +1,118 @@
+"""OpenHands V1: event objects of several ``kind``s, with text ids.
+
+The records, and the events that they become:
+
+    SystemPromptEvent                                      SystemMessage
+    SystemPromptUpdateEvent                                CondensationAction that forgets the
+                                                           earlier prompt, then SystemMessage
+    MessageEvent                                           Message
+    MessageEvent with the role tool                        Observation, or a hidden Message if the
+                                                           call already has its result
+    ActionEvent                                            Action; the arguments are the text that
+                                                           the model wrote
+    ObservationEvent, UserRejectObservation, AgentErrorEvent   Observation
+    CondensationSummaryEvent                               CondensationSummary, an ordinary event
+    Condensation                                           CondensationAction, with foldlog's ids
+    CondensationRequest                                    CondensationRequest
+    every other kind, known or not                         Annotation
+
+``reading.py`` makes events. ``writing.py`` makes records. ``contents.py`` converts contents, and
+finds the text of a result. ``usage.py`` finds calls of models in events. The code that writes a
+growing conversation as files of OpenHands is in ``foldlog/adapters/_records/``.
+
+Events form a tree (``parent_id``). Before a step on another branch, a retraction is added. The View
+is always the branch of the newest step, even if the user moved the conversation back to an older
+step. Records that the adapter appends one by one are always on the active branch, and the adapter
+adds the retractions itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from foldlog._base.json_types import JsonMap
+from foldlog.formats.files.readers import record_in
+from foldlog.formats.format import Beside, Format
+from foldlog.formats.openhands_v1.reading import OpenHandsV1Decoder, accepts
+from foldlog.formats.openhands_v1.usage import calls_of_events
+from foldlog.formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
+from foldlog.formats.record import (
+    Fields,
+    dict_or_empty,
+    dicts_in,
+    member,
+    text_or_empty,
+    usage_meta,
+)
+from foldlog.formats.usage import RecordedUsage
+
+SUB_AGENTS = "subagents"
+"""The folder of a conversation with the conversations that it began."""
+_OF_SUB_AGENTS = ("delegate:", "task:")
+_ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
+
+
+def _matches(record: Any) -> bool:
+    if not accepts(record) or "id" not in record:
+        return False
+    return record["kind"].endswith(_ENDINGS) or "timestamp" in record or "source" in record
+
+
+def metrics_in(state: Any) -> dict[str, Fields]:
+    """Return the metrics that a state records for each use of a model."""
+    stats = dict_or_empty(state, "stats")
+    uses = dict_or_empty(stats.get("usage_to_metrics", stats.get("service_to_metrics")))
+    return {use: each for use, each in uses.items() if type(each) is dict}
+
+
+def _begun_by(path: Path) -> dict[str, str]:
+    home = path.absolute()
+    home = home.parent if home.name == "events" else home
+    if home.parent.name != SUB_AGENTS:
+        return {}
+    state = home.parent.parent / "base_state.json"
+    recorded = record_in(state).value if state.exists() else None
+    return {"parent": text_or_empty(recorded, "id") or home.parent.parent.name}
+
+
+def _beside(state: JsonMap, _: Sequence[Any]) -> Beside:
+    usages: list[Fields] = []
+    for use, each in metrics_in(state).items():
+        if SUB_AGENTS in state and use.startswith(_OF_SUB_AGENTS):
+            continue  # the sub-agent's own conversation has its usage
+        tokens = each.get("accumulated_token_usage")
+        calls = len(dicts_in(each, "token_usages"))
+        model = each.get("model_name")
+        cost = each.get("accumulated_cost") or None
+        if usage := usage_meta(tokens, model=model, cost=cost, calls=calls):
+            usages.append(usage | {"use": use})
+    return (), usages
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=accepts,
+    expected="an event with a text under 'kind'",
+    decoder=OpenHandsV1Decoder,
+    encoder=OpenHandsV1Encoder,
+    lacks=frozenset(
+        (
+            "detail of an image",
+            "block of thinking of a message",
+            "item of reasoning",
+            "count of tokens",
+            "form of a custom tool's call",
+            "field of a chat message",
+            "field of a chat call",
+            "part of a failed result",
+            "part of a system prompt",
+        )
+    ),
+    beside=_beside,
+    begun_by=_begun_by,
+    recorded_usage=RecordedUsage(calls=calls_of_events),
+    source_id=member("id"),
+)

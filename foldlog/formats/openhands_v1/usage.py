@@ -1,0 +1,43 @@
+"""Find the model calls that the events of OpenHands V1 report."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from foldlog._base.usage import cost_of, usage_of
+from foldlog.eventstore import Annotation, Event
+from foldlog.formats.record import dict_or_empty
+from foldlog.formats.usage import (
+    OF_CONDENSER,
+    UNNAMED,
+    Accumulated,
+    ModelCall,
+    call_of_event,
+)
+
+
+def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Yield a call each time the ``stats`` rise. The ``stats`` are running totals, one for each
+    purpose of a model, such as the condenser.
+    """
+    counters: dict[str, Accumulated] = defaultdict(Accumulated)
+    for event in events:
+        if not isinstance(event, Annotation) or not isinstance(event.data, dict):
+            continue
+        key = event.data.get("key")
+        value = event.data.get("value")
+        if key == "stats":
+            stats = value
+        elif key == "full_state":
+            stats = dict_or_empty(value, "stats")
+        else:
+            stats = {}
+        for use, metrics in dict_or_empty(stats, "usage_to_metrics").items():
+            total = dict_or_empty(metrics)
+            model = str(total.get("model_name") or UNNAMED)
+            usage = usage_of(total.get("accumulated_token_usage"))
+            call = call_of_event(
+                event, model, usage, cost_of(total.get("accumulated_cost")), use=use
+            )
+            yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))

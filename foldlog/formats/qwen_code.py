@@ -1,0 +1,240 @@
+"""Sessions of Qwen Code: lines in ``chats/SESSION.jsonl``. A line names its parent line.
+
+    {"uuid", "parentUuid", "sessionId", "type": …, "message": {"role", "parts"}}    a content of
+                                                                                    Google's API
+    user                 Message; from the environment if Qwen Code wrote the text
+    assistant            a Message, or an Action for each call; with the thinking of the model
+    tool_result          an Observation for each result
+    system               an Annotation, by its ``subtype``:
+        chat_compression     first events for the contents that stay, then a CondensationAction of
+                             all earlier shown events
+        custom_title         the title; ``parent_session`` names the session that started this one
+        agent_bootstrap      copies of the contents with which a sub-agent began
+        slash_command        takes back the user's message, because the message was a command and
+                             was not sent to the model
+
+The View is the branch that ends in the last line. If a line does not continue the branch, a
+Retraction comes first. If the parent of a line is missing, the line follows the previous line. A
+line that is not sent to a model, such as a title, is not a part of a branch. A View does not show
+the lines of sub-agents, although the file of a session has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldlog.eventstore import Message, Retraction, Source
+from foldlog.formats.calls import OpenCalls
+from foldlog.formats.files.beside import begun_by
+from foldlog.formats.format import Format, first_named
+from foldlog.formats.gemini_cli import (
+    content_of,
+    held_in,
+    parts_of,
+    read_reply,
+    result_of,
+    thoughts_in,
+)
+from foldlog.formats.record import (
+    Fields,
+    dict_or_empty,
+    dicts_in,
+    has,
+    joined_text,
+    member,
+    text_or_empty,
+    within,
+)
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+
+NAME = "qwen-code"
+
+
+_TYPES = ("user", "assistant", "tool_result", "system")
+_BY_USER = (None, "mid_turn_user_message", "cron")
+_NOT_SENT = ("realtime_message", "code_mode_tool_result")
+"""Qwen Code does not send the contents of lines with these subtypes to a model."""
+_FAILED = ("error", "cancelled")
+_USAGE = {
+    "prompt_tokens": ("promptTokenCount", "toolUsePromptTokenCount"),
+    "cached_tokens": ("cachedContentTokenCount",),
+    "completion_tokens": ("candidatesTokenCount", "thoughtsTokenCount"),
+    "reasoning_tokens": ("thoughtsTokenCount",),
+    "total_tokens": ("totalTokenCount",),
+}
+
+_is_line = has(type=str, uuid=str, sessionId=str)
+
+
+def _accepts(record: Any) -> bool:
+    return _is_line(record) and record["type"] in _TYPES and "parentUuid" in record
+
+
+def _matches(record: Any) -> bool:
+    if not _accepts(record):
+        return False
+    if record["type"] == "system":
+        return type(record.get("systemPayload")) is dict and type(record.get("subtype")) is str
+    return type(within(record, "message", "parts")) is list
+
+
+def _session_in(record: Any) -> str | None:
+    if not _accepts(record):
+        return None
+    session = record["sessionId"]
+    agent = text_or_empty(record, "agentId")
+    return f"{session}/agent-{agent}" if record.get("isSidechain") is True and agent else session
+
+
+class _Decoder(FollowingDecoder):
+    has_own_ids = True
+
+    def set_up(self) -> None:
+        self._ends: dict[str, int] = {}
+        """Maps the id of a line to the version whose View ends with the line."""
+        self._tip = 0
+        self._is_sidechain: bool | None = None
+        self._said: tuple[int, str] | None = None
+        """The version before the last line and the text of the last line, if this line is a message
+        of the user.
+        """
+
+    def read(self, read: RecordEvents, record: Fields) -> None:
+        is_sidechain = record.get("isSidechain") is True
+        if self._is_sidechain is None:
+            self._is_sidechain = is_sidechain
+        if is_sidechain is not self._is_sidechain:
+            read.shown = False
+            self._read_line(read, record)
+            read.close(_kind_of(record), None)
+            return
+        self._go_to(read, record)
+        begun = read.version
+        self._read_line(read, record)
+        changes_view = any(event.shown or event.structural for event in read.events)
+        read.close(_kind_of(record), record.get("systemPayload"))
+        self._tip = read.version if changes_view else self._tip
+        # a line with the id of the line before it continues this line
+        self._ends[record["uuid"]] = self._tip
+        is_said = record["type"] == "user" and record.get("subtype") is None
+        words = joined_text(content_of(within(record, "message", "parts")))
+        if record.get("type") != "system" or record.get("subtype") == "slash_command":
+            self._said = (begun, words) if is_said else None
+
+    def _go_to(self, read: RecordEvents, record: Fields) -> None:
+        """Take back the abandoned branch if a line continues from an earlier line."""
+        parent = record["parentUuid"]
+        is_rewound = record.get("subtype") == "rewind"
+        root = 0 if parent is None or is_rewound else self._tip
+        above = self._ends.get(parent, root) if type(parent) is str else root
+        if record["uuid"] not in self._ends and above != self._tip:
+            self._take_back(read, above)
+
+    def _take_back(self, read: RecordEvents, version: int) -> None:
+        self.calls.forget(range(version, read.version))
+        read.add(Retraction, version=version, timestamp=None)
+
+    def _read_line(self, read: RecordEvents, record: Fields) -> None:
+        kind = record["type"]
+        subtype = record.get("subtype")
+        if kind == "system":
+            self._read_system(read, subtype, dict_or_empty(record, "systemPayload"))
+            return
+        message = record.get("message")
+        if type(message) is not dict or subtype in _NOT_SENT:
+            return
+        if kind == "assistant":
+            read.response = record["uuid"]
+            read.tell(record.get("model"), None, record.get("usageMetadata"), **_USAGE)
+        is_by_user = subtype in _BY_USER and record.get("provenance") in (None, "real_user")
+        failed = within(record, "toolCallResult", "status") in _FAILED
+        self._read_content(read, message, "user" if is_by_user else "environment", failed=failed)
+
+    def _read_system(self, read: RecordEvents, subtype: Any, payload: Fields) -> None:
+        match subtype:
+            case "chat_compression" if type(history := payload.get("compressedHistory")) is list:
+                self._compress(read, dicts_in(history))
+            case "agent_bootstrap":
+                read.is_copy = True
+                for content in dicts_in(payload, "history"):
+                    self._read_content(read, content, "user")
+                read.is_copy = False
+            case "slash_command" if _is_local(payload, self._said) and self._said is not None:
+                self._take_back(read, self._said[0])
+            case "custom_title" if title := text_or_empty(payload, "customTitle").strip():
+                read.meta = {"title": title}
+            case "parent_session" if parent := text_or_empty(payload, "parentSessionId"):
+                read.meta = {"parent": f"{self.options.prefix}{parent}"}
+
+    def _compress(self, read: RecordEvents, history: list[Fields]) -> None:
+        """Add events for the contents that stay, and forget all earlier events of the View. The
+        first content of ``history`` is the summary.
+        """
+        former_ids = set(self.shown.ids())
+        self.calls = OpenCalls()
+        if history and history[0].get("role") == "user":
+            first = history[0]
+        else:
+            first = {}
+        summary = joined_text(content_of(first.get("parts")))
+        time = read.timestamp
+        read.timestamp = None
+        for content in history[1:] if summary else history:
+            self._read_content(read, content, "user")
+        read.timestamp = time
+        new_ids = [event_id for event_id in self.shown.ids() if event_id not in former_ids]
+        read.change([*([summary] if summary else ()), *new_ids], "compaction", {"reason": "tokens"})
+
+    def _read_content(
+        self, read: RecordEvents, content: Fields, source: Source, *, failed: bool = False
+    ) -> None:
+        parts = parts_of(content.get("parts"))
+        if content.get("role") == "model":
+            read_reply(read, parts, thoughts_in(parts), held_in(parts, "functionCall"))
+            return
+        responses = held_in(parts, "functionResponse")
+        for response in responses:
+            call_id = response.get("id")
+            result, has_failed = result_of(
+                parts if call_id else [{"functionResponse": response}], call_id
+            )
+            shown = {} if self.calls.is_open(call_id) else {"shown": False}
+            read.answer(
+                call_id, result, is_error=failed or has_failed, tool=response.get("name"), **shown
+            )
+        text = content_of(parts)
+        if text and not responses:
+            read.add(Message, content=text, source=source)
+
+
+def _is_local(payload: Fields, last_command: tuple[int, str] | None) -> bool:
+    """Return whether ``payload`` is the result of the user's last command, and was not sent to a
+    model.
+    """
+    shown = dicts_in(payload, "outputHistoryItems")
+    is_answered = bool(shown) and all(item.get("type") == "assistant" for item in shown)
+    is_result = payload.get("phase") == "result" and payload.get("sentToModel") is not True
+    return (
+        is_answered
+        and is_result
+        and last_command is not None
+        and last_command[1] == payload.get("rawCommand")
+    )
+
+
+def _kind_of(record: Fields) -> str:
+    return text_or_empty(record, "subtype") or str(record["type"])
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=_accepts,
+    expected="a line of Qwen Code, with a type, a uuid, a parentUuid and a sessionId",
+    decoder=_Decoder,
+    conversation=first_named(_session_in),
+    begun_by=begun_by,
+    kept_in=("~/.qwen/projects", "~/.qwen/tmp"),
+    source_id=member("uuid"),
+    says_again=True,
+)

@@ -1,0 +1,379 @@
+"""Decoders that remember the open calls and the shown events of a history. ``RecordEvents``
+collects the events of one record.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+from msgspec.structs import replace
+
+from foldlog._base.usage import COPIED
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Content,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    Retraction,
+    Source,
+    SystemMessage,
+)
+from foldlog.formats.blocks import content_of_parts as content_of_parts, is_blank
+from foldlog.formats.calls import OpenCalls
+from foldlog.formats.format import Format, Options, RecordDecoder
+from foldlog.formats.members import Members
+from foldlog.formats.prompt_changes import Cause, change_of_prompt
+from foldlog.formats.record import Fields, SourceTime, refuse, text_or_empty, usage_meta
+from foldlog.formats.repeats import REPEATED, Repeats, key_of
+from foldlog.formats.unread import unread_fields
+
+_AGAIN = (
+    "ends a series that repeats all earlier records, so a View shows them twice; if a program wrote"
+    " the source twice, remove one copy and import again"
+)
+_UNREAD = (
+    "has a text in the field {!r}, which foldlog does not read in this format; the stored record"
+    " has the text, but no View shows it"
+)
+COMMENTARY = "commentary"
+"""A model's text in this ``phase`` comes before the calls of the same reply (OpenAI's Responses
+API).
+"""
+
+
+def _response_after(event: Event, response: Any) -> Any:
+    """Return the response to which the next call belongs. ``response`` is the present response.
+    Return None if ``event`` ended the response.
+    """
+    if type(event) is Action:
+        return event.response_id
+    if "reply" in event.meta:
+        return event.meta["reply"]
+    # a condensation of foldlog itself may come between the calls of a response
+    if type(event) in (CondensationAction, Retraction):
+        return response if event.origin is None else None
+    ends_response = type(event) in (Observation, SystemMessage) or (
+        type(event) is Message and event.source != "agent"
+    )
+    return None if ends_response else response
+
+
+TimeAndId = tuple[SourceTime, Any]
+
+
+def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
+    time = (None, None) if rules.time is None else rules.time(record)
+    return time, rules.source_id(record)
+
+
+def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
+    """Return the argument ``at`` of ``Repeats`` for a record: its time, or None if it has an id."""
+    (timestamp, _), source_id = time_and_id
+    return timestamp if source_id is None else None
+
+
+class FollowingDecoder(RecordDecoder):
+    """A decoder that remembers the open ``calls``, and the events that a View shows (``shown``).
+
+    A subclass adds the events of a record in ``read``. Each shown event gets a ``tag``, such as the
+    id of its record. A compaction of the format selects the events to forget by their tags.
+    ``rules`` is the format.
+    """
+
+    keeps_shown: ClassVar[bool] = True
+    """Whether ``shown`` is filled. A format that does not use ``shown`` saves memory."""
+    repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
+    """Which repetitions the decoder leaves out:
+
+    ``records``  a repeated record that has an id, and a repetition of the whole log
+    ``logs``     only a repetition of the whole log
+    ``events``   no repetition, so an equal record makes its events again
+    """
+
+    repeated: ClassVar[tuple[str, ...]] = ()
+    """See ``repeated_fields``."""
+    has_own_ids: ClassVar[bool] = False
+    """Whether equal records with an id are repetitions even in a source without times."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        assert options.format is not None
+        self.rules = options.format
+        self.options = options
+        self.calls = OpenCalls()
+        self.shown = Members[Any]()
+        self._repeats = Repeats()
+        self._response: Any = None
+        self._reported_fields = set[str]()
+        self.set_up()
+
+    def set_up(self) -> None:
+        """Prepare the state that only this format needs. Called once, before the first record."""
+
+    def follow(self, event: Event) -> None:
+        """Update the open calls and the current response."""
+        if type(event) is Action:
+            self.calls.open(event)
+        self._response = _response_after(event, self._response)
+
+    def response(self, version: int) -> str:
+        """Return the response of a call whose record does not name a response. The call belongs to
+        the response of the calls before it. A result, a message that is not from the model, and a
+        compaction end a response.
+        """
+        return self._response or f"response-{version}"
+
+    def tag(self, event: Event, read: RecordEvents) -> Any:
+        return read.tag
+
+    def events(self, record: Any) -> list[Event]:
+        self.check(record)
+        time_and_id = time_and_id_of(self.rules, record)
+        read = self.begin_record(record, time_and_id)
+        key = 0 if self.repeat == "events" else key_of(record)
+        if key and self._repeats.has(key, time_if_without_id(time_and_id)):
+            read.meta = {}
+            read.shown = False
+            read.close(REPEATED, None)
+        else:
+            self.read(read, record)
+            self._report_unread(record, read)
+        self.end_record(read)
+        self.next_id += len(read.events)
+        if key:
+            self.remember(key, time_and_id)
+        return read.events
+
+    def _report_unread(self, record: Any, read: RecordEvents) -> None:
+        for field in unread_fields(record, read.events, self.repeated_fields(record)):
+            if field not in self._reported_fields:
+                self._reported_fields.add(field)
+                self.report(_UNREAD.format(field))
+
+    def report(self, problem: str) -> None:
+        self.options.findings.append(problem)
+
+    def repeated_fields(self, record: Any) -> Collection[str]:
+        """Return the paths of the fields whose texts need not be in the events of ``record``: the
+        texts stand in other fields or records too, or no model gets them.
+        """
+        return self.repeated
+
+    def remember(self, key: int, time_and_id: TimeAndId) -> None:
+        time, source_id = time_and_id
+        is_timed = time != (None, None)
+        is_own = (
+            self.repeat == "records" and (is_timed or self.has_own_ids) and source_id is not None
+        )
+        if self._repeats.add(
+            key, time_if_without_id(time_and_id), is_own=is_own, is_timed=is_timed
+        ):
+            self.report(_AGAIN)
+
+    def end_record(self, read: RecordEvents) -> None:
+        """Handle the end of a record. A subclass may override ``end_record``."""
+
+    def check(self, record: Any) -> None:
+        if not self.rules.accepts(record):
+            raise refuse(self.rules.expected, record)
+
+    def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
+        (timestamp, time), source_id = time_and_id
+        return RecordEvents(
+            self, Origin(format=self.rules.name, id=source_id, time=time), timestamp
+        )
+
+    @abstractmethod
+    def read(self, read: RecordEvents, record: Any) -> None:
+        """Add the events of a record, at least one event."""
+
+
+class RecordEvents:
+    """Collects the events of a record while it is read, and the text and thinking for the next
+    event.
+
+    ``shown``     whether the next events are shown.
+    ``tag``       the tag of the next events: see ``FollowingDecoder``.
+    ``response``  the model's response to which the next calls belong.
+    ``parts``     the parts of text for the next call or message.
+    ``thinking``  the thinking for the next call or message.
+    """
+
+    def __init__(
+        self, decoder: FollowingDecoder, origin: Origin, timestamp: datetime | None
+    ) -> None:
+        self.events: list[Event] = []
+        self.parts: list[Fields] = []
+        self.thinking: list[Fields] = []
+        self.meta: Fields = {}
+        self.shown = True
+        self.is_copy = False
+        """Whether the events are copies from another history. Figures do not count the calls and
+        requests of copies.
+        """
+        self.tag: Any = None
+        self.response: str | None = (
+            origin.id if type(origin.id) is str else f"message-{decoder.next_id}"
+        )
+        self._decoder = decoder
+        self.begin(origin, timestamp)
+
+    def begin(self, origin: Origin, timestamp: datetime | None) -> None:
+        """Begin a record, or a part of a record that has its own id."""
+        self.origin = origin
+        self.timestamp = timestamp
+        self.is_empty = True
+
+    @property
+    def version(self) -> int:
+        return self._decoder.next_id + len(self.events)
+
+    def add(self, kind: Any, **fields: Any) -> Any:
+        """Add an event, and return the event. The first event of a record gets the id of the
+        record. A retraction gets no id, because it is a step to another branch.
+        """
+        if not self.shown:
+            fields["shown"] = False
+        if kind is Retraction or not self.is_empty:
+            origin = Origin(format=self.origin.format)
+        else:
+            origin = self.origin
+            self.is_empty = False
+        if self.is_copy:
+            self.meta[COPIED] = True
+        if self.meta and kind is not Retraction:
+            fields["meta"] = self.meta
+            self.meta = {}
+        fields.setdefault("timestamp", self.timestamp)
+        event = kind(id=self.version, origin=origin, **fields)
+        self.events.append(event)
+        self._decoder.follow(event)
+        if (event.shown or event.structural) and self._decoder.keeps_shown:
+            self._decoder.shown.follow(event, self._decoder.tag(event, self))
+        return event
+
+    def take(self, event: Event, phase: Any = None) -> None:
+        """Add an event that was read from a single message. A result without an id answers a call
+        of the newest reply. A call without a response belongs to the current response. A text in
+        the phase ``COMMENTARY`` belongs to the current response too.
+        """
+        if isinstance(event, Observation):
+            call_id = self._decoder.calls.of_result(event.call_id, event.tool)
+            extras: Fields = {"extras": event.extras} if event.extras else {}
+            self.answer(call_id, event.content, is_error=event.is_error, tool=event.tool, **extras)
+        else:
+            self.meta |= event.meta
+            if phase == COMMENTARY:
+                self.meta["reply"] = self._decoder.response(self.version)
+            fields = {}
+            if isinstance(event, Action) and event.response_id is None:
+                fields["response_id"] = self._decoder.response(self.version)
+            self.add(partial(replace, event), **fields)
+
+    def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
+        """Store the model, cost and tokens of a response in the ``meta`` of the next event.
+        ``names`` maps foldlog's names of counts to the names in ``counts``. Without ``names``,
+        ``counts`` must use the names of the providers' APIs.
+        """
+        if type(model) is str:
+            self.meta["model"] = model
+        self.meta |= usage_meta(counts, names or None, model=model, cost=cost)
+
+    def call(self, tool: Any, arguments: Any, call_id: Any, thought: Content | None = None) -> Any:
+        """Add a call with the collected text and thinking. If ``thought`` is not None, ``thought``
+        replaces the text.
+        """
+        text = content_of_parts(self.parts)
+        thinking = tuple(self.thinking)
+        self.parts = []
+        self.thinking = []
+        return self.add(
+            Action,
+            tool=text_or_empty(tool),
+            arguments=arguments if type(arguments) in (dict, str) else None,
+            call_id=call_id if type(call_id) is str else None,
+            response_id=self.response,
+            thought=text if thought is None else thought,
+            thinking=thinking,
+        )
+
+    def answer(
+        self,
+        call_id: Any,
+        content: Any,
+        *,
+        is_error: bool = False,
+        tool: Any = "",
+        cause: int | None = None,
+        **fields: Any,
+    ) -> Any:
+        """Add the result of a call. ``cause`` is the event id of the call, if the source names the
+        call. If the call is unknown, the result gets ``tool`` as the name of its tool.
+        """
+        result_id, cause, called_tool = self._decoder.calls.close(call_id, cause)
+        names = {"tool": called_tool or text_or_empty(tool), "call_id": result_id, "cause": cause}
+        return self.add(Observation, content=content, is_error=is_error, **names, **fields)
+
+    def say(self, source: Source, *, as_text: bool = True, **fields: Any) -> None:
+        """Add a message with the collected ``parts``. If a call took the parts as its thought, add
+        nothing. If ``as_text`` is true, a single text part becomes a text.
+        """
+        if self.parts:
+            content = content_of_parts(self.parts) if as_text else tuple(self.parts)
+            thinking = tuple(self.thinking)
+            self.parts = []
+            self.thinking = []
+            if is_blank(content):
+                fields["shown"] = False
+            self.add(Message, content=content, source=source, thinking=thinking, **fields)
+
+    def condense(
+        self,
+        stays: Callable[[Any], object],
+        summary: str = "",
+        metadata: Any = None,
+        *,
+        offset: int | None = None,
+    ) -> None:
+        """Call ``stays`` with the tag of each shown event, and forget the event if the answer is
+        false. The ``summary`` comes after the first ``offset`` events that stay. By default the
+        summary comes last.
+        """
+        after: list[int | str] = [
+            event_id for event_id, tag in self._decoder.shown.all() if stays(tag)
+        ]
+        if summary:
+            after.insert(len(after) if offset is None else offset, summary)
+        self.change(after, "compaction", metadata)
+
+    def change(
+        self, after: Sequence[int | str], because: Cause | None = None, metadata: Any = None
+    ) -> None:
+        """Add an event that changes the prompt to ``after``. In ``after``, a number is the id of an
+        event, and a text is a new summary.
+        """
+        shown = self._decoder.shown
+        before = shown.ids()
+        self.put(
+            change_of_prompt(
+                before, after, because, condensed_at=shown.condensed_at, metadata=metadata
+            )
+        )
+
+    def put(self, change: CondensationAction | Retraction | None) -> None:
+        if isinstance(change, Retraction):
+            self.add(Retraction, version=change.version, reason=change.reason)
+        elif change is not None:
+            self.add(partial(replace, change))
+
+    def close(self, name: str, data: Any) -> None:
+        if self.is_empty:
+            self.add(Annotation, name=name, data=data)

@@ -1,0 +1,99 @@
+"""Find records that a log contains twice. A program may append a file to itself, or write a line
+again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from datetime import UTC, datetime
+from typing import Any
+
+from foldlog.eventstore import Annotation, Event
+from foldlog.formats.json_text import TOO_DEEP, bytes_of
+from foldlog.formats.record import NotAnEvent
+
+REPEATED = "repeated record"
+"""The name of the annotation for a record that repeats an earlier record."""
+_RECORDS_MIN = 3
+"""The smallest number of equal records that count as a repetition. Fewer equal records may be a
+message that was sent again.
+"""
+
+
+class Repeats:
+    """Recognizes records that repeat an earlier record.
+
+    A record with an id is a repetition if it is equal to an earlier record. In a log with times, a
+    repetition begins with a copy of the first record, or with a copy that is older than the newest
+    record. The repetition goes on as long as the records come in their earlier order.
+
+    A record takes about 100 bytes of memory.
+    """
+
+    def __init__(self) -> None:
+        self._keys_with_id = set[int]()
+        self._in_order = array("q")
+        self._places = dict[int, int]()
+        self._newest = datetime.min.replace(tzinfo=UTC)
+        self._is_timed = False
+        self._again = 0
+        """The number of the record that the last record repeats, counted from 1, or 0 if the last
+        record was new.
+        """
+
+    def has(self, key: int, at: datetime | None) -> bool:
+        """Return whether the next record is a repetition. ``at`` is the time of the record, or None
+        if the record has an id.
+        """
+        return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
+
+    def add(self, key: int, at: datetime | None, *, is_own: bool, is_timed: bool) -> bool:
+        """Add a record. Return whether the log has neither ids nor times, and so far consists of
+        two equal halves.
+        """
+        if is_own:
+            self._keys_with_id.add(key)
+        if not self._in_order:
+            self._is_timed = is_timed
+        if is_own and not self._is_timed:
+            self._again = 0
+        else:
+            self._again = self._repeated_place(key, at)
+        if at is not None:
+            self._places.setdefault(key, len(self._in_order))
+            self._newest = max(self._newest, at)
+        self._in_order.append(key)
+        return (
+            not self._is_timed
+            and self._again >= _RECORDS_MIN
+            and 2 * self._again == len(self._in_order)
+        )
+
+    def _repeated_place(self, key: int, at: datetime | None) -> int:
+        """Return the number of the record that the next record repeats, counted from 1. Return 0
+        for a new record.
+        """
+        if not self._in_order:
+            return 0
+        # the expected record comes after the last repeated record; if the last record was new, the
+        # expected record is the first record
+        if self._in_order[self._again] == key:
+            return self._again + 1
+        is_late = self._is_timed and at is not None and at < self._newest
+        if is_late:
+            return self._places.get(key, -1) + 1
+        return int(self._in_order[0] == key)
+
+
+def key_of(record: Any) -> int:
+    """Return a number that is equal for equal records. Raises ``NotAnEvent`` for a record that is
+    nested too deep.
+    """
+    try:
+        return hash(bytes_of(record))
+    except RecursionError:
+        raise NotAnEvent(TOO_DEEP) from None
+
+
+def is_repeated(event: Event) -> bool:
+    return isinstance(event, Annotation) and event.name == REPEATED and event.origin is not None

@@ -1,0 +1,149 @@
+"""Write events in formats of messages: the calls of a reply together, then the results of the
+calls.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from foldlog.eventstore import (
+    Action,
+    CondensationSummary,
+    Content,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
+from foldlog.formats.event_fields import NOT_WRITTEN, parts_in
+from foldlog.formats.format import RecordEncoder
+from foldlog.formats.record import Fields
+from foldlog.projections.units import WaitingCalls
+
+HELD_MAX = 32
+"""The largest number of groups that are held back while a call waits for its result."""
+
+
+class RepliesEncoder(RecordEncoder):
+    """Writes the calls of a reply together, and then the results of these calls, because servers
+    refuse any other order. While calls wait for results, the encoder holds back all later records.
+    Events that change a View, and bookkeeping, have no record.
+    """
+
+    def __init__(self) -> None:
+        self._held = deque[list[Any]]()
+        """Groups of events that are not written yet. A group is a message, the calls of a reply, or
+        results without calls.
+        """
+        self._reply: list[Any] = []
+        """The calls of the newest reply. The list is empty after the model sent another message."""
+        self._waiting = WaitingCalls()
+        self._results: dict[int, Observation] = {}
+
+    @abstractmethod
+    def written(self, events: Sequence[Any]) -> Sequence[Any]:
+        """Return the records of one group, or of results."""
+
+    def called(
+        self, calls: Sequence[Action], results: Sequence[Observation | None]
+    ) -> Sequence[Any]:
+        known_results = [result for result in results if result is not None]
+        return [*self.written(calls), *(self.answered(known_results) if known_results else ())]
+
+    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
+        """Return the records of the results of a reply's calls."""
+        return [record for result in results for record in self.written([result])]
+
+    def records(self, event: Event) -> Sequence[Any] | None:
+        match event:
+            case Action():
+                return self._call(event)
+            case Observation():
+                self._answer(event)
+            case Message() | SystemMessage() | CondensationSummary():
+                return self.say(
+                    event, ends_reply=isinstance(event, Message) and event.source == "agent"
+                )
+        return None if isinstance(event, NOT_WRITTEN) else ()
+
+    def say(self, event: Event, *, ends_reply: bool) -> Sequence[Any]:
+        if ends_reply:
+            self._reply = []
+        self._held.append([event])
+        return self.complete()
+
+    def _call(self, call: Action) -> Sequence[Any]:
+        complete: Sequence[Any] = ()
+        if not self._reply or not call.response_id == self._waiting.response_id is not None:
+            self._reply = []
+            complete = self.complete()
+        if not self._held:  # all earlier calls are written, so no result can answer them
+            self._waiting = WaitingCalls()
+        if self._waiting.add(call, call.id) or not self._reply:
+            self._reply = []
+            self._held.append(self._reply)
+        self._reply.append(call)
+        return complete
+
+    def _answer(self, result: Observation) -> None:
+        call_id = self._waiting.take(result)
+        if call_id is not None:
+            self._results[call_id] = result
+        elif self._held and isinstance(self._held[-1][0], Observation):
+            self._held[-1].append(result)
+        else:
+            self._held.append([result])
+
+    def end(self) -> Sequence[Any]:
+        return self.complete(0)
+
+    def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
+        """Return the records of the oldest groups, up to the first group that waits for a result.
+        As long as more than ``most`` groups are held back, groups that wait are written too.
+        """
+        held = self._held
+        waiting = self._waiting.waiting
+        records = list[Any]()
+        while held:
+            events = held[0]
+            is_open = events is self._reply or (
+                waiting and any(each.id in waiting for each in events)
+            )
+            if is_open and len(held) <= most:
+                break
+            held.popleft()
+            if events is self._reply:
+                self._reply = []
+            match events[0]:
+                case Action():
+                    records += self.called(
+                        events, [self._results.pop(call.id, None) for call in events]
+                    )
+                    for call in events:
+                        waiting.pop(call.id, None)
+                case Observation():
+                    records += self.answered(events)
+                case _:
+                    records += self.written(events)
+        return records
+
+
+def thoughts_before(calls: Sequence[Action]) -> Content:
+    return join_contents(call.thought for call in calls)
+
+
+def join_contents(contents: Iterable[Content]) -> Content:
+    non_empty = [each for each in contents if each]
+    texts = [each for each in non_empty if isinstance(each, str)]
+    if len(texts) == len(non_empty):
+        return "\n\n".join(texts)
+    if len(non_empty) == 1:
+        return non_empty[0]
+    return tuple(part for each in non_empty for part in parts_in(each))
+
+
+def thinking_before(calls: Sequence[Action]) -> tuple[Fields, ...]:
+    return tuple(block for call in calls for block in call.thinking)

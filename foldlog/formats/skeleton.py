@@ -1,0 +1,380 @@
+"""The skeleton of a record: the fields that lists, figures and titles need, read in one typed pass.
+
+Fields outside of a skeleton never become Python objects. After a redaction, only the skeleton of a
+record stays, without its texts. ``blank`` must therefore remove every text of a user from the
+skeleton.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from typing import Any, ClassVar, Final
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from foldlog.eventstore.codec_json import whole_pairs
+from foldlog.eventstore.sources.blocks import HASH_BYTES, each_hash
+from foldlog.formats.hash_set import HashSet, index_of
+from foldlog.formats.json_text import bytes_of, parse
+from foldlog.formats.record import Fields
+from foldlog.formats.summed_calls import NO_DAY, CountedReplies, ReplyCounter
+from foldlog.formats.user_requests import request_in
+
+UNNAMED_TOOL = "(not named)"
+_KEY_BYTES: Final = 5
+_SHOWN_MAX: Final = 300
+ENDS_WITH = {"agent": "answer", "user": "request"}
+"""Maps the author of the last message to the state of the conversation."""
+LAST_TOOLS = ("finish",)
+"""Tools whose call answers the user and ends a run, as in OpenHands."""
+_ERROR_MAX = 200
+OF_ANOTHER_SHAPE = "?"
+"""The kind of a record that does not fit the format's record class."""
+
+
+class SourceState(Struct):
+    """The counts of a source, made without making its events. The counts are stored with the
+    source, and continued when the source grows.
+
+    ``conversation``  the name of the conversation in the records.
+    ``parent``        the session that started this session.
+    ``title``         the title that the program gave to the session.
+    ``asked``         the first request of a user.
+    ``said``          the first text of a user, for a source without a request.
+    ``first_at``      the earliest time in the records.
+    ``last_at``       the latest time in the records.
+    ``longest_wait_s``  the longest wait for a model or a tool, in seconds.
+    ``reached``       the time of the last record with an activity of the agent or the user.
+    ``kinds``         the number of parts by kind.
+    ``days``          the number of records by day.
+    ``tools``         the number of calls by tool.
+    ``tool_errors``   the number of failed calls by tool.
+    ``waiting``       maps the id of a call without a result to its tool.
+    ``last``          the kind of the last part: see ``Counts.state``.
+    ``first_error``   the beginning of the first error.
+    ``first_error_at``  the time of the first error.
+    ``replies``       the usage of the replies of models.
+    ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of the program.
+    ``extra``         fields that only the format uses.
+    ``records``       the number of counted records.
+
+    Fields for ``Seen``, the class that recognizes repeated records:
+
+    ``newest``        the latest time of a record.
+    ``again``         the number of the record that the last record repeats, counted from 1; 0 after
+                      a new record.
+    ``is_timed``      whether the records have times: the first record decides.
+    """
+
+    conversation: str | None = None
+    parent: str | None = None
+    title: str | None = None
+    asked: str | None = None
+    said: str | None = None
+    first_at: str = ""
+    last_at: str = ""
+    longest_wait_s: float | None = None
+    reached: str = ""
+    compactions: int = 0
+    results: int = 0
+    errors: int = 0
+    kinds: dict[str, int] = {}
+    days: dict[str, int] = {}
+    tools: dict[str, int] = {}
+    tool_errors: dict[str, int] = {}
+    waiting: dict[str, str] = {}
+    last: str | None = None
+    first_error: str | None = None
+    first_error_at: str = ""
+    replies: CountedReplies = field(default_factory=CountedReplies)
+    where: dict[str, str] = {}
+    extra: Fields = {}
+    records: int = 0
+    newest: str = ""
+    again: int = 0
+    is_timed: bool = False
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_state = msgspec.msgpack.Decoder(SourceState).decode
+
+
+def _seconds_between(before: str, after: str) -> float:
+    """Return the seconds from ``before`` to ``after``, or 0 if one of the texts is not a time."""
+    try:
+        return (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds()
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def state_after(tool: str | None, *, failed: bool) -> str:
+    if failed:
+        return "error"
+    return "answer" if tool in LAST_TOOLS else "result"
+
+
+def beginning_of(text: str) -> str:
+    return " ".join(text[: 10 * _ERROR_MAX].split())[:_ERROR_MAX]
+
+
+class Seen:
+    """Recognizes records that repeat an earlier record, by the rules of ``Repeats``. A record takes
+    five or six bytes of memory.
+
+    Records are compared by the first bytes of their hashes. An equal record is not always a
+    repetition: it may be a message that was sent again. If most records have ids, an equal record
+    with an id is a repetition. An equal record without an id is a repetition only if the record
+    before it is a repetition.
+
+    If the records have no ids, a repetition begins with the first record, or with a record that is
+    older than the newest record. A repetition goes on while the records come in their earlier
+    order.
+    """
+
+    def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:
+        """Continue from ``state``. ``hashes`` has the hashes of the records that ``state`` has
+        counted.
+        """
+        self._state = state
+        self._last_was_again = False
+        self._known_hashes = HashSet() if have_ids else None
+        self._order = bytearray()
+        """The first bytes of the hashes of all records, in order, if the records have no ids."""
+        for record_hash in each_hash(hashes[: HASH_BYTES * state.records]):
+            if self._known_hashes is not None:
+                self._known_hashes.add(record_hash)
+            else:
+                self._order += record_hash[:_KEY_BYTES]
+
+    def is_again(self, record_hash: bytes, source_id: str | None, at: str | None) -> bool:
+        """Count a record. Return whether the record repeats an earlier record."""
+        state = self._state
+        state.records += 1
+        if self._known_hashes is not None:
+            is_equal = not self._known_hashes.add(record_hash)
+            self._last_was_again = is_equal and (source_id is not None or self._last_was_again)
+            return self._last_was_again
+        key = record_hash[:_KEY_BYTES]
+        if self._order:
+            state.again = self._repeated_place(key, at)
+        else:
+            # a program writes times into all records or into none, so the first record decides
+            state.is_timed = bool(at)
+        self._order += key
+        if at and at > state.newest:
+            state.newest = at
+        return state.is_timed and state.again > 0
+
+    def _repeated_place(self, key: bytes, at: str | None) -> int:
+        """Return the number of the record that the next record repeats, counted from 1. Return 0
+        for a new record.
+        """
+        # the expected record comes after the last repeated record; if the last record was new, the
+        # expected record is the first record
+        expected = self._state.again
+        start = _KEY_BYTES * expected
+        if self._order[start : start + _KEY_BYTES] == key:
+            return expected + 1
+        if self._state.is_timed and at and at < self._state.newest:
+            return index_of(key, self._order) + 1
+        return 1 if self._order.startswith(key) else 0
+
+
+def with_place(where: Mapping[str, str], **values: Any) -> dict[str, str]:
+    """Return ``where`` with the values of a record. A ``cwd`` that ``where`` already has stays."""
+    texts = {name: value for name, value in values.items() if value and isinstance(value, str)}
+    if "cwd" in where:
+        texts.pop("cwd", None)
+    return {**where, **texts} if texts else dict(where)
+
+
+class Skeleton(ABC):
+    """Reads the skeletons of one source, one record after another, and counts the records in
+    ``state``.
+
+    A format defines the Struct of its records in ``record``. ``count`` counts a record. ``blank``
+    removes the texts from a record.
+    """
+
+    record: ClassVar[type[Struct]]
+    have_ids: ClassVar[bool] = True
+    """Whether most records have an id."""
+
+    def __init__(
+        self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
+    ) -> None:
+        """Continue from a stored state. ``hashes`` are the hashes of the records that ``state`` has
+        counted. ``left_out`` are the hashes of replies that are not counted.
+        """
+        self.state = _decode_state(state) if state else SourceState()
+        self.replies = ReplyCounter(self.state.replies, left_out)
+        self._seen = Seen(self.state, hashes, have_ids=self.have_ids)
+        self._decode = msgspec.json.Decoder(self.record, strict=False).decode
+        self.on_another_shape: Callable[[bytes], None] = lambda record: None
+        """A function that is called with each record that does not fit the record class."""
+        self.set_up()
+
+    @abstractmethod
+    def set_up(self) -> None:
+        """Read the part of ``state`` that only this format has."""
+
+    def add(self, record: bytes, record_hash: bytes) -> None:
+        """Count the record with the hash ``record_hash``. Raises ``UnreadableJson`` for a record
+        that is not JSON.
+        """
+        skeleton, text = self._read(record)
+        if skeleton is None or not self.is_record(skeleton):
+            self._seen.is_again(record_hash, None, None)
+            self._count_kind(OF_ANOTHER_SHAPE)
+            self.on_another_shape(text)
+            return
+        source_id, at = self.identity(skeleton)
+        if self._seen.is_again(record_hash, source_id, at):
+            self.count_time(at)
+            self._count_kind("annotation")
+        else:
+            self.count(skeleton)
+            if self.state.errors and self.state.first_error is None:
+                self.state.first_error = beginning_of(self.error_in(text))
+                self.state.first_error_at = at or ""
+
+    def check(self, record: bytes, record_hash: bytes) -> None:
+        """Raise the error that ``add`` would raise."""
+        self._read(record)
+
+    def _read(self, record: bytes) -> tuple[Any, bytes]:
+        """Return the skeleton of a record, and the record as strict JSON. The skeleton is None if
+        the record has another shape.
+        """
+        try:
+            skeleton = self._decode(record)
+            if not record.isascii():
+                record.decode()  # msgspec does not check the fields outside of a skeleton
+            return skeleton, record
+        except msgspec.DecodeError:
+            text = bytes_of(whole_pairs(parse(record), "replace"))
+        try:
+            return self._decode(text), text
+        except msgspec.DecodeError:
+            return None, text
+
+    @property
+    def conversation(self) -> str | None:
+        return self.state.conversation
+
+    @property
+    def where(self) -> dict[str, str]:
+        return self.state.where
+
+    @property
+    def follows(self) -> tuple[str, int] | None:
+        """The conversation that this source continues, and how many records of that conversation
+        come before this source. None if the source continues no conversation.
+        """
+        return None
+
+    def is_number(self, record: bytes, number: int) -> bool:
+        """Return whether the record has this ``number``. Return True if the records of the format
+        have no numbers.
+        """
+        return True
+
+    def encode(self) -> bytes:
+        return _encode(replace(self.state, replies=self.replies.state()))
+
+    def without_texts(self, record: bytes) -> bytes:
+        """Return what the store keeps of a record after a redaction: its skeleton without texts."""
+        skeleton, _ = self._read(record)
+        if skeleton is None:
+            return b"{}"
+        self.blank(skeleton)
+        return msgspec.json.encode(skeleton)
+
+    # -- for a format
+    # ----------------------------------------------------------------------------------------------
+
+    def is_record(self, skeleton: Any) -> bool:
+        """Return whether a skeleton has the fields that each record of the format has."""
+        return True
+
+    @abstractmethod
+    def identity(self, skeleton: Any) -> tuple[str | None, str | None]:
+        """Return the id and the time of a record."""
+
+    @abstractmethod
+    def count(self, skeleton: Any) -> None:
+        """Count the skeleton of the next record."""
+
+    @abstractmethod
+    def blank(self, skeleton: Any) -> None:
+        """Remove the texts, titles and arguments from a skeleton. Ids, names of tools and figures
+        stay.
+        """
+
+    @abstractmethod
+    def error_in(self, record: bytes) -> str:
+        """Return the text of the first failed result in a record."""
+
+    def count_time(
+        self, at: str | None, *, is_activity: bool = True, is_answer: bool = False
+    ) -> None:
+        """Count the time of a record. ``is_activity`` is False for a record in which neither an
+        agent nor a user did anything, such as a compaction. ``is_answer`` is True for a record of a
+        model or a tool.
+        """
+        state = self.state
+        day = at[:10] if at else NO_DAY
+        state.days[day] = state.days.get(day, 0) + 1
+        if at and is_activity:
+            if at > state.last_at:
+                state.last_at = at
+            if at < state.first_at or not state.first_at:
+                state.first_at = at
+            if state.reached and is_answer:
+                waited_s = _seconds_between(state.reached, at)
+                state.longest_wait_s = max(state.longest_wait_s or 0.0, waited_s)
+            state.reached = at
+
+    def part(self, kind: str) -> None:
+        self._count_kind(kind)
+        self.state.last = ENDS_WITH.get(kind, self.state.last)
+
+    def called(self, call_id: str | None, tool: str | None) -> None:
+        name = tool or UNNAMED_TOOL
+        self._count_kind("action")
+        self.state.tools[name] = self.state.tools.get(name, 0) + 1
+        self.state.waiting[call_id or ""] = name
+
+    def answered(self, call_id: str | None, *, failed: bool) -> None:
+        state = self.state
+        tool = state.waiting.pop(call_id or "", UNNAMED_TOOL)
+        state.results += 1
+        self._count_kind("error" if failed else "observation")
+        state.last = state_after(tool, failed=failed)
+        if failed:
+            state.errors += 1
+            state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1
+
+    def asked(self, words: str) -> None:
+        """Store the request that a user's message contains. A title can be made from it. Only the
+        first request is stored.
+        """
+        if words and self.state.asked is None:
+            request, whole_text = request_in(words)
+            self.state.asked = request[:_SHOWN_MAX] or None
+            self.state.said = self.state.said or whole_text[:_SHOWN_MAX]
+
+    def located(self, cwd: str | None, branch: str | None = None, model: str | None = None) -> None:
+        where = self.state.where
+        is_known = (cwd is None or "cwd" in where) and branch in (None, where.get("branch"))
+        # most records repeat the values, so a new dictionary is rarely needed
+        if not is_known or model not in (None, where.get("model")):
+            self.state.where = with_place(where, cwd=cwd, branch=branch, model=model)
+
+    def _count_kind(self, kind: str) -> None:
+        kinds = self.state.kinds
+        kinds[kind] = kinds.get(kind, 0) + 1
