@@ -34,8 +34,15 @@ _IMPORT_LITELLM = (
     "tests/fuzz/test_fuzz.py",
     "tests/properties/test_dialects.py",
     *(
-        f"tests/foldlog/test_{name}.py"
-        for name in ("bytes", "compare", "condense", "otel", "replies", "sizes")
+        f"tests/foldlog/{name}.py"
+        for name in (
+            "app/cli/test_condense",
+            "history/test_replies",
+            "reports/test_compare",
+            "reports/test_sizes",
+            "test_bytes",
+            "test_otel",
+        )
     ),
 )
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 CALLS = ROOT / "tests/golden/calls.json"
 FEW = 3
 """A module with fewer files of tests gets the files that call its functions, so many at most."""
-_SESSION = "tests/foldlog/test_sessions.py::test_commands_print_what_their_session_has"
+_SESSION = "tests/foldlog/app/cli/test_sessions.py::test_commands_print_what_their_session_has"
 _OF_FORMATS = {
     "tests/fuzz/corpus": "tests/foldlog/formats/test_every_format.py",
     "tests/golden/reads": "tests/foldlog/formats/test_reads.py",

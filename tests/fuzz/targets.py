@@ -40,8 +40,8 @@ from foldlog.eventstore.log.seal import decompress
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import urls
 from foldlog.formats import FORMATS, UnknownFormat, decode, encode
-from tests.foldlog.archive.imports import Failed, Import, open_with_imports
 from tests.foldlog.formats.test_detection import mixture
+from tests.foldlog.imports.imports import Failed, Import, open_with_imports
 from tests.fuzz.mutation import any_text, as_json, mutate, mutate_json
 
 _CORPUS = Path(__file__).parent / "corpus"

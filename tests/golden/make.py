@@ -38,7 +38,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.projections import Views
-from tests.foldlog.archive.imports import bytes_of
+from tests.foldlog.imports.imports import bytes_of
 from tests.golden import postgres
 from tests.postgres.servers import new_primary
 from tests.said import said

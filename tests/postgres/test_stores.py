@@ -25,7 +25,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import Position
 from tests.at_once import at_once
 from tests.figures import FiguresOfStore
-from tests.foldlog.test_figure_tables import calls_of, check, filled, write_logs
+from tests.foldlog.reports.test_figure_tables import calls_of, check, filled, write_logs
 from tests.privacy import erased
 from tests.said import ids, said, say
 

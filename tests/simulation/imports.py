@@ -3,7 +3,7 @@
 import json
 import os
 
-from tests.foldlog.archive.imports import Failed, Import
+from tests.foldlog.imports.imports import Failed, Import
 from tests.simulation import model
 from tests.simulation.checks import check_equal, made_words, name_of
 from tests.simulation.conversion import to_model

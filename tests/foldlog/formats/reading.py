@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from foldlog.eventstore import Event, Store
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.runtimes import parse
-from tests.foldlog.archive.imports import Failed, Import, new_store, source_of
+from tests.foldlog.imports.imports import Failed, Import, new_store, source_of
 from tests.foldlog.records import GOLDEN, read_lines
 
 GOLDEN_READS = GOLDEN / "reads"

@@ -8,8 +8,8 @@ import pytest
 from sqlite_utils import Database
 
 from foldlog.formats import NotAHistory
-from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import histories_at, recorded
+from tests.foldlog.imports.imports import new_store
 from tests.foldlog.records import records_of, write_lines
 from tests.stored_rows import execute
 

@@ -10,8 +10,8 @@ from operator import getitem
 import pytest
 
 from foldlog.formats import decode
-from tests.foldlog.archive.imports import Failed, Import, new_store
 from tests.foldlog.formats.reading import records_in
+from tests.foldlog.imports.imports import Failed, Import, new_store
 from tests.foldlog.records import GOLDEN, records_of
 
 DOCUMENTS = json.loads((GOLDEN / "documents_to_damage.json").read_text("utf-8"))

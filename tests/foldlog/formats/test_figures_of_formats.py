@@ -14,7 +14,7 @@ import pytest
 
 from foldlog.formats import FORMATS as OURS
 from tests.figures import FiguresOfStore, Where
-from tests.foldlog.archive.imports import imported, open_with_imports
+from tests.foldlog.imports.imports import imported, open_with_imports
 from tests.foldlog.records import CORPUS, GOLDEN
 
 TABLE = GOLDEN / "figures.json"

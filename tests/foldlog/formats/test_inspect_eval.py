@@ -6,8 +6,8 @@ import zipfile
 import pytest
 
 from foldlog.formats import NotAHistory
-from tests.foldlog.archive.imports import Import, new_store
 from tests.foldlog.formats.reading import histories_at, recorded
+from tests.foldlog.imports.imports import Import, new_store
 
 FORMAT = "inspect-eval"
 *MESSAGES, END = recorded(FORMAT, "the end of a sample tells the tokens of each model")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from foldlog.formats.cursor import _names_of_blobs
-from tests.foldlog.archive.imports import figures_of, imported_lines, new_store
+from tests.foldlog.imports.imports import figures_of, imported_lines, new_store
 
 
 def read_figures(tmp_path, *lines):

@@ -10,8 +10,8 @@ from sqlite_utils import Database
 
 import foldlog as library
 from foldlog.formats import NotAHistory
-from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import histories_at, records_in
+from tests.foldlog.imports.imports import new_store
 from tests.foldlog.records import records_of
 from tests.golden.rows import rows
 from tests.stored_rows import execute

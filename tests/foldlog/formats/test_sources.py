@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from foldlog.formats.files.readers import on_lines
-from tests.foldlog.archive.imports import Failed, Import, new_store
 from tests.foldlog.formats.reading import records_in
+from tests.foldlog.imports.imports import Failed, Import, new_store
 from tests.foldlog.records import GOLDEN, read_lines, write_lines
 
 FILE = GOLDEN / "found.jsonl"

@@ -1,0 +1,264 @@
+"""What the commands do and print. See also ``tests/golden/sessions``."""
+
+import io
+import json
+import os
+import re
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from importlib import metadata
+
+import pytest
+from click.shell_completion import get_completion_class
+
+from foldlog.eventstore import open_store
+from tests.commands import application
+from tests.foldlog.records import SAMPLE, said
+from tests.foldlog.terminals import FOLDLOG
+from tests.how_many import some
+
+
+def test_demo_is_true_and_short(foldlog, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    ran = foldlog("demo")
+    assert ran.status == 0
+    assert len(ran.out.splitlines()) <= 40
+    for words in (
+        "286 events imported into foldlog-demo.db",
+        "This log has 284 events: 4 condensations of foldlog",
+        "forgot 55 events: View of 82 events exceeded 80",
+        "condensation 84 forgot it at version 85, View of 82 events exceeded 80",
+        "In its place: # Digest of 55 events, up to [56]; the conversation goes on ## Asked by the user -",
+        "foldlog list --db foldlog-demo.db",
+    ):
+        assert words in " ".join(ran.out.split())
+    sent = re.findall(r"sent in (\d+) calls with.*?([\d,]+)\n", ran.out)
+    monkeypatch.setattr("foldlog._app.cli.commands.compare.counter_beside", lambda model: None)
+    compared = foldlog("compare tidewatch-live --json --db foldlog-demo.db").document["strategies"]
+    by_name = {
+        row["strategy"]: (str(row["turns"]), f"{round(row['tokens_sent'], -5):,}")
+        for row in compared
+    }
+    assert sent == [by_name["noop"], by_name["as recorded"]]
+    monkeypatch.setenv("COLUMNS", "60")
+    again = foldlog("demo").out
+    assert [line for line in again.splitlines() if len(line) > 60] == []
+    assert "\n      all conversations\n" in again
+    assert "286 events already in foldlog-demo.db" in " ".join(again.split())
+    db = ("--db", "foldlog-demo.db")
+    (shown,) = re.findall(r"what the model is shown now +(\d+)", ran.out)
+    assert len(foldlog("view tidewatch-live --json", *db).document["ids"]) == int(shown)
+    assert foldlog("store verify", *db).status == 0
+    commands = re.findall(r"^  \S*foldlog (.*?)  ", ran.out.partition("Try next")[2], re.MULTILINE)
+    # which runs until Ctrl-C
+    assert (len(commands), commands.pop()) == (8, "serve --db foldlog-demo.db")
+    for command in commands:
+        assert foldlog(*shlex.split(command)).status == 0, command
+
+
+def test_it_says_its_version(foldlog):
+    ran = foldlog("--version")
+    assert (ran.status, ran.out, ran.err) == (0, f"foldlog {metadata.version('foldlog')}\n", "")
+
+
+@pytest.mark.parametrize("command", ["", "store verify"])
+def test_help_can_be_asked_for_by_one_letter(foldlog, command):
+    shown = foldlog(f"{command} -h").out
+    assert f"Usage: foldlog {command}" in shown
+    assert shown == foldlog(f"{command} --help").out
+
+
+def test_copy_of_an_empty_store_is_empty(foldlog):
+    open_store("sqlite:///foldlog.db").close()
+    copied = foldlog("store copy foldlog.db new.db").out
+    assert copied.startswith("copied 0 events of 0 conversations")
+    assert foldlog("store verify --views --db new.db").status == 0
+
+
+@pytest.mark.parametrize("line", some(["list --json", "log five --json", "--help"], 2))
+def test_closed_pipe_ends_a_command_quietly(foldlog, five_messages, tmp_path, line):
+    foldlog("import", five_messages)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as nobody_reads:
+        process = subprocess.run(
+            [FOLDLOG, *line.split()],
+            cwd=tmp_path,
+            env=buffered,
+            stdout=nobody_reads,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert process.returncode == 0
+    assert process.stderr == b""
+
+
+@pytest.mark.parametrize(
+    "line, word",
+    [
+        ("foldlog vi", "view"),
+        ("foldlog store ver", "verify"),
+        ("foldlog list --lim", "--limit"),
+        ("foldlog view fi", "five"),
+        ("foldlog log five --kind act", "action"),
+        ("foldlog import --format claude", "claude-code"),
+    ],
+)
+def test_shell_completes_words(foldlog, five_messages, completed, line, word):
+    foldlog("import", five_messages)
+    assert word in completed(line, "zsh").split()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "line",
+    ["foldlog -", "foldlog list --limit 4 -", "foldlog log c1 --kind x --", "foldlog fork -"],
+)
+def test_options_are_completed_as_by_click(completed, shell, line):
+    ours = completed(line, shell)
+    click = get_completion_class(shell)(application, {}, "foldlog", "_FOLDLOG_COMPLETE")
+    assert ours == click.complete() + "\n"
+
+
+@pytest.mark.parametrize(
+    "shell, file, settings",
+    [
+        ("bash", ".foldlog-complete.bash", ".bashrc"),
+        ("zsh", ".foldlog-complete.zsh", ".zshrc"),
+        ("fish", ".config/fish/completions/foldlog.fish", None),
+    ],
+)
+def test_completion_is_installed_once(foldlog, tmp_path, monkeypatch, shell, file, settings):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SHELL", f"/bin/{shell}")
+    if settings:
+        (tmp_path / settings).write_text("alias ll='ls -l'")
+    for _ in range(2):
+        installed = foldlog("--install-completion").out
+    assert f"completion for {shell} is in" in installed
+    assert "_FOLDLOG_COMPLETE" in (tmp_path / file).read_text()
+    assert foldlog("--show-completion").out == (tmp_path / file).read_text()
+    if settings:
+        assert (tmp_path / settings).read_text() == f"alias ll='ls -l'\n. ~/{file}\n"
+
+
+def test_a_shell_without_completion_is_named(foldlog, monkeypatch):
+    monkeypatch.setenv("SHELL", "/bin/csh")
+    ran = foldlog("--install-completion")
+    assert (ran.status, "for bash, zsh and fish, but the shell is csh" in ran.err) == (2, True)
+
+
+def test_output_fits_the_terminal(foldlog, write, monkeypatch):
+    name = "a-conversation-with-a-long-name-" * 3
+    foldlog(
+        "import", write("some.jsonl", SAMPLE.read_text().splitlines()[:100]), "--conversation", name
+    )
+    for typed in (
+        *("list", "list -s", "log a-conv", "log a-conv --full", "view a-conv", "stats"),
+        *("compare a-conv", f"condense {name} --dry-run", f"condense {name}", "diff a-conv"),
+    ):
+        for columns in (30, 79) if typed.startswith(("list", "log", "stats")) else (30,):
+            monkeypatch.setenv("COLUMNS", str(columns))
+            ran = foldlog(*typed.split())
+            assert ran.status == 0
+            assert [
+                line
+                for line in ran.out.splitlines()
+                if line.rstrip() != name and len(line) > columns
+            ] == [], typed
+    assert " 102 " in foldlog("list -s").out
+    assert name in foldlog("list").out  # whole, on one line
+
+
+def test_diff_says_which_versions_it_takes(foldlog, write):
+    foldlog("import", write("c.jsonl", SAMPLE.read_text().splitlines()[:3]))
+    assert "0 to the number of events" in foldlog("diff --help").out
+    assert [foldlog("diff c", 0, version).status for version in (0, 3, 4)] == [0, 0, 2]
+
+
+@pytest.mark.long  # its sibling: tests/foldlog/imports/test_kills.py
+def test_interrupted_import_continues(foldlog, tmp_path):
+    long = tmp_path / "long.jsonl"
+    with long.open("w") as file:
+        line = json.dumps(said(0, "again and again " * 50))
+        file.writelines(
+            line.replace('"event-0"', f'"event-{number}"') + "\n" for number in range(20_000)
+        )
+    importing = subprocess.Popen(
+        [FOLDLOG, "import", "long.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    store = tmp_path / "foldlog.db"
+    while not (records := records_in(store)):
+        assert importing.poll() is None, "it was done before it could be interrupted"
+        time.sleep(0.005)
+    importing.send_signal(signal.SIGINT)
+    _, err = importing.communicate()
+    assert importing.returncode == 130
+    assert err.splitlines() == [
+        "foldlog: note: all records that were read are stored; the same command continues after them",
+        "foldlog: interrupted: completed work was kept, no partial data was written",
+    ]
+    then = records_in(store)
+    assert records <= then < 20_000
+    assert foldlog("store verify").status == 0
+    shown = foldlog("import long.jsonl").out
+    assert f": {20_000 - then:,} new records, 20,000 in all" in shown
+    assert foldlog("export long --output again.jsonl").status == 0
+    assert (tmp_path / "again.jsonl").read_bytes() == long.read_bytes()
+
+
+def records_in(store):
+    """The records of the one source of a store, as far as they are committed."""
+    if not store.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
+        try:
+            return sum(records for (records,) in connection.execute("SELECT records FROM sources"))
+        except sqlite3.OperationalError:  # it is being made
+            return 0
+
+
+def test_half_made_store_is_removed(foldlog, tmp_path, monkeypatch):
+    def interrupted(url):
+        open_store(url).close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("foldlog._app.cli.stores.open_store", interrupted)
+    assert foldlog("append c hi --new").status == 130
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_command_is_interrupted_in_one_line(tmp_path):
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    early = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run(
+        [FOLDLOG, "list", "--help"], env=early, capture_output=True, text=True, check=False
+    )
+    words = "foldlog: interrupted: completed work was kept, no partial data was written\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", words)
+    late = (
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT); sys.argv[1:] = ['list', '--help'];"
+        " main()"
+    )
+    program = f"import atexit, os, signal, sys\nfrom foldlog._app.cli import main\n{late}"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_json_is_an_option_anywhere(foldlog):
+    assert foldlog("append c hello --new --key --json").out == "c: 1 event appended, 0\n"
+    assert foldlog("-- list --json").rows() == ["c"]
+
+
+def test_hook_works_after_two_dashes(foldlog, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"no JSON")))
+    assert "the hook did nothing" in foldlog("-- hook").err

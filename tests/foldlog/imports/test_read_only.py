@@ -1,0 +1,97 @@
+"""A conversation without events is shown from a store that can only be read as it will be once it
+is used.
+"""
+
+import pytest
+
+import foldlog
+from foldlog.eventstore import StoreRefused
+from foldlog.projections import Views
+from tests.foldlog.imports.imports import KEYS, imported, open_with_imports
+from tests.foldlog.records import lines_of
+from tests.said import ids
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(("sqlite", None), id="sqlite"),
+        pytest.param(("sqlite", KEYS), id="sqlite-encrypted", marks=pytest.mark.long),
+        pytest.param(("postgresql", None), id="postgresql", marks=pytest.mark.long),
+        pytest.param(("postgresql", KEYS), id="postgresql-encrypted"),
+    ],
+)
+def opened(request, url_on):
+    """A store that is opened for writing, and again for reading only."""
+    database, keys = request.param
+    url = url_on(database)
+    with (
+        open_with_imports(f"{url}&mode=rwc", keys=keys) as writing,
+        open_with_imports(f"{url}&mode=ro", keys=keys) as reading,
+    ):
+        yield writing, reading
+
+
+def session(folder, lines=None):
+    """Lines of a real form, in a file; some of the first, or all."""
+    path = folder / "session.jsonl"
+    path.write_bytes(b"".join(lines_of("claude-code")[:lines]))
+    return path
+
+
+def shown(store, name):
+    """What commands that only read show of a conversation."""
+    histories = foldlog.Histories(store)
+    history, views = histories[name], Views(store)
+    return {
+        "events": [*store.events(name)],
+        "page": [*store.events(name, 3, 9)],
+        "backwards": [*store.events(name, reverse=True)],
+        "version": store.version(name),
+        "view": [view.events for view in (history.view(), views.at(name, 5), history.at(9))],
+        "again": ids(history.view().events),
+        "why": history.why(3),
+        "export": [*history.export()],
+        "openai": [*history.export("openai-chat")],
+        "attributes": history.attributes(),
+        "tools": history.stats().document().tools,
+        "found": sorted((hit.id, hit.snippet) for hit in histories.search("mars")),
+    }
+
+
+def test_it_is_shown_as_it_will_be(opened, tmp_path):
+    writing, reading = opened
+    name = imported(writing, session(tmp_path)).conversation
+    first, again = shown(reading, name), shown(reading, name)
+    assert writing.conversation(name, pending=True).pending > 0
+    assert first == again == shown(writing, name)
+    assert writing.conversation(name, pending=True).pending == 0
+    assert shown(reading, name) == first
+    with pytest.raises(StoreRefused, match="for reading only"):
+        reading.append(name, (), expected_version=0)
+
+
+def test_new_records_are_shown(opened, tmp_path):
+    writing, reading = opened
+    name = imported(writing, session(tmp_path, 12)).conversation
+    before = shown(reading, name)
+    imported(writing, session(tmp_path, 18))
+    then = shown(reading, name)
+    assert then["events"][: before["version"]] == before["events"]
+    assert len(then["events"]) > len(before["events"])
+    assert shown(writing, name) == then
+    imported(writing, session(tmp_path))
+    assert writing.conversation(name, pending=True).pending > 0
+    grown = shown(reading, name)
+    assert len(grown["events"]) > len(then["events"])
+    assert grown == shown(writing, name)
+
+
+def test_several_logs_are_read_by_turns(opened, tmp_path):
+    writing, reading = opened
+    path = session(tmp_path)
+    names = [imported(writing, path, prefix=f"{number}-").conversation for number in range(6)]
+    logs = [reading.events(name) for name in names]
+    read = [next(log) for log in logs]
+    assert [[first, *log] for first, log in zip(read, logs, strict=True)] == [
+        [*writing.events(name)] for name in names
+    ]

@@ -1,0 +1,166 @@
+"""Two stores that redact different texts, and then copy to each other, keep none of these texts."""
+
+import inspect
+from threading import Event
+
+import pytest
+
+from foldlog import Histories
+from foldlog.eventstore.maintenance.copy import CopyOptions, compare_stores, copy_conversation
+from foldlog.eventstore.sources.reading import about
+from tests.between import Between, Killed, kill_after
+from tests.foldlog.imports.imports import (
+    bytes_of,
+    copy_all,
+    events_of,
+    imported,
+    new_store,
+    redact_event,
+    refused,
+    source_of,
+)
+from tests.foldlog.imports.test_redacted_sources import (
+    DAMAGED,
+    LINES,
+    SECRET,
+    conversations_with,
+    fork as fork,
+    line,
+    path as path,
+    redact,
+    redact_secret,
+    write,
+)
+from tests.sound import assert_sound
+
+KEY = "AKIAIOSFODNN7EXAMPLE"
+
+
+def recorded(store, conversation, *lines):
+    Histories(store)[conversation].append_records(lines, format="claude-code")
+
+
+def event_with_secret(store, conversation):
+    return next(event.id for event in store.events(conversation) if SECRET in repr(event))
+
+
+def test_redaction_of_a_fork_reaches_its_parent(path, store, target, request):
+    copy_all(store, target)  # before the events of the parent are made
+    fork = request.getfixturevalue("fork")
+    copy_all(store, target, fork)
+    redact_secret(target, fork)
+    assert "was redacted" in str(refused(target, path, prefix="p-"))
+    copy_all(store, target)
+    with new_store() as third:
+        copy_all(target, third)
+        assert conversations_with(target) == conversations_with(third) == []
+    assert_sound(target)
+
+
+def test_equal_counts_hide_no_redaction(store, target):
+    recorded(store, "a", *(line(i, f"word {i}") for i in range(4)))
+    store.fork("a", 4, "b")
+    recorded(store, "b", line(4, SECRET), line(5, "more", "assistant"))
+    copy_all(store, target)
+    redact_event(target, "b", event_with_secret(target, "b"))
+    redact_event(store, "a", 1)
+    assert conversations_with(store) == ["b"]
+    assert copy_all(target, store, "b") == {"b": None}
+    assert conversations_with(store) == []
+    assert_sound(store)
+
+
+def test_longer_target_gets_redactions(store, target):
+    recorded(store, "a", line(0, "hello"), line(1, SECRET), line(2, "fine", "assistant"))
+    store.fork("a", 3, "b")
+    recorded(store, "b", line(3, "on"))
+    copy_all(store, target, "b")
+    recorded(target, "b", line(4, "further"))
+    further = target.version("b")
+    redact_event(store, "a", event_with_secret(store, "a"))
+    assert copy_all(store, target, "b") == {"b": None}
+    assert conversations_with(target) == []
+    assert target.version("b") == further
+    assert_sound(target)
+
+
+def test_redaction_without_the_record_names_the_event(path, store, target):
+    events_of(store, "s1")
+    recorder = target.database.recorder
+    target.database.recorder = kill_after(recorder, 3)  # after the events, before their records
+    with pytest.raises(Killed):
+        copy_all(store, target)
+    target.database.recorder = recorder
+    redact_secret(target, "s1")
+    assert "redact event 2 in the target too" in str(copy_all(target, store))
+    redact_secret(store, "s1")
+    copy_all(store, target)
+    assert conversations_with(store) == conversations_with(target) == []
+    assert SECRET.encode() not in bytes_of(store, "s1")
+
+
+@pytest.mark.parametrize("has_events", [True, False])
+def test_copied_fork_repeats_no_redacted_text(has_events, path, store, target):
+    copy_all(store, target)
+    lines = [*LINES[:2], line(7, "or not"), DAMAGED, line(8, "on", "assistant")]
+    fork = imported(store, write(path, lines), where={"branch": SECRET}).conversation
+    if has_events:
+        store.version(fork)
+    redact_secret(target, "s1")
+    assert copy_all(store, target, fork) == {fork: None}
+    assert conversations_with(target) == []
+    assert SECRET not in str(about(source_of(target, fork)))
+    assert_sound(target)
+
+
+def imported_there(store, folder, lines):
+    """Import lines at a place with a secret name, without a key that they contain."""
+    path = write(folder / "s1.jsonl", lines)
+    imported(store, path, where={"branch": SECRET}, is_secret=lambda line: KEY.encode() in line)
+
+
+WITH_KEY = [*LINES[:2], line(2, f"my key is {KEY}"), LINES[3]]
+
+
+def test_redacted_place_stays_away_from_a_growing_source(tmp_path, store, target):
+    imported_there(store, tmp_path, WITH_KEY[:2])
+    copy_all(store, target)
+    redact(target)
+    for count in (3, 4):
+        imported_there(store, tmp_path, WITH_KEY[:count])
+        assert copy_all(store, target) == {"s1": None}
+        assert SECRET not in str(about(source_of(target, "s1")))
+
+
+def test_redacted_place_leaves_a_longer_target(tmp_path, store, target):
+    imported_there(store, tmp_path, WITH_KEY[:2])
+    copy_all(store, target)
+    imported_there(target, tmp_path, WITH_KEY[:3])
+    redact(store)
+    assert copy_all(store, target) == {"s1": None}
+    assert SECRET not in str(about(source_of(target, "s1")))
+    (unequal,) = compare_stores(store, target)
+    assert not unequal.behind
+
+
+def test_copy_begins_again_after_each_redaction(tmp_path, store, target):
+    lines = [line(number, f"word {number}") for number in range(20)]
+    imported(store, write(tmp_path / "s1.jsonl", lines))
+    store.version("s1")
+    recorder, depths = store.database.recorder, list[int]()
+
+    def redact_next(_number):
+        if len(depths) < len(lines):
+            depths.append(len(inspect.stack(context=0)))
+            store.database.recorder = recorder
+            redact_event(store, "s1", len(depths) - 1)
+            store.database.recorder = between
+
+    between = Between(recorder, redact_next, ("query",))
+    store.database.recorder = between
+    copy_conversation(store.database, target.database, "s1", CopyOptions(Event()))
+    store.database.recorder = recorder
+    assert len(depths) == len(lines)
+    assert len({*depths}) < 10  # no copy within a copy
+    assert copy_all(store, target) == {"s1": None}
+    assert not any(text in str(events_of(target, "s1")) for text in ("word 1", "word 19"))

@@ -1,0 +1,280 @@
+"""What an import makes of a source that was edited, compacted, repeated, cut, copied, renamed, or
+went on elsewhere.
+"""
+
+import json
+from unittest.mock import Mock
+
+import pytest
+import zstandard
+
+from foldlog._imports.redacting import source_files
+from foldlog._imports.writing import SourceWriter
+from foldlog.eventstore.maintenance import erase
+from tests.between import before_next_call
+from tests.figures import FiguresOfStore
+from tests.foldlog.imports.imports import (
+    Failed,
+    Import,
+    bytes_of,
+    events_of,
+    imported,
+    imported_lines,
+    new_store,
+    open_with_imports,
+    set_sizes,
+    source_of,
+)
+from tests.foldlog.records import lines_of
+from tests.privacy import erased
+from tests.said import ids, say
+from tests.sound import assert_sound
+
+
+@pytest.fixture(params=["claude-code", "codex"])
+def lines(request):
+    return lines_of(request.param)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "session.jsonl"
+
+
+@pytest.fixture
+def name(lines, path, store):
+    """The name of a session all of whose lines were imported."""
+    return imported_lines(store, path, lines).conversation
+
+
+def test_longer_import_meanwhile_loses_no_records(lines, path, monkeypatch, store):
+
+    def import_longer():
+        imported_lines(store, path, lines)
+
+    name = imported_lines(store, path, lines[:5]).conversation
+    path.write_bytes(b"".join(lines[:7]))
+    before_next_call(monkeypatch, store.database.recorder, "transact", import_longer)
+    imported(store, path)
+    assert bytes_of(store, name) == path.read_bytes()
+    assert_sound(store)
+
+
+@pytest.mark.parametrize("start", [0, 1], ids=["shorter", "others"])
+def test_log_rewritten_meanwhile_is_compared_again(start, lines, path, monkeypatch, store):
+    imported_lines(store, path, lines[:6])
+    path.write_bytes(b"".join([*lines[:3], *lines[4:9]]))
+    before_next_call(
+        monkeypatch,
+        SourceWriter,
+        "count_until",
+        lambda: path.write_bytes(b"".join(lines[start : start + 3])),
+    )
+    name = imported(store, path).conversation
+    assert bytes_of(store, name).startswith(path.read_bytes())
+    assert_sound(store)
+
+
+def test_first_use_adds_sizes_to_the_figures(name, store):
+    def shown(store, name):
+        stored = FiguresOfStore(store)
+        ((_, figures),) = stored.of([store.conversation(name, pending=True)])
+        condensations = stored.totals().condensations.values()
+        assert condensations
+        forgotten = [
+            n
+            for condensation in condensations
+            for n in (condensation.events_forgotten, condensation.summaries_forgotten)
+        ]
+        return [figures.overview.tokens, figures.overview.sent_events, *forgotten]
+
+    assert set(shown(store, name)) == {None}
+    store.version(name)
+    assert None not in shown(store, name)
+
+
+REWRITTEN = {
+    "one line is gone": lambda lines: [*lines[:-3], *lines[-2:]],
+    "its beginning was compacted": lambda lines: [*lines[:3], *lines[-3:]],
+    "a line comes again": lambda lines: [*lines[:-2], lines[-3], *lines[-2:]],
+    "the last line is another": lambda lines: [*lines[:-1], lines[-2]],
+}
+
+
+@pytest.mark.parametrize("what", REWRITTEN)
+def test_rewritten_log_becomes_a_fork(what, lines, path, store):
+    again = REWRITTEN[what](lines)
+    at = next(
+        place for place, (old, new) in enumerate(zip(lines, again, strict=False)) if old != new
+    )
+    first = imported_lines(store, path, lines)
+    before = events_of(store, first.conversation)
+    second = imported_lines(store, path, again)
+    assert (second.conversation, second.forked_at) == (f"{first.conversation}@{at}", at)
+    assert second.added == len(again) - at
+    assert bytes_of(store, first.conversation) == b"".join(lines)
+    assert events_of(store, first.conversation) == before
+    assert bytes_of(store, second.conversation) == b"".join(again)
+    with open_with_imports() as fresh:
+        alone = imported(fresh, path).conversation
+        assert events_of(store, second.conversation) == events_of(fresh, alone)
+    assert store.conversation(second.conversation, pending=True).parent == first.conversation
+    assert imported(store, path, read_all=True).added == 0
+    back = imported_lines(store, path, lines)  # and back: nothing is new
+    assert (back.conversation, back.added) == (first.conversation, 0)
+    assert_sound(store)
+
+
+def test_shared_damaged_line_is_no_record(lines, path, store):
+    damaged = [*lines[:3], b'{"type": "user\n', *lines[3:]]
+    imported_lines(store, path, damaged[:6])
+    again = [*damaged[:5], *damaged[6:]]
+    fork = imported_lines(store, path, again)
+    assert (fork.forked_at, fork.added) == (4, len(again) - 5)
+    assert bytes_of(store, fork.conversation) == path.read_bytes()
+
+
+def test_erasure_after_a_killed_erasure(lines, path, name, store, monkeypatch):
+    fork = imported_lines(store, path, [*lines[:3], b'{"damaged\n', *lines[4:]]).conversation
+    with monkeypatch.context() as killed:
+        killed.setattr(erase, "_delete_rows", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            erased(store, fork)
+    for each in (name, fork):
+        erased(store, each)
+    assert_sound(store)
+
+
+def test_continued_conversation_gets_a_fork(lines, path, store):
+    first = imported_lines(store, path, lines[:-1])
+    say(store, first.conversation, "I go on here")
+    own = events_of(store, first.conversation)
+    unchanged = imported_lines(store, path, lines[:-1])
+    assert (unchanged.conversation, unchanged.added) == (first.conversation, 0)
+    second = imported_lines(store, path, lines)
+    assert (second.conversation, second.added) == (f"{first.conversation}@{len(lines) - 1}", 1)
+    assert events_of(store, first.conversation) == own
+    assert bytes_of(store, second.conversation) == path.read_bytes()
+
+
+def test_copied_file_continues_its_fork(lines, path, tmp_path, store):
+    name = imported_lines(store, path, lines[:-3]).conversation
+    say(store, name, "mine")
+    fork = imported_lines(store, path, lines[:-1]).conversation
+    assert fork != name
+    copy = tmp_path / "copy.jsonl"
+    for count, added in ((-1, 0), (None, 1)):
+        outcome = imported_lines(store, copy, lines[:count])
+        assert (outcome.conversation, outcome.added, outcome.forked_at) == (fork, added, None)
+
+
+def test_failed_import_says_what_is_stored(lines, path, monkeypatch):
+    path.write_bytes(b"".join(lines))
+    append = SourceWriter._append_blocks
+    transactions = iter(range(1))
+
+    def fill(*arguments):
+        if next(transactions, None) is None:
+            raise OSError("the disk is full")
+        return append(*arguments)
+
+    with new_store() as store, monkeypatch.context() as patches:
+        set_sizes(patches, transaction=1, short=0, block=1)
+        patches.setattr(SourceWriter, "_append_blocks", fill)
+        (outcome,) = Import(store, [path])
+        assert isinstance(outcome, Failed)
+        assert 0 < outcome.added < len(lines)
+        assert source_of(store, outcome.conversation).records == outcome.added
+        patches.undo()
+        assert imported(store, path).added == len(lines) - outcome.added
+        assert bytes_of(store, outcome.conversation) == path.read_bytes()
+
+
+def test_short_sources_share_a_transaction(tmp_path, monkeypatch, store):
+    log = b"".join(lines_of("claude-code"))
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.jsonl").write_bytes(log.replace(b"5f0c1a52", name.encode()))
+    transact, transactions = store.database.recorder.transact, []
+
+    def counted(work):
+        transactions.append(work)
+        return transact(work)
+
+    monkeypatch.setattr(store.database.recorder, "transact", counted)
+    outcomes = [*Import(store, [tmp_path])]
+    assert (len(outcomes), len(transactions)) == (3, 1)
+    for outcome in outcomes:
+        assert bytes_of(store, outcome.conversation) == outcome.path.read_bytes()
+
+
+def test_longer_of_two_files_is_stored(lines, tmp_path, store):
+    (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:-2]))
+    (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
+    outcomes = [*Import(store, [tmp_path])]
+    assert [outcome.added for outcome in outcomes] == [len(lines) - 2, 2]
+    assert ids(store.iter_conversations()) == [outcomes[0].conversation]
+    assert bytes_of(store, outcomes[0].conversation) == b"".join(lines)
+
+
+def test_others_make_the_events_first(lines, name, monkeypatch, store):
+    """Others make them, one in each transaction, always before this one does."""
+    set_sizes(monkeypatch, events=1)
+    extend, others = store.extend, iter(range(len(lines) - 2))
+
+    def late(*arguments, **how):
+        if next(others, None) is not None:
+            extend(*arguments, **how)
+        return extend(*arguments, **how)
+
+    monkeypatch.setattr(store, "extend", late)
+    version = store.version(name)
+    monkeypatch.undo()
+    assert version == store.version(name) >= len(lines) - 2
+    assert_sound(store)
+
+
+def test_compressed_log_is_read_unless_it_is_damaged(lines, path, store):
+    whole = b"".join(zstandard.compress(line) for line in lines)
+    name = imported_lines(store, path, [whole]).conversation
+    assert bytes_of(store, name) == b"".join(lines)
+    for rest, problem in ((whole[:-9], "is cut off"), (b"no frame", "is damaged")):
+        path.write_bytes(whole + rest)
+        damaged = Import(store, [path])
+        assert not [*damaged]
+        assert problem in str(damaged.nothing())
+
+
+def test_line_that_is_not_text_is_a_finding(lines, path, store):
+    broken = (
+        lines[1]
+        .replace(b'"timestamp":"', b'"timestamp":"\xed\xa0\x80')
+        .replace(b'": "', b'": "\xed\xa0\x80')
+    )
+    assert b"\xed" in broken
+    many = [broken] * 1_001
+    outcome = imported_lines(store, path, [lines[0], *many, *lines[2:]])
+    assert (outcome.added, outcome.findings_count) == (len(lines) - 1, len(many))
+    assert [finding.problem for finding in outcome.findings] == ["not UTF-8"] * 1_000
+
+
+@pytest.mark.parametrize(
+    "value, problem",
+    [("[" * 480 + "]" * 480, "nested deeper than"), ("1" * 4301, "more than 4,300 digits")],
+)
+def test_line_without_an_event_is_a_finding(value, problem, lines, path, store):
+    odd = [lines[1].rstrip()[:-1] + f', "odd": {value}}}\n'.encode(), b"{}\n"]
+    outcome = imported_lines(store, path, [lines[0], *odd, *lines[2:]])
+    assert [finding.place for finding in outcome.findings] == [f"{path}:2", f"{path}:3"]
+    assert outcome.findings_count == 2
+    assert problem in outcome.findings[0].problem
+
+
+def test_odd_file_name_and_title_are_imported(tmp_path, store):
+    odd = tmp_path / "caf\udce9.json"
+    message = {"uuid": "m", "sender": "human", "text": "hello"}
+    chat = {"name": "\ud83d", "created_at": "2026-01-05T09:00:00Z", "chat_messages": [message]}
+    for path in (odd, tmp_path / "kite.json"):
+        path.write_text(json.dumps([{"uuid": path.stem[0], **chat}]))
+    outcomes = list(Import(store, [tmp_path]))
+    assert sorted(outcome.conversation for outcome in outcomes) == ["c", "k"]
+    assert source_files(store, ["c"]) == {"c": (str(tmp_path),)}

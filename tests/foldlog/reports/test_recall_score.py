@@ -1,0 +1,163 @@
+"""What was needed again, on histories for which the answer is known by their construction."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from msgspec.structs import astuple, replace
+
+from benchmarks.compaction import Copier
+from foldlog._reports.recall_score import is_near, words_beside
+from foldlog.condensers import LLMSummarizingCondenser
+from foldlog.condensers.config.registry import condenser_from_config
+from foldlog.eventstore import Action, Observation
+from foldlog.replays import replay
+from tests.foldlog.reports.test_replays import Counted
+from tests.how_many import examples
+from tests.properties.histories import ordered_histories, tidy_histories
+from tests.said import said
+
+CALLS = 80
+
+
+def replayed(events, **config):
+    return replay(events, condenser_from_config(config), Counted())
+
+
+def name(number):
+    return f"src/part_{number:04}.py"
+
+
+def lag(number):
+    """How many calls before the call of this number the one is whose name it uses: 1, 3, … 15, each
+    name once.
+    """
+    return 2 * (number % 8) + 1
+
+
+def call(place, arguments, result, reply=None):
+    """A call and its result."""
+    call_id = f"c{place}"
+    return [
+        Action(
+            id=place,
+            tool="read",
+            arguments=arguments,
+            call_id=call_id,
+            response_id=reply or call_id,
+        ),
+        Observation(id=place + 1, tool="read", call_id=call_id, cause=place, content=result),
+    ]
+
+
+def looking_back():
+    """Calls whose results each show a new name. From the ninth on, each uses the name of an earlier
+    one.
+    """
+    events = [said("begin", id=0)]
+    for number in range(CALLS):
+        arguments = {"path": name(number - lag(number))} if number >= 8 else {}
+        events += call(len(events), arguments, name(number))
+    return events
+
+
+def test_window_names_missing_terms_with_events():
+    """The head is one event; a call and its result are two."""
+    lags = [lag(number) for number in range(8, CALLS)]
+    for window in (2, 6, 11):
+        limits = {"max_events": 1 + 2 * window, "keep_first": 1}
+        result = replayed(looking_back(), type="recent_events", **limits)
+        missed = sum(each > window for each in lags)
+        assert (len(result.needed), len(result.missing)) == (len(lags), missed)
+        assert result.needed_shown == pytest.approx(100 * (1 - missed / len(lags)))
+    result = replayed(looking_back(), type="recent_events", max_events=5)
+    used = 9  # the first call that looks back further than two calls: three
+    assert astuple(result.missing[0]) == (
+        name(used - 3),
+        1 + 2 * used,
+        (2 + 2 * (used - 3),),
+        False,
+    )
+
+
+def test_masked_results_count_as_missing():
+    result = replayed(looking_back(), type="noop")
+    assert (result.missing, result.needed_shown) == ((), 100)
+    masked = replayed(looking_back(), type="observation_masking", attention_window=2)
+    recent = replayed(looking_back(), type="recent_events", max_events=5)
+    assert {each.term for each in masked.missing} == {each.term for each in recent.missing}
+
+
+@pytest.mark.parametrize("inputs", [False, True])
+def test_cleared_event_can_be_recalled_by_id(inputs):
+    long = [
+        replace(event, content=event.content + " word" * 90)
+        if isinstance(event, Observation)
+        else event
+        for event in looking_back()
+    ]
+    settings = {"trigger": 1, "keep": 2, "clear_tool_inputs": inputs}
+    result = replayed(long, type="clear_tool_uses", **settings)
+    assert result.missing
+    assert result.needed_shown < result.needed_named == 100
+
+
+def test_repeated_tokens_are_in_the_beginning_that_stayed():
+    whole = replayed(looking_back(), type="noop")
+    assert [turn.repeated for turn in whole.turns] == [
+        0,
+        *(turn.tokens for turn in whole.turns[:-1]),
+    ]
+    condensed = replayed(looking_back(), type="amortized_forgetting", max_size=20)
+    assert condensed.condensations
+    for before, turn in pairwise(condensed.turns):
+        stayed = turn.event_id not in condensed.condensations
+        assert (turn.repeated == before.tokens) == stayed
+    assert condensed.tokens_repeated < whole.tokens_repeated
+
+
+@examples(60)
+@given(ordered_histories | tidy_histories)
+def test_without_condenser_only_unsendable_is_missing(events):
+    result = replayed(events, type="noop")
+    sent = {event.id for event in result.final}
+    assert all(
+        not sent.issuperset(each.occurred) or result.final.open_calls for each in result.missing
+    )
+
+
+def test_copier_keeps_user_words_and_ids():
+    events = looking_back()
+    result = replay(events, LLMSummarizingCondenser(Copier(), max_size=10, keep_first=0))
+    summary = next(event for event in result.final if event.id < 0)
+    assert summary.content.splitlines()[0].startswith("User:")
+    assert summary.content.splitlines()[0].endswith("[0]")
+    assert any(each.named for each in result.missing) or not result.missing
+
+
+# --- facts ---
+
+
+def test_words_beside_come_from_the_last_line():
+    texts = ["see a/path.py first\nthen MAX_SIZE", "MAX_SIZE = 12 of kites\n  a/path.py\n"]
+    assert words_beside(texts, {"a/path.py", "MAX_SIZE", "getValue"}) == {
+        "a/path.py": set(),
+        "MAX_SIZE": {"kites"},
+        "getValue": set(),
+    }
+
+
+@pytest.mark.parametrize(
+    "text, near",
+    [
+        ("kites of MAX_SIZE", True),
+        ("MAX_SIZE\n\n- kites", True),
+        ("kites " + "x" * 130 + " MAX_SIZE", False),
+        ("kites xMAX_SIZE", False),
+        ("MAX_SIZE, kitesurf", False),
+        ("MAX_SIZE " + "x" * 130 + " kites MAX_SIZE", True),
+        ("see MAX_SIZE. Kites: kites", True),
+    ],
+)
+def test_fact_needs_a_word_beside_it(text, near):
+    assert is_near(text, "MAX_SIZE", {"kites"}) == near

@@ -1,0 +1,106 @@
+"""The figures of conversations: what is counted, and from where. ``tests/golden/stats`` has events
+and their figures.
+
+    python -m tests.foldlog.reports.test_stats
+
+writes the figures again. Look at what changed.
+"""
+
+import json
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+import foldlog
+from foldlog import open as open_histories
+from foldlog.eventstore import NOT_RECORDED, CondensationAction
+from foldlog.eventstore.log import row
+from tests.golden.cases import cases_in, write_anew
+from tests.said import replied, said
+from tests.stored_rows import execute
+
+RECORDED_AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+CASES = [case for cases in cases_in("stats").values() for case in cases]
+
+
+def figures_of(case, output):
+    """The figures of the events, one in a line, after a redaction of the events that it names."""
+    with foldlog.open("memory:", clock=lambda: RECORDED_AT) as histories:
+        history = histories["c"]
+        history.append([replace(event, id=NOT_RECORDED) for event in case.events()])
+        if output != "stats":
+            history.redact(json.loads(output.removeprefix("after a redaction of ")), reason="old")
+        document = json.loads(msgspec.json.encode(history.stats().document()))
+    figures = {name: figure for name, figure in document.items() if figure not in (None, {}, [])}
+    return "\n".join(f"{name}: {json.dumps(figure)}" for name, figure in figures.items())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
+def test_events_have_the_figures_of_their_case(case):
+    for output, figures in case.outputs.items():
+        assert figures_of(case, output) == figures
+
+
+def test_cost_without_cache_stands_beside(foldlog, tmp_path):
+    prices = tmp_path / "prices.json"
+    price = {
+        "input_cost_per_token": 1e-3,
+        "output_cost_per_token": 0,
+        "cache_read_input_token_cost": 1e-4,
+    }
+    prices.write_text(json.dumps({"mine": price}))
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 1, "cached_tokens": 900}
+    with open_histories("sqlite:///foldlog.db") as histories:
+        reply = replied("yes", meta={"model": "mine", "usage": usage})
+        histories["c"].append([said("hi"), reply])
+    shown = foldlog(f"stats c --prices {prices}").out
+    assert "of mine would have cost ≈ $1.0000 instead of $0.1900" in " ".join(shown.split())
+
+
+def test_events_are_decoded_few_times(foldlog, monkeypatch):
+    def record(number):
+        usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
+        return {
+            "type": "ai",
+            "data": {"content": f"m{number}", "type": "ai", "usage_metadata": usage},
+        }
+
+    with open_histories("foldlog.db") as histories:
+        histories.create("ours", {"app": "x"})
+        for number in range(600):
+            histories["ours"].append_records([record(number)], format="langchain")
+        histories["ours"].append(CondensationAction(forgotten_event_ids=[1, 2]))
+        decoded = []
+        decode_all = row.decode_all
+
+        def counting(kinds, schemas, bodies, ids):
+            decoded.extend(ids)
+            return decode_all(kinds, schemas, bodies, ids)
+
+        monkeypatch.setattr(row, "decode_all", counting)
+        stats = histories["ours"].stats()
+        # counted, for the curve, and for the Views at the condensation
+        assert max(map(decoded.count, range(600))) <= 6
+    assert (stats.findings, sum(model.calls for model in stats.models.values())) == ([], 600)
+    assert len(stats.view_tokens) == 603
+    execute("foldlog.db", "UPDATE events SET body = 'x' WHERE id = 590")
+    ran = foldlog("stats --json")
+    assert (ran.status, ran.document["events"]["total"], ran.document["view_tokens"]) == (
+        1,
+        602,
+        [],
+    )
+    (finding,) = ran.document["findings"]
+    assert finding.startswith("conversation 'ours': the sizes of its View are not counted: ")
+    assert "event 590" in finding
+    with open_histories("foldlog.db") as histories:
+        histories["ours"].append(said("more"))
+    assert foldlog("stats --json").document["events"]["total"] == 603, (
+        "what was counted before is not read again"
+    )
+
+
+if __name__ == "__main__":
+    write_anew("stats", figures_of)

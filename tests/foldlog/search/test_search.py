@@ -1,0 +1,113 @@
+"""The program of a conversation in a search, and the largest prompt beside what the model takes.
+The session ``searching`` shows which events a search chooses, and in which order.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+
+from foldlog import Action, Observation, open as foldlog_open
+from foldlog._reports.figures import context
+from foldlog._search import searching
+from foldlog.eventstore import ConversationErased
+from tests.between import before_next_call
+from tests.figures import FiguresOfStore
+from tests.foldlog.imports.imports import imported
+from tests.foldlog.records import said as said_v1, write_lines
+from tests.said import said
+
+
+def test_program_is_known_with_or_without_figures(histories):
+    histories["own"].append(said("is the gauge there?"))
+    for _ in range(2):
+        assert len(searching.search(histories.store, "gauge", program="foldlog").hits) == 1
+        assert searching.search(histories.store, "gauge", program="codex").hits == ()
+        FiguresOfStore(histories.store).refresh()
+
+
+def test_nameless_result_has_tool_of_its_call(histories):
+    results = [Observation(content="no such file", call_id=call_id) for call_id in ("1", "2", None)]
+    calls = [Action(tool=tool, call_id=tool[-1], arguments={}) for tool in ("run1", "run2")]
+    histories["c"].append([*calls, *results])
+    for tool, ids in (("run1", [2]), ("run2", [3])):
+        hits = searching.search(histories.store, "such file", tool=tool).hits
+        assert sorted(hit.id for hit in hits) == ids
+
+
+def test_path_with_escaped_slashes_is_found(histories, tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text(
+        '{"role": "user", "content": "read src\\/app.py & <b>"}\n'.replace("<", "\\u003c")
+    )
+    histories.import_(path, conversation="c", format="openai-chat")
+    for words in ("src/app.py", '"<b"'):
+        assert len(histories.search(words)) == 1
+
+
+@pytest.mark.parametrize(
+    "window, shown_as",
+    [
+        (2_000, "900 of 2,000 tokens (45 %), at version 0; window of m"),
+        (800, "900 tokens, at version 0; no limit known"),
+    ],
+)
+def test_largest_prompt_beside_the_window(foldlog, monkeypatch, window, shown_as):
+    usage = {"prompt_tokens": 900, "completion_tokens": 7}
+    with foldlog_open("foldlog.db") as histories:
+        reply = {"role": "assistant", "content": "hi", "model": "m", "usage": usage}
+        histories["c"].append_reply(reply)
+    monkeypatch.setattr(
+        context, "window_of", lambda model: SimpleNamespace(max_input_tokens=window)
+    )
+    document = foldlog("stats c --json").document
+    limit = window if window >= 900 else None  # of the table, not of these calls
+    assert (document["peak_prompt_tokens"], document["max_input_tokens"]) == (900, limit)
+    assert f"largest prompt: {shown_as}\n" in foldlog("stats c").out
+
+
+def test_search_in_an_erased_conversation_fails(histories, monkeypatch):
+    histories["c"].append([said("the gauge")])
+    before_next_call(
+        monkeypatch, searching, "_places", lambda: histories.erase("c", reason="asked to")
+    )
+    with pytest.raises(ConversationErased):
+        histories.search("gauge", conversation="c")
+
+
+def find_hits(histories):
+    hits = histories.search("gauge", conversation="fork")
+    assert {hit.conversation for hit in hits} == {"fork"}
+    return [hit.id for hit in reversed(hits)]
+
+
+def find_events(histories):
+    events = searching.events_with(histories.store, "fork", searching.SearchTerms("gauge"), [])
+    return [event.id for event in events]
+
+
+@pytest.mark.parametrize("find", [find_hits, find_events])
+@pytest.mark.parametrize("before", ["c", "fork"])
+def test_fork_detached_meanwhile_is_searched_whole(find, before, histories, monkeypatch):
+    class Detaching(searching._Conversation):
+        """Detaches the fork of ``c`` before the conversation ``before`` is read."""
+
+        def __init__(self, store, row, *more):
+            if row.id == before and "c" in histories:
+                histories.erase("c", reason="asked to", detach_forks=True)
+            super().__init__(store, row, *more)
+
+    histories["c"].append([said("gauge 1"), said("the rest")])
+    histories["c"].fork(2, "fork")
+    histories["fork"].append([said("gauge 2")])
+    monkeypatch.setattr(searching, "_Conversation", Detaching)
+    assert find(histories) == [0, 2]
+
+
+def test_fork_is_not_searched_beyond_its_fork(histories, tmp_path):
+    path = tmp_path / "c.jsonl"
+    for count in (1, 2):
+        write_lines(path, [said_v1(number, "gauge") for number in range(count)])
+        imported(histories.store, path)
+        if count == 1:
+            histories["c"].fork(1, "fork")
+    assert [hit.id for hit in histories.search("gauge", conversation="fork")] == [0]
