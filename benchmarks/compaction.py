@@ -29,8 +29,8 @@ from foldlog.condensers import (
     StructuredSummaryCondenser,
     condenser_from_config,
 )
-from foldlog.condensers.base import ToolCall
 from foldlog.condensers.models.caches import CacheRule, cache_rule
+from foldlog.condensers.reply import ToolCall
 from foldlog.condensers.strategies.state_fields import FIELDS, REQUIRED, TOOL_NAME
 from foldlog.eventstore import Action, Event, Message, Observation
 from foldlog.replays import Replay, replay

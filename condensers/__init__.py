@@ -13,6 +13,7 @@ and a handler appends the decision.
     selection.py   finds the events that may be forgotten
     handler.py     runs a step over a stored conversation, while others may append to it
     unseen.py      keeps the events that no model has seen
+    reply.py       the reply of a model
     reports.py     the reports of a step
     states.py      the objects into which reports can be written
     strategies/    the kinds of condensers

@@ -8,11 +8,11 @@ from foldlog.condensers.base import Condenser as Condenser
 from foldlog.condensers.base import CondenserBase as CondenserBase
 from foldlog.condensers.base import PipelinableCondenserBase as PipelinableCondenserBase
 from foldlog.condensers.base import Reason as Reason
-from foldlog.condensers.base import Reply as Reply
+from foldlog.condensers.reply import Reply as Reply
 from foldlog.condensers.base import Requirement as Requirement
 from foldlog.condensers.base import Step as Step
 from foldlog.condensers.base import Summarizer as Summarizer
-from foldlog.condensers.base import ToolCall as ToolCall
+from foldlog.condensers.reply import ToolCall as ToolCall
 from foldlog.condensers.config.parameters import AmortizedForgettingCondenserConfig as AmortizedForgettingCondenserConfig
 from foldlog.condensers.config.parameters import BrowserOutputCondenserConfig as BrowserOutputCondenserConfig
 from foldlog.condensers.config.parameters import ClearThinkingCondenserConfig as ClearThinkingCondenserConfig

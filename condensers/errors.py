@@ -19,7 +19,7 @@ from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import EventStoreError
 
 if TYPE_CHECKING:
-    from foldlog.condensers.base import Reply
+    from foldlog.condensers.reply import Reply
 
 Failure = Literal[
     "timeout", "rate_limited", "context_window", "refused", "rejected", "unavailable", "bad_reply"

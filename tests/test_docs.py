@@ -97,8 +97,8 @@ def test_python_guide_lists_each_method():
     for face in (History, Histories, Maintenance):
         methods = {
             name
-            for name, value in vars(face).items()
-            if not name.startswith("_") and inspect.isfunction(value)
+            for name, _ in inspect.getmembers(face, inspect.isfunction)
+            if not name.startswith("_")
         }
         assert set(re.findall(rf"`{face.__name__.lower()}\.(\w+)`", rows)) == methods, face
 

@@ -63,7 +63,7 @@ def test_names_in_signatures_can_be_imported():
     missing = set()
     for face in faces:
         members = (
-            [value for name, value in vars(face).items() if name[0] != "_"]
+            [value for name, value in inspect.getmembers_static(face) if name[0] != "_"]
             if inspect.isclass(face)
             else [face]
         )

@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.telemetry import span
-from foldlog.condensers.base import Reply
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from foldlog.condensers.models.counting import (
     count_at_most,
@@ -50,6 +49,7 @@ from foldlog.condensers.models.replies import (
     sendable,
 )
 from foldlog.condensers.models.tokens import TokenCounter
+from foldlog.condensers.reply import Reply
 from foldlog.condensers.reports import Usage
 from foldlog.eventstore.errors import install_command
 from foldlog.projections import Dialect, View

@@ -13,11 +13,12 @@ import msgspec
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.usage import usage_of
-from foldlog.condensers.base import CompletionOptions, Reply, Report, Summarizer, ToolCall
+from foldlog.condensers.base import CompletionOptions, Report, Summarizer
 from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed
 from foldlog.condensers.models.estimate import estimate, event_size
 from foldlog.condensers.models.failures import failure_of, problem_of
 from foldlog.condensers.prompts import Prompt
+from foldlog.condensers.reply import Reply, ToolCall
 from foldlog.eventstore import CondensationSummary, Event
 from foldlog.eventstore.errors import count
 

@@ -13,9 +13,7 @@ from foldlog.condensers.base import (
     CompletionOptions,
     Condensation,
     Condenser,
-    Reply,
     Report,
-    ToolCall,
     setting,
 )
 from foldlog.condensers.errors import (
@@ -42,6 +40,7 @@ from foldlog.condensers.prompts.rendering import (
     previous_summary,
     truncate,
 )
+from foldlog.condensers.reply import Reply, ToolCall
 from foldlog.condensers.reports import Usage, without_failure
 from foldlog.condensers.rolling import ModelUse, model_use
 from foldlog.condensers.strategies.digest import summary_of

@@ -9,8 +9,8 @@ from msgspec import NODEFAULT, defstruct
 from msgspec.structs import asdict
 
 from foldlog._base.json_types import JsonObject
-from foldlog.condensers.base import Reply
 from foldlog.condensers.models.replies import read_json, useless
+from foldlog.condensers.reply import Reply
 
 TOOL_NAME = "create_state_summary"
 

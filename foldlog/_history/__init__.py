@@ -1,8 +1,11 @@
 """The interface for agent runtimes.
 
 histories.py   a store of histories
-history.py     one history
-requests.py    the request that a reply answered, made again
+log.py         the log of one history: append and read events, Views, documents
+run.py         what a running agent adds: calls of tools, effects, leases, steps
+history.py     one history, with its past: explain, export, redact, fork
+requests.py    name the request that a reply answers
+sent_requests.py  the request that a reply answered, made again
 replies.py     the reply of a model as events
 lease.py       at most one worker drives a history
 effects.py     run the tool of a call at most once; the state of each call

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap
-from foldlog._history.effects import closing, in_doubt_words
+from foldlog._history.effects import closing, effects, in_doubt_words
 from foldlog._reports.figures.overview import PARENT, PARENT_CALL, parent_in
 from foldlog.eventstore import (
     Action,
@@ -30,7 +30,7 @@ from foldlog.eventstore import (
 from foldlog.projections.tool_results import refuse_result
 
 if TYPE_CHECKING:
-    from foldlog._history.history import History
+    from foldlog._history.log import HistoryLog
 
 SUB_AGENT = "sub_agent"
 
@@ -40,15 +40,15 @@ class SubAgent(NamedTuple):
     is true if the call is among the calls that are being closed.
     """
 
-    history: History
+    history: HistoryLog
     parent: str
     call_id: int
     is_interrupted: bool
 
 
 def begin_child(
-    parent: History, call: Action, conversation: str | None, attributes: JsonMap
-) -> History:
+    parent: HistoryLog, call: Action, conversation: str | None, attributes: JsonMap
+) -> HistoryLog:
     histories = parent._histories
     child = histories[conversation or f"{parent.id}/agent-{call.id}"]
     link = {PARENT: parent.id, PARENT_CALL: call.call_id or str(call.id)}
@@ -69,7 +69,7 @@ def begin_child(
     return child
 
 
-def begun_by(history: History, start: int = 0) -> Iterator[tuple[int, History]]:
+def begun_by(history: HistoryLog, start: int = 0) -> Iterator[tuple[int, HistoryLog]]:
     """Yield the sub-agents that calls from the event ``start`` on began, each with the id of its
     call. A fork shares the events of its parent, but not the sub-agents that they began. Cost: the
     function reads the events from ``start`` on, and the attributes of the sub-agents.
@@ -83,7 +83,7 @@ def begun_by(history: History, start: int = 0) -> Iterator[tuple[int, History]]:
                     yield event.cause, child
 
 
-def close_below(history: History, reason: str, calls: Sequence[Action]) -> list[Observation]:
+def close_below(history: HistoryLog, reason: str, calls: Sequence[Action]) -> list[Observation]:
     """Close the open calls of the sub-agents that ``calls`` began, the innermost first. Return the
     observations that close ``calls``, with the calls that may have run in their sub-agents. Cost:
     the function reads each sub-agent once, at any depth.
@@ -95,14 +95,14 @@ def close_below(history: History, reason: str, calls: Sequence[Action]) -> list[
         # The log is read, because a closing that was interrupted is repeated.
         own = "".join(
             f"\nin {agent.id}, {in_doubt_words(effect.call, effect.key)}"
-            for effect in agent.effects("unknown")
+            for effect in effects(agent, "unknown")
         )
         below = "".join(reversed(doubts[agent.id].values()))
         doubts[parent][call_id] = f"{own}{below}{doubts[parent].get(call_id, '')}"
     return _answers(history, reason, doubts[history.id], calls)
 
 
-def _agents_below(history: History, calls: Sequence[Action]) -> list[SubAgent]:
+def _agents_below(history: HistoryLog, calls: Sequence[Action]) -> list[SubAgent]:
     """Return the sub-agents that ``calls`` began, and all sub-agents below, each after its
     parent.
     """
@@ -123,7 +123,7 @@ def _agents_below(history: History, calls: Sequence[Action]) -> list[SubAgent]:
 
 
 def _answers(
-    agent: History, reason: str, doubts: Mapping[int, str], calls: Sequence[Action]
+    agent: HistoryLog, reason: str, doubts: Mapping[int, str], calls: Sequence[Action]
 ) -> list[Observation]:
     return [
         replace(observation, content=f"{observation.content}{doubts.get(call.id, '')}")

@@ -28,6 +28,7 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     Event,
+    EventStoreError,
     IdempotencyConflict,
     InvalidArgument,
     InvalidEvent,
@@ -57,7 +58,7 @@ from foldlog.projections.effects import (
 from foldlog.projections.tool_results import UNKNOWN_OUTCOME, answer_to, refuse_result
 
 if TYPE_CHECKING:
-    from foldlog._history.history import History
+    from foldlog._history.log import HistoryLog
 
 Repeat = Literal["never", "same key", "safe"]
 Check = Callable[[str, Action], Any]
@@ -125,7 +126,7 @@ def rule_for(
 
 
 def run(
-    history: History,
+    history: HistoryLog,
     call: Action,
     tool: Callable[..., Any],
     rule: EffectRule,
@@ -174,7 +175,7 @@ class BegunElsewhere:
 
 
 def begin_elsewhere(
-    history: History,
+    history: HistoryLog,
     call: Action,
     rule: EffectRule,
     *,
@@ -212,7 +213,11 @@ def arguments_for(call: Action) -> JsonMap:
 
 
 def end_elsewhere(
-    history: History, call_id: int | str, content: Any, is_error: bool, idempotency_key: str | None
+    history: HistoryLog,
+    call_id: int | str,
+    content: Any,
+    is_error: bool,
+    idempotency_key: str | None,
 ) -> Recorded:
     """Record the outcome of a tool that a program outside of this process ran. ``call_id`` is the
     id of the event of the call, or the id that the model gave the call. The outcome is recorded
@@ -229,7 +234,7 @@ def end_elsewhere(
 
 
 @contextmanager
-def alone(history: History, call: Action) -> Iterator[None]:
+def alone(history: HistoryLog, call: Action) -> Iterator[None]:
     # A lease keeps other workers away, but not the other threads of this worker.
     if not isinstance(call, Action):
         raise TypeError(f"run needs a call from history.open_calls(), not {call!r:.60}")
@@ -256,7 +261,7 @@ class Attempt:
 
     def __init__(
         self,
-        history: History,
+        history: HistoryLog,
         call: Action,
         tool: Callable[..., Any],
         rule: EffectRule,
@@ -416,10 +421,10 @@ class Attempt:
 
     def _observe(self, content: str, fields: JsonObject) -> Recorded:
         extras = {MARK: {"key": self.key, **fields}}
-        return self._history.append_tool_result(self.call, content, is_error=True, extras=extras)
+        return append_result(self._history, self.call, content, True, extras, None)
 
 
-def approval_of(history: History, trace: CallTrace) -> JsonObject:
+def approval_of(history: HistoryLog, trace: CallTrace) -> JsonObject:
     """Return who approved a call and why. Raises ``NotApproved`` if the last decision does not
     allow the call now.
     """
@@ -441,7 +446,7 @@ def approval_of(history: History, trace: CallTrace) -> JsonObject:
 
 
 def record_approval(
-    history: History, call: Action, data: JsonMap, idempotency_key: str | None
+    history: HistoryLog, call: Action, data: JsonMap, idempotency_key: str | None
 ) -> Recorded:
     is_open = any(call.id == open_call.id for open_call in history.open_calls())
     if not is_open and not (idempotency_key and history.recorded(idempotency_key)):
@@ -452,7 +457,7 @@ def record_approval(
 
 
 def record_outcome(
-    history: History, call: Action, key: str, outcome: Outcome, fields: JsonMap | None = None
+    history: HistoryLog, call: Action, key: str, outcome: Outcome, fields: JsonMap | None = None
 ) -> Recorded:
     # The outcome of an open call becomes its observation. The outcome of a closed call becomes a
     # message of a single line, which the model is shown. This function does not check the lease.
@@ -482,7 +487,7 @@ def record_outcome(
 
 
 def _append_late(
-    history: History, call: Action, key: str, outcome: Outcome, extras: JsonObject
+    history: HistoryLog, call: Action, key: str, outcome: Outcome, extras: JsonObject
 ) -> Recorded:
     text = as_json(outcome.content)
     ended = "failed" if outcome.is_error else "ended"
@@ -510,13 +515,39 @@ def _append_late(
             return recorded
 
 
-def without_redacted(history: History, call: Action) -> Action:
+def without_redacted(history: HistoryLog, call: Action) -> Action:
     """Return the call. If it was redacted after it was read, its arguments are left out."""
     (stored,) = history.events(call.id, call.id + 1)
     return call if has_content(stored) else structs.replace(call, arguments=None)
 
 
-def record_overtaken(history: History, call_id: str | Action, outcome: Outcome) -> None:
+def append_result(
+    history: HistoryLog,
+    call_id: str | Action,
+    content: Any,
+    is_error: bool,
+    extras: dict[str, Any] | None,
+    idempotency_key: str | None,
+) -> Recorded:
+    """Append the observation of an open call: see ``History.append_tool_result``."""
+    try:
+        return history._append_result(
+            call_id, content, is_error, extras, idempotency_key, fence=history._fence
+        )
+    except EventStoreError as error:
+        # Another worker may have the lease, and may have closed the call.
+        outcome = Outcome(content, is_error, extras or {}, idempotency_key)
+        record_overtaken(history, call_id, outcome)
+        if not isinstance(error, IdempotencyConflict):
+            raise
+        # The outcome may have been recorded after the lease was lost.
+        recorded = find_outcome(history, call_id, outcome)
+        if recorded is None:
+            raise
+        return recorded
+
+
+def record_overtaken(history: HistoryLog, call_id: str | Action, outcome: Outcome) -> None:
     block = history._lease_block
     if block is None:
         return
@@ -540,7 +571,7 @@ def _newest_trace(traces: dict[int, CallTrace], name: int | str) -> CallTrace | 
     return None
 
 
-def find_outcome(history: History, call_id: str | Action, outcome: Outcome) -> Recorded | None:
+def find_outcome(history: HistoryLog, call_id: str | Action, outcome: Outcome) -> Recorded | None:
     """Return the outcome that was recorded under the key, or None if the key was never used. Raises
     ``IdempotencyConflict`` if the key belongs to another outcome, or to the outcome of another
     call.
@@ -559,7 +590,7 @@ def find_outcome(history: History, call_id: str | Action, outcome: Outcome) -> R
     return None
 
 
-def _is_of_call(history: History, outcome: Event, call_id: str | Action) -> bool:
+def _is_of_call(history: HistoryLog, outcome: Event, call_id: str | Action) -> bool:
     if isinstance(call_id, Action):
         return outcome.cause == call_id.id
     if outcome.cause is None:
@@ -569,7 +600,7 @@ def _is_of_call(history: History, outcome: Event, call_id: str | Action) -> bool
 
 
 def settle(
-    history: History, key: str, outcome: Any, is_error: bool, by: str | None, reason: str
+    history: HistoryLog, key: str, outcome: Any, is_error: bool, by: str | None, reason: str
 ) -> Recorded:
     traces = each_once(read_traces(history))
     call = next((trace.call for trace in traces if trace.key == key), None)
@@ -582,7 +613,7 @@ def settle(
     return record_outcome(history, call, key, Outcome(outcome, is_error, {}), fields)
 
 
-def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
+def effects(history: HistoryLog, state: EffectState | None) -> tuple[Effect, ...]:
     if state is not None and state not in [*STATES]:  # The caller may pass any type.
         raise InvalidArgument(
             f"the state of an effect is one of {', '.join(sorted(STATES))}, not {state!r:.60}"
@@ -601,7 +632,7 @@ def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
     return tuple(effect for effect in all_effects if state in (None, effect.state))
 
 
-def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Observation]:
+def closing(history: HistoryLog, reason: str, calls: Sequence[Action]) -> list[Observation]:
     # An observation says what the log shows: the call may have run, it was not begun, or it was
     # interrupted.
     traces = read_traces(history, min(_start_of(history, call) for call in calls))
@@ -623,7 +654,7 @@ def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Obse
     return observations
 
 
-def taken_back(history: History, version: int) -> Message | None:
+def taken_back(history: HistoryLog, version: int) -> Message | None:
     lines = []
     keys_taken_back = []
     traces = read_traces(history, version)
@@ -651,7 +682,7 @@ def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
     return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 
-def read_traces(history: History, start: int = 0) -> dict[int, CallTrace]:
+def read_traces(history: HistoryLog, start: int = 0) -> dict[int, CallTrace]:
     """Return the traces of calls by the ids of their actions and intents. Cost: the function reads
     the events from ``start`` on.
     """
@@ -667,7 +698,7 @@ def read_traces(history: History, start: int = 0) -> dict[int, CallTrace]:
     return trace_calls(chain.from_iterable(events))
 
 
-def _start_of(history: History, call: Action) -> int:
+def _start_of(history: HistoryLog, call: Action) -> int:
     if call.call_id is None:
         return call.id
     intents = history.recorded(key_of_intent(call.call_id))

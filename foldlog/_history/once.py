@@ -16,10 +16,10 @@ from foldlog.eventstore import (
 )
 
 if TYPE_CHECKING:
-    from foldlog._history.history import History
+    from foldlog._history.log import HistoryLog
 
 
-def append_once(history: History, idempotency_key: str, result: Any) -> tuple[Recorded, ...]:
+def append_once(history: HistoryLog, idempotency_key: str, result: Any) -> tuple[Recorded, ...]:
     """Append a result under a key, and return its events. If another worker appended its result
     first, return the events of that worker.
     """

@@ -29,7 +29,7 @@ from foldlog.formats.json_text import json_of
 from foldlog.formats.registry import format_named
 
 if TYPE_CHECKING:
-    from foldlog._history.history import ExpectedVersion, History
+    from foldlog._history.log import ExpectedVersion, HistoryLog
 
 _RECORDERS_MAX: Final = 256
 """The maximum number of recorders in memory. An append whose recorder is in memory decodes no
@@ -54,7 +54,7 @@ class Recording:
 
     def append(
         self,
-        history: History,
+        history: HistoryLog,
         records: Iterable[Any],
         format: str,
         expected_version: ExpectedVersion,
@@ -112,7 +112,7 @@ class Recording:
 
     def _new_records(
         self,
-        history: History,
+        history: HistoryLog,
         records: list[Any],
         format: Format,
         dedupe: Literal["origin"] | None,
@@ -124,17 +124,17 @@ class Recording:
             return records
         return _unknown_records(history, records, format)
 
-    def _note_repeating(self, history: History) -> None:
+    def _note_repeating(self, history: HistoryLog) -> None:
         with self._lock:
             self._repeating[history.id] = True
 
-    def keep(self, history: History, recorder: HistoryRecorder) -> None:
+    def keep(self, history: HistoryLog, recorder: HistoryRecorder) -> None:
         if recorder.committed():
             with self._lock:
                 self._recorders[history.id, recorder.format] = recorder, history._conversation_key()
 
     def recorder(
-        self, history: History, format: Format, version: int | None = None
+        self, history: HistoryLog, format: Format, version: int | None = None
     ) -> HistoryRecorder:
         # While the caller uses the recorder, no other caller gets it.
         with self._lock:
@@ -147,7 +147,7 @@ class Recording:
 
 
 def _appended_before(
-    history: History, records: list[Any], idempotency_key: str | None
+    history: HistoryLog, records: list[Any], idempotency_key: str | None
 ) -> tuple[Recorded, ...]:
     """Return the events that an append of these records with the same key has appended. Raises
     ``IdempotencyConflict`` if the key was used for other records.
@@ -170,7 +170,7 @@ def _appended_before(
     return recorded
 
 
-def _unknown_records(history: History, records: list[Any], format: Format) -> list[Any]:
+def _unknown_records(history: HistoryLog, records: list[Any], format: Format) -> list[Any]:
     # If several records have the same source id, only the first of them counts.
     ids = [format.source_id(record) for record in records]
     is_known = origins.find_known(history._store.database, history.id, format.name, ids)

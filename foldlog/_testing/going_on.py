@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from foldlog._history.history import History
-from foldlog._history.requests import beside_of
+from foldlog._history.sent_requests import beside_of
 from foldlog._testing.answers import answer_of
 from foldlog._testing.calls import recorded_calls, recorded_results, standing_events, take_result
 from foldlog.eventstore import Message

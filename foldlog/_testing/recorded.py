@@ -15,7 +15,7 @@ from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.histories import open as open_histories
 from foldlog._history.history import History
 from foldlog._history.replies import events_of_reply
-from foldlog._history.requests import beside_of
+from foldlog._history.sent_requests import beside_of
 from foldlog._reports.as_sent import sent
 from foldlog._reports.replays import Replay, replay as replay_events
 from foldlog._reports.words.gist import count

@@ -23,7 +23,8 @@ from foldlog._base.telemetry import SHOWN
 from foldlog._base.usage import COPIED
 from foldlog._base.values import replace_texts, values_in
 from foldlog._history.history import History
-from foldlog._history.requests import REQUEST, beside_of
+from foldlog._history.requests import REQUEST
+from foldlog._history.sent_requests import beside_of
 from foldlog._privacy.secrets import SECRET, kinds_in, without_secrets
 from foldlog._testing.calls import recorded_calls
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidArgument, Redaction

@@ -42,6 +42,7 @@ def page() -> str:
         (foldlog.projections, sorted(foldlog.projections.__all__)),
         (foldlog.eventstore, sorted(foldlog.eventstore.__all__)),
     ]
+    public = {id(getattr(package, name)) for package, names in packages for name in names}
     for package, names in packages:
         parts.append(f"\n## {package.__name__}\n")
         others = []
@@ -55,7 +56,7 @@ def page() -> str:
                 others.append(f"`{name}`")
             else:
                 described.add(id(value))
-                parts.append(_described(package.__name__, name, value))
+                parts.append(_described(package.__name__, name, value, public))
         if others:
             parts.append(f"\nAlso here, and described above: {', '.join(others)}.\n")
     return "".join(parts)
@@ -65,11 +66,11 @@ def _names_of(module: types.ModuleType) -> list[str]:
     return sorted(name for name in vars(module) if not name.startswith("_"))
 
 
-def _described(package: str, name: str, value: typing.Any) -> str:
+def _described(package: str, name: str, value: typing.Any, public: set[int]) -> str:
     text = f"\n### {package}.{name}\n\n```text\n{name}{_signature(value)}\n```\n\n{_doc(value)}\n"
     if not inspect.isclass(value):
         return text
-    for member, attribute in vars(value).items():
+    for member, attribute in _members(value, public).items():
         if member.startswith("_"):
             continue
         function = (
@@ -80,6 +81,17 @@ def _described(package: str, name: str, value: typing.Any) -> str:
         elif inspect.isfunction(function):
             text += f"\n**`{name}.{member}{_signature(function)}`**\n\n{_doc(function)}\n"
     return text
+
+
+def _members(value: type, public: set[int]) -> dict[str, typing.Any]:
+    """Return what a class defines, and what it inherits from classes that this page does not
+    describe: the methods of a history are divided among three of them.
+    """
+    members = dict(vars(value))
+    for base in value.__mro__[1:]:
+        if base.__module__.startswith("foldlog.") and id(base) not in public:
+            members = {**vars(base), **members}
+    return members
 
 
 def _signature(value: typing.Any) -> str:

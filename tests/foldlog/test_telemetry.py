@@ -12,7 +12,7 @@ import pytest
 import foldlog
 from foldlog import Message, Retraction, StoreUnavailable
 from foldlog._base import telemetry
-from foldlog.condensers.base import Reply
+from foldlog.condensers.reply import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.errors import StoreRefused
 from foldlog.eventstore.derived.follower import Follower

@@ -1,0 +1,788 @@
+"""The log of one history: append events, and read events and Views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property, partial
+from itertools import chain
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+
+from msgspec import structs
+
+from foldlog._base.telemetry import SHOWN
+from foldlog._history.requests import REQUEST, name_request, name_requests
+from foldlog.eventstore import (
+    ANY_VERSION,
+    ATTRIBUTES,
+    DELETED,
+    Action,
+    AnyVersion,
+    CondensationAction,
+    ConversationNotFound,
+    Documents,
+    Event,
+    InvalidArgument,
+    InvalidEvent,
+    Observation,
+    Recorded,
+    UnknownEvent,
+    VersionConflict,
+)
+from foldlog.eventstore.arguments import check_map, check_whole
+from foldlog.eventstore.log.appending import Appending, NothingRedacted
+from foldlog.eventstore.log.redacted import has_content
+from foldlog.eventstore.store import bind
+from foldlog.projections import (
+    NoSuchVersion,
+    View,
+    append_tool_result,
+    as_json,
+    begins_reply,
+    close_open_calls,
+)
+
+# The functions import what most programs need not load when they start.
+if TYPE_CHECKING:
+    from foldlog._history.lease import LeaseBlock
+    from foldlog._imports.recording import HistoryRecorder
+    from foldlog._imports.stored import HistoryRecords, Query, Records
+    from foldlog.condensers import Condensation
+    from foldlog.condensers.handler import CondenseHandler
+    from foldlog.eventstore import ReadTransaction, Store
+    from foldlog.eventstore.log.finding import Fence
+    from foldlog.eventstore.log.writing import WriteTransaction
+    from foldlog.formats.format import Format
+    from foldlog.projections import ModelRequest, Views
+    from foldlog.projections.messages.requests import SentBeside
+
+T = TypeVar("T")
+
+ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
+Appended: TypeAlias = (
+    "Event | Mapping[str, Any] | Condensation | Iterable[Event | Mapping[str, Any]]"
+)
+
+
+class Recorders(Protocol):
+    """What a history knows of ``foldlog._history.recording``: appends of records."""
+
+    def append(
+        self,
+        history: HistoryLog,
+        records: Iterable[Any],
+        format: str,
+        expected_version: ExpectedVersion,
+        dedupe: Literal["origin"] | None,
+        idempotency_key: str | None = None,
+    ) -> tuple[Recorded, ...]: ...
+    def keep(self, history: HistoryLog, recorder: HistoryRecorder) -> None: ...
+    def recorder(
+        self, history: HistoryLog, format: Format, version: int | None = None
+    ) -> HistoryRecorder: ...
+
+
+class Siblings(Protocol):
+    """What a history knows of the store of histories that it is in."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def views(self) -> Views: ...
+    @property
+    def _handler(self) -> CondenseHandler: ...
+    @property
+    def _recording(self) -> Recorders: ...
+    def __getitem__(self, conversation: str) -> HistoryLog: ...
+    def create(self, conversation: str, attributes: Mapping[str, Any]) -> HistoryLog: ...
+
+
+class HistoryLog:
+    """The log of a conversation: append events, replies, records and documents, and read events and
+    Views. ``HistoryRun`` adds what a running agent needs, and ``History`` adds the past.
+    """
+
+    def __init__(self, histories: Siblings, conversation: str) -> None:
+        self._histories = histories
+        self.id = conversation
+        self._binding, self._store = bind(histories.store, conversation)
+        self._fence: Fence | None = None
+        """Raises ``LeaseTaken`` in an append if the lease of ``_lease_block`` is lost."""
+        self._running_calls: dict[int, object] = {}
+        """Maps the event id of a call to the thread that runs the call now."""
+        self._lease_block: LeaseBlock | None = None
+        """The block of ``lease`` that this object is in. Only a thread that has ``_lease_lock``
+        sets it.
+        """
+        self._lease_lock = Lock()
+        self._asked_at: int | None = None
+        """The version of the View from the last ``step``, or None if a reply was appended after the
+        step.
+        """
+        self._sent_beside: SentBeside | None = None
+        """What a runtime sent beside the View of ``_asked_at``. If it is set, the next replies name
+        their requests.
+        """
+        self._shown_at: int | None = None
+        """The version of the View from the last ``step``, or None if an event was appended after
+        the step.
+        """
+
+    @cached_property
+    def _views(self) -> Views:
+        return self._histories.views.reading(self._store)
+
+    def version(self) -> int:
+        """Return the number of events of the history, which is 0 before the first event."""
+        return self._store.version(self.id)
+
+    def __len__(self) -> int:
+        """Return the number of events of the history, including forgotten events."""
+        return self.version()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def view(self) -> View:
+        """Return the present View. The View is empty before the first event. The View is shown to
+        the model, unless a condenser hides or masks a part of the View: see ``sent``.
+
+        Cost: the method reads the events since the last call. The first call of a program reads the
+        events that the View shows. If you need only the last events of the log, call ``tail``.
+        """
+        try:
+            return self._views.current(self.id)
+        except ConversationNotFound:
+            return View.from_events(())
+
+    def at(self, version: int) -> View:
+        """Return the View at the time when the history had ``version`` events: see ``view``. Cost:
+        the method reads the events that this View shows.
+
+        Raises ``NoSuchVersion`` if the history never had this version.
+        """
+        if check_whole("version", version) == 0 and self.version() >= 0:
+            return View.from_events(())
+        try:
+            return self._views.at(self.id, version=version)
+        except ConversationNotFound:
+            raise NoSuchVersion(self.id, version, 0) from None
+
+    def sent(self, version: int | None = None) -> View:
+        """Return the View as it is sent to a model, now or at a version. Events that a condenser
+        hides are left out, and texts are masked or shortened.
+
+        The log records the rules by which a step hid, masked or shortened events. The rules of your
+        own condensers cannot be applied again, so the result contains the events that they hide. If
+        your own condenser hid events, ``why`` says that it is unknown which events were sent to the
+        model. Raises the errors of ``at``. Cost: the method reads the View and the last 100 events.
+        """
+        from foldlog._reports.as_sent import sent
+
+        view = self.view() if version is None else self.at(version)
+        return sent(self._store, self.id, view).sent if view.version else view
+
+    def events(
+        self, start: int = 0, stop: int | None = None, *, reverse: bool = False
+    ) -> Iterator[Event]:
+        """Yield all events with ``start <= id < stop`` in order, including forgotten events. With
+        ``reverse``, the newest event comes first. Raises ``InvalidArgument`` for a negative number.
+        """
+        check_whole("start", start, 0)
+        if stop is not None:
+            check_whole("stop", stop, 0)
+        return or_empty(
+            partial(self._store.events, self.id, start, stop, reverse=reverse), iter(())
+        )
+
+    def _all_records(self, start: int = 0) -> HistoryRecords:
+        from foldlog._imports.stored import HistoryRecords
+
+        return HistoryRecords(self._store, self.id, start)
+
+    def _stored_records(self, query: Query | None = None) -> Records:
+        from foldlog._imports.stored import Records
+
+        return Records(self._store, self.id, query)
+
+    def tail(self, count: int) -> tuple[Event, ...]:
+        """Return the last ``count`` events of the log in order, including forgotten events. If the
+        log has fewer events, return all events.
+
+        For the last events that are shown to the model, use ``history.view().tail(count)``. Raises
+        ``InvalidArgument`` for a negative number. Cost: the method reads the events that it
+        returns.
+        """
+        return or_empty(lambda: self._store.query(self.id, lambda read: read.tail(count)), ())
+
+    def append(
+        self,
+        events: Appended,
+        *,
+        expected_version: ExpectedVersion = ANY_VERSION,
+        idempotency_key: str | None = None,
+        documents: Mapping[str, Any] | None = None,
+        dedupe: Literal["origin"] | None = None,
+    ) -> tuple[Recorded, ...]:
+        """Append one or several events. Either all events are appended or none.
+
+        If other programs append while a model answers, the ``meta`` of the reply records the
+        version of the View that was sent. Condensers therefore do not forget events that the model
+        has not seen. An event that is appended after ``step`` and before the reply also records the
+        version of the View from ``step`` in its ``meta``.
+
+        Args:
+            events: One event or several. A chat message, such as ``{"role": "user", "content":
+                "hi"}``, is appended as its events: see ``foldlog.from_openai``. A ``Condensation``
+                is appended as a ``CondensationAction``.
+            expected_version: The version that the history must have, 0 for a new history, or
+                ``ANY_VERSION``.
+            idempotency_key: If the key was used before with these events, nothing is appended, and
+                the recorded events are returned.
+            documents: Maps the names of documents to their new values: JSON, bytes or ``DELETED``.
+                Documents are written in the transaction of the events, and an append may have
+                documents without events: see ``foldlog.eventstore.Documents.append``.
+            dedupe: With ``"origin"``, imported events whose source id the history already has are
+                left out: see ``foldlog.eventstore.Store.append``.
+
+        Returns:
+            The recorded events with their ids.
+
+        Raises:
+            VersionConflict: The history does not have ``expected_version``. Read and decide again.
+            InvalidEvent: An event breaks a rule, which the message names.
+            IdempotencyConflict: The key belongs to other events.
+            ConversationErased, StoreUnavailable: As everywhere in a store.
+            TypeError: An argument has a wrong type.
+
+        Durability: the events are on disk when the method returns.
+
+        Cost: the method writes the appended events, whatever the length of the history. For a chat
+        message with calls or results, the method also reads the View.
+        """
+        appended = self._appendable(events, idempotency_key)
+        write = partial(self._write, idempotency_key=idempotency_key, dedupe=dedupe)
+        return self._append(appended, expected_version, write, documents)
+
+    def append_records(
+        self,
+        records: Iterable[Any],
+        *,
+        format: str,
+        expected_version: ExpectedVersion = ANY_VERSION,
+        idempotency_key: str | None = None,
+        dedupe: Literal["origin"] | None = None,
+    ) -> tuple[Recorded, ...]:
+        """Append records of a format as events, as an import would: either all records or none. The
+        records are stored with the events, and ``export`` returns them.
+
+        Other writers and other processes may append at the same time.
+
+        Args:
+            records: The records.
+            format: The name of their format.
+            expected_version: As in ``append``.
+            idempotency_key: A call that is repeated with its key appends only once.
+            dedupe: With ``"origin"``, records whose source id the history already has are left out.
+                Records without an id are always appended.
+
+        Returns:
+            The recorded events.
+
+        Raises:
+            formats.UnknownFormat: There is no such format.
+            InvalidEvent: A record is not in the format. Also raises the errors of ``append``.
+
+        Durability: the records are on disk when the method returns.
+
+        Cost: the method decodes and writes the records. The first call of a process also reads all
+        earlier records, about 40 MB a second.
+        """
+        return self._histories._recording.append(
+            self, records, format, expected_version, dedupe, idempotency_key
+        )
+
+    def _append_recorded(
+        self,
+        events: Sequence[Event],
+        recorder: HistoryRecorder,
+        expected_version: ExpectedVersion,
+        *,
+        idempotency_key: str | None = None,
+        documents: Mapping[str, Any] | None = None,
+        dedupe: Literal["origin"] | None = None,
+        guard: NothingRedacted | None = None,
+        together: Sequence[Appending] = (),
+    ) -> tuple[Recorded, ...]:
+        write = partial(
+            self._write,
+            idempotency_key=idempotency_key,
+            dedupe=dedupe,
+            guard=guard,
+            together=together,
+            also=partial(recorder.write, conversation=self.id),
+        )
+        recorded = self._append(list(events), expected_version, write, documents)
+        self._histories._recording.keep(self, recorder)
+        return recorded
+
+    def _recorder(self, format: str, version: int | None = None) -> HistoryRecorder:
+        from foldlog.formats.registry import format_named
+
+        return self._histories._recording.recorder(self, format_named(format), version)
+
+    def _write(
+        self,
+        events: Event | Sequence[Event],
+        version: ExpectedVersion,
+        documents: Mapping[str, Any] | None,
+        *,
+        idempotency_key: str | None = None,
+        dedupe: Literal["origin"] | None = None,
+        guard: NothingRedacted | None = None,
+        together: Sequence[Appending] = (),
+        also: Callable[[WriteTransaction], object] | None = None,
+    ) -> tuple[Recorded, ...]:
+        if documents is None:
+            append = self._store.append
+        else:
+            append = partial(Documents(self._store).append, changed=documents)
+        return append(
+            self.id,
+            events,
+            expected_version=version,
+            idempotency_key=idempotency_key,
+            dedupe=dedupe,
+            guard=guard,
+            fence=self._fence,
+            together=together,
+            also=also,
+        )
+
+    def _append(
+        self,
+        appended: Event | list[Event],
+        expected_version: ExpectedVersion,
+        append: Callable[
+            [Event | Sequence[Event], ExpectedVersion, Mapping[str, Any] | None],
+            tuple[Recorded, ...],
+        ],
+        documents: Mapping[str, Any] | None,
+    ) -> tuple[Recorded, ...]:
+        asked_at = self._asked_at
+        if asked_at is not None and expected_version is not ANY_VERSION:
+            # After a later View, the append conflicts, unless the conversation was begun again.
+            asked_at = asked_at if asked_at <= expected_version else None
+        events = [appended] if isinstance(appended, Event) else appended
+        if asked_at is None or not any(map(begins_reply, events)):
+            noted_events = None
+            if self._shown_at is not None:
+                noted_events = _note_shown_view(events, self._shown_at)
+            if noted_events is None:
+                return append(appended, expected_version, documents)
+            recorded = append(noted_events, expected_version, documents)
+            self._shown_at = None
+            return recorded
+        # First try to append right after the View that was answered. If this succeeds, no note is
+        # needed.
+        version = asked_at if expected_version is ANY_VERSION else expected_version
+        named_events: Sequence[Event] = events
+        if self._sent_beside is not None:
+            beside = self._sent_beside
+            follows = version == asked_at
+            named_events = name_requests(events, self.sent(asked_at), beside, follows=follows)
+            documents = {**(documents or {}), REQUEST: beside.document or DELETED}
+        try:
+            noted_events = _note_answered_view(named_events, asked_at, version)
+            recorded = append(noted_events, version, documents)
+        except VersionConflict as conflict:
+            if expected_version is not ANY_VERSION:
+                raise
+            if asked_at > conflict.actual:  # the conversation was begun again
+                noted_events = events
+            else:
+                noted_events = _note_answered_view(events, asked_at, None)
+            recorded = append(noted_events, ANY_VERSION, documents)
+        self._asked_at = None
+        self._sent_beside = None
+        self._shown_at = None
+        return recorded
+
+    def _version_and_guard(self) -> tuple[int, NothingRedacted | None]:
+        """Return the version, and a guard for an append that repeats content of earlier events. The
+        guard refuses the append if an event was redacted after this read. Without events, the guard
+        is None.
+        """
+
+        def read(reading: ReadTransaction) -> tuple[int, NothingRedacted | None]:
+            return reading.version, NothingRedacted.since(reading)
+
+        try:
+            return self._store.query(self.id, read)
+        except ConversationNotFound:
+            return 0, None
+
+    def _append_guarded(
+        self,
+        events: list[Event],
+        expected_version: int,
+        guard: NothingRedacted | None,
+        documents: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> tuple[Recorded, ...]:
+        """Append events that were made from the events before ``expected_version``. Raises
+        ``VersionConflict`` if another event was appended before them, or if an event was redacted
+        after it was read.
+        """
+        write = partial(self._write, guard=guard, idempotency_key=idempotency_key)
+        return self._append(events, expected_version, write, documents)
+
+    def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
+        if isinstance(events, Event):
+            return events
+        # The class Condensation is not imported here, because most programs that append do not
+        # condense.
+        action = getattr(events, "action", None)
+        if isinstance(action, CondensationAction):
+            return action
+        if isinstance(events, Mapping) and "role" in events:
+            events = (events,)
+        if isinstance(events, str | bytes | type | Mapping) or not isinstance(events, Iterable):
+            raise _not_appended(events)
+        result: list[Event] = []
+        item: Any  # A caller may pass an object of any type.
+        for item in events:
+            if isinstance(item, Event):
+                result.append(item)
+            elif isinstance(item, Mapping) and "role" in item:
+                result += self._set_reply_apart(_chat_events(item), result, idempotency_key)
+            else:
+                raise _not_appended(item)
+        return result
+
+    def _set_reply_apart(
+        self, reply: tuple[Event, ...], before: Sequence[Event], key: str | None
+    ) -> tuple[Event, ...]:
+        # A reply gets a response id of its own if its server repeats response ids: see
+        # ``set_apart``.
+        from foldlog._history.replies import behind_compaction, compacts, set_apart
+
+        is_compacted = any(map(compacts, reply))
+        if not is_compacted and not any(isinstance(event, Action | Observation) for event in reply):
+            return reply
+        view = self._view_before(key)
+        if is_compacted:
+            reply = behind_compaction(view, before, reply)
+
+        def newest_first() -> Iterator[Event]:
+            return chain(
+                (structs.replace(event, id=-1) for event in reversed(before)), reversed(view.events)
+            )
+
+        if any(isinstance(event, Observation) for event in reply):
+            reply = self._link_results(reply, view, before, newest_first())
+        if not any(isinstance(event, Action) for event in reply):
+            return reply
+        return set_apart(reply, newest_first, view.version + len(before))
+
+    def _link_results(
+        self,
+        reply: tuple[Event, ...],
+        view: View,
+        before: Sequence[Event],
+        newest_first: Iterator[Event],
+    ) -> tuple[Event, ...]:
+        # The call of a result may be in the reply, in an earlier event, or forgotten.
+        from foldlog._history.replies import add_missing_results, result_of
+
+        reply = add_missing_results(view, before, reply)
+        results = {event.call_id for event in reply if isinstance(event, Observation)}
+        calls: dict[str | None, Action] = {}
+        forgotten = self.events(0, view.version, reverse=True)
+        for event in chain(reply, newest_first, forgotten):
+            if results <= calls.keys():
+                break
+            if isinstance(event, Action) and event.call_id is not None:
+                calls.setdefault(event.call_id, event)
+        if results - calls.keys():
+            without_id = "a call without tool_call_id, and no open call of the newest reply fits"
+            named = " and ".join(
+                without_id if call_id is None else f"{call_id!r}, a call that no reply made"
+                for call_id in results - calls.keys()
+            )
+            raise InvalidEvent(
+                f"conversation {self.id!r}: the message is the result of {named}; nothing was"
+                " appended; first append the reply that made the call"
+            )
+        return tuple(
+            result_of(event, calls) if isinstance(event, Observation) else event for event in reply
+        )
+
+    def _view_before(self, key: str | None) -> View:
+        # With the View at the time when the key was first used, a repeated append makes the events
+        # of the first append again.
+        # The View is read before the key is looked up, since another writer may append under the
+        # key in between.
+        view = self.view()
+        if not isinstance(key, str):
+            return view
+        recalled = or_empty(
+            lambda: self._store.query(self.id, lambda reading: reading.recall(key)), None
+        )
+        return view if recalled is None else self.at(recalled.first_id)
+
+    def document(self, name: str, default: Any = None, *, version: int | None = None) -> Any:
+        """Return the value of a document, now or at the time when the history had ``version``
+        events. Return ``default`` if the history has no document with this name.
+
+        Raises the errors of ``foldlog.eventstore.Documents.get``, except ``ConversationNotFound``.
+        Cost: the method reads an event and at most 64 differences.
+        """
+        return or_empty(
+            partial(Documents(self._store).get, self.id, name, default, version=version), default
+        )
+
+    def documents(self, version: int | None = None) -> dict[str, Any]:
+        """Return all documents by name, now or at the time when the history had ``version`` events.
+        Cost: for each document, the method reads an event and at most 64 differences.
+        """
+        return or_empty(partial(Documents(self._store).all, self.id, version=version), {})
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of the history: see ``Histories.create``. The dictionary may be
+        empty. An imported history also has the attributes ``program``, ``cwd``, ``branch``,
+        ``model`` and ``title``, if its source contains them. Cost: the method reads two events.
+        """
+        return {**self._place(), **self.document(ATTRIBUTES, {})}
+
+    def _place(self) -> dict[str, Any]:
+        from foldlog._reports.figures.places import place_of
+
+        nowhere: dict[str, Any] = {}
+        return or_empty(lambda: dict[str, Any](place_of(self._store, self.id)), nowhere)
+
+    def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
+        """Change attributes by name. The value None removes an attribute. Attributes that you do
+        not name stay unchanged. Return all attributes. The event of the newest change contains all
+        attributes, so redacting this event removes all attributes.
+
+        Other writers may append during the call. Raises the errors of ``append``. Durability: the
+        attributes are on disk when the method returns.
+        """
+        while True:
+            version, guard = self._version_and_guard()
+            attributes = {
+                **(self.document(ATTRIBUTES, {}, version=version) if version else {}),
+                **changed,
+            }
+            attributes = {name: value for name, value in attributes.items() if value is not None}
+            try:
+                self._append_guarded([], version, guard, {ATTRIBUTES: attributes})
+            except VersionConflict:
+                continue
+            return {**self._place(), **attributes}
+
+    def _conversation_key(self) -> int | None:
+        """Bind this object to a conversation if it is not bound yet. Return None before the first
+        append.
+        """
+        if self._binding.key is None:
+            self.version()
+        return self._binding.key
+
+    def open_calls(self) -> tuple[Action, ...]:
+        """Return the actions that have no observation yet, in order: see ``View.open_calls``. After
+        a crash, the outcome of the open calls is unknown: see ``docs/RESUMING.md``. A redacted call
+        is left out, because its arguments were erased. ``lease`` and ``close_open_calls`` close
+        redacted calls. Cost: the method reads the View.
+        """
+        return tuple(filter(has_content, self.view().open_calls))
+
+    def _close_calls(
+        self,
+        answers: Callable[[Sequence[Action]], Sequence[Observation]],
+        is_chosen: Callable[[Action], bool] = lambda call: True,
+    ) -> tuple[Recorded, ...]:
+        from foldlog._history.lease import check_free
+
+        fence = self._fence or partial(check_free, self._store.database, self.id)
+        work = partial(
+            close_open_calls, self._store, self._views, self.id, answers, fence, is_chosen
+        )
+        return or_empty(work, ())
+
+    def append_reply(
+        self,
+        reply: Any,
+        *,
+        cost: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+        timestamp: datetime | None = None,
+        request: ModelRequest | None = None,
+        view_version: int | None = None,
+        expected_version: ExpectedVersion = ANY_VERSION,
+        idempotency_key: str | None = None,
+    ) -> tuple[Recorded, ...]:
+        """Append the reply of a model, or nothing if an error is raised.
+
+        If another program appends a user's message while the model answers, the message comes
+        before the reply, and the next prompt ends with the reply. To prevent this, pass
+        ``view.version`` as ``expected_version``: ``append_reply`` then raises ``VersionConflict``.
+        After a ``VersionConflict``, call ``prepare`` and ask the model again. If every program
+        takes the lease before it appends, a user's message never comes between the View and the
+        reply.
+
+        Args:
+            reply: A chat completion or one of its messages, a response of OpenAI, or an Anthropic
+                message. See ``foldlog.from_openai`` for the conversion.
+            cost: The cost of the call in US dollars. A reply of litellm contains its cost.
+            meta: Stored with the first event. ``meta`` overrides the model, usage and cost of the
+                reply.
+            timestamp: The time at which the events happened.
+            request: What the model was asked (``view.request()``). Its fingerprint is stored in
+                ``meta``, and its tools and parameters in the document ``request`` when they change,
+                for ``sent_request``.
+            view_version: The version of the View that the model answered. The default is the View
+                of the request, or from the last ``step`` or ``prepare`` of this object.
+            expected_version, idempotency_key: As in ``append``.
+
+        Returns:
+            The recorded events: an ``Action`` for each tool call, or the agent's ``Message``. If
+            the provider compacted the context, a condensation comes before these events.
+
+        Raises:
+            InvalidEvent: The reply has neither a text nor a call, or is a message of the user or
+                the system.
+            InvalidArgument: ``reply`` is another object. Also raises the errors of ``append``.
+
+        Durability: the events are on disk when the method returns.
+
+        Cost: as in ``append`` for a chat message.
+        """
+        from foldlog._history.replies import events_of_reply
+
+        if request is not None:
+            if request.conversation not in ("", self.id):
+                raise InvalidArgument(
+                    f"the request was made from a View of {request.conversation!r}, and this"
+                    f" history is {self.id!r}; make it from a View of this history"
+                )
+            view_version = request.version if view_version is None else view_version
+        converted = events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp)
+        converted = self._set_reply_apart(converted, (), idempotency_key)
+        if view_version is not None:
+            version = self.version()
+            if check_whole("view_version", view_version) > version:
+                raise InvalidArgument(
+                    f"conversation {self.id!r}: the reply answers a View of version {view_version},"
+                    f" but the conversation is at version {version}; nothing was appended; pass the"
+                    " version of the View that the model was sent"
+                )
+            self._asked_at = view_version
+        documents = None
+        if request is not None:
+            converted = name_request(converted, request)
+            documents = {REQUEST: request.beside or DELETED}
+        recorded = self.append(
+            converted,
+            expected_version=expected_version,
+            idempotency_key=idempotency_key,
+            documents=documents,
+        )
+        return recorded[: len(converted)]
+
+    def _append_result(
+        self,
+        call_id: str | Action,
+        content: Any,
+        is_error: bool,
+        extras: dict[str, Any] | None,
+        idempotency_key: str | None,
+        *,
+        fence: Fence | None = None,
+        unredacted: NothingRedacted | None = None,
+    ) -> Recorded:
+        if isinstance(content, list | tuple) and all(
+            isinstance(part, Mapping) and "type" in part for part in content
+        ):
+            # This raises ``InvalidArgument`` if the parts have a wrong form.
+            _chat_events({"role": "tool", "content": [*content]})
+        elif content is None or isinstance(content, Mapping | list | tuple | int | float):
+            content = as_json(content)
+        return append_tool_result(
+            self._store,
+            lambda: self._view_before(idempotency_key),
+            self.id,
+            call_id,
+            content,
+            is_error=is_error,
+            extras=extras,
+            idempotency_key=idempotency_key,
+            fence=fence,
+            unredacted=unredacted,
+        )
+
+    def recorded(self, idempotency_key: str) -> tuple[Recorded, ...]:
+        """Return the events that were appended under an idempotency key. The tuple is empty if the
+        key was never used. Cost: the method reads the events that it returns.
+        """
+        return or_empty(lambda: self._store.recorded(self.id, idempotency_key), ())
+
+
+def or_empty(read: Callable[[], T], empty: T) -> T:
+    try:
+        return read()
+    except ConversationNotFound:
+        return empty
+
+
+def _not_appended(value: object) -> TypeError:
+    if isinstance(value, Mapping):
+        description = "a dict without a role"
+    else:
+        description = describe(value)
+    return TypeError(
+        f"append takes one event or chat message, or several, not {description}; write for example"
+        " history.append(Message(source='user', content='hi')) or history.append({'role': 'user',"
+        " 'content': 'hi'}); a model's reply goes to append_reply, and messages of other forms to"
+        " foldlog.from_openai or append_records"
+    )
+
+
+def _chat_events(message: Mapping[str, Any]) -> tuple[Event, ...]:
+    from foldlog._history.replies import from_openai
+
+    if not (events := from_openai(message)):
+        raise InvalidEvent("a message has neither a text nor a tool call; nothing was appended")
+    return events
+
+
+def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | None:
+    # An unknown event is stored as its writer wrote it, so it gets no note.
+    for index, event in enumerate(events):
+        if event.shown and not isinstance(event, UnknownEvent):
+            noted_event = structs.replace(event, meta={**event.meta, SHOWN: shown_at})
+            return [*events[:index], noted_event, *events[index + 1 :]]
+    return None
+
+
+def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:
+    # If a model's reply answers an earlier View, the model was not shown the events in between, so
+    # the reply notes this View.
+    noted_events = [*events]
+    if asked_at == version:
+        return noted_events
+    previous_reply = None
+    for index, event in enumerate(events):
+        if begins_reply(event, previous_reply):
+            noted_events[index] = structs.replace(event, meta={**event.meta, SHOWN: asked_at})
+        if begins_reply(event):
+            previous_reply = event
+    return noted_events
+
+
+def describe(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return f"of type {type(value).__name__}"

@@ -1,0 +1,84 @@
+"""Make the request again that a reply answered, and say whether it has the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import takewhile
+
+from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._history.log import HistoryLog
+from foldlog._history.requests import REQUEST, SentRequest, is_of_reply
+from foldlog.eventstore import DocumentChanges, Event, InvalidArgument
+from foldlog.formats.record import dict_or_empty
+from foldlog.projections import RENDERING, View, begins_reply
+from foldlog.projections.conversations.labels import label
+from foldlog.projections.messages.requests import digest
+
+
+def sent_request(history: HistoryLog, event_id: int) -> SentRequest:
+    """Cost: the function reads the View of the reply, and renders it."""
+    reply = _reply_of(history, event_id)
+    first = reply[0]
+    if first.redacted is not None:
+        return SentRequest(first.id, None, None, (f"event {first.id} was redacted",))
+    recorded = first.meta.get(REQUEST)
+    if not isinstance(recorded, Mapping) or "rendering" not in recorded:
+        return SentRequest(first.id, None, None)
+    view = history.sent(recorded["view"])
+    beside = beside_of(history, reply)
+    request = view.request(
+        recorded["dialect"], tools=beside.get("tools", ()), **beside.get("parameters", {})
+    )
+    present = request.fingerprint
+    if present == recorded:
+        return SentRequest(first.id, request, True)
+    return SentRequest(first.id, request, False, tuple(_changes(view, recorded, present)))
+
+
+def beside_of(history: HistoryLog, reply: Sequence[Event]) -> JsonObject:
+    """Return the tools and parameters of the request that a reply answered, if they were recorded
+    with it.
+    """
+    # ``append_reply`` writes the document directly after the events of the reply, and a runtime
+    # perhaps after its tools' results and later replies, which it appends together with the reply.
+    recorded = dict_or_empty(reply[0].meta.get(REQUEST)).get("beside")
+    newest = history.version()
+    beside = _document_at(history, min(reply[-1].id + 2, newest))
+    if recorded is None or digest(beside).hex() == recorded:
+        return beside
+    for event in history.events(reply[-1].id + 1):
+        if isinstance(event, DocumentChanges) and REQUEST in event.changed:
+            return _document_at(history, event.id + 1)
+    return beside
+
+
+def _document_at(history: HistoryLog, version: int) -> JsonObject:
+    return dict_or_empty(history.document(REQUEST, version=version))  # it may be redacted
+
+
+def _reply_of(history: HistoryLog, event_id: int) -> list[Event]:
+    before = [*takewhile(begins_reply, history.events(0, event_id + 1, reverse=True))]
+    if not before:
+        raise InvalidArgument(
+            f"event {event_id} of {history.id!r} is not the reply of a model; name an event of a"
+            " reply, such as one of its calls"
+        )
+    of_reply = partial(is_of_reply, other=before[0])
+    after = takewhile(of_reply, history.events(event_id + 1))
+    return [*reversed([before[0], *takewhile(of_reply, before[1:])]), *after]
+
+
+def _changes(view: View, recorded: JsonMap, present: JsonMap) -> Iterator[str]:
+    if recorded["rendering"] != RENDERING:
+        yield f"rendered by foldlog's rules {recorded['rendering']}, and now by {RENDERING}"
+    redacted = [event for event in view if event.redacted is not None]
+    for event in redacted:
+        mark = event.redacted
+        assert mark is not None
+        why = f": {mark.reason}" if mark.reason else ""
+        yield f"{label(event)} {event.id} ({mark.bytes} bytes) was redacted by {mark.by}{why}"
+    if recorded["beside"] != present["beside"]:
+        yield "the recorded tools or parameters were redacted or changed"
+    if recorded["messages"] != present["messages"] and not redacted:
+        yield "the messages differ, and the log does not say why"
