@@ -246,22 +246,22 @@ class ConversationHasForks(EventStoreError):
 
 class EventsNotMade(EventStoreError):
     """Some events of the conversation are archived, or not made from its source yet. Open the store
-    with ``foldlog.open``, which restores or makes the events. ``pending`` is the number of records
-    without events. For an archived conversation, ``pending`` is the number of archived events,
-    times -1.
+    with ``foldlog.open``, which restores or makes the events. ``unmade`` is the number of records
+    without events, and ``archived`` the number of archived events. One of them is 0.
     """
 
-    def __init__(self, conversation: str, pending: int) -> None:
-        if pending < 0:
+    def __init__(self, conversation: str, unmade: int, archived: int) -> None:
+        if archived:
             problem = "is archived; open the store with foldlog.open, which restores it"
         else:
             problem = (
-                f"has {pending} imported records without events; open the store with foldlog.open,"
+                f"has {unmade} imported records without events; open the store with foldlog.open,"
                 " which makes the events"
             )
         super().__init__(f"conversation {conversation!r} {problem} at the first use")
         self.conversation = conversation
-        self.pending = pending
+        self.unmade = unmade
+        self.archived = archived
 
 
 class InvalidEvent(EventStoreError, ValueError):

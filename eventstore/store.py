@@ -218,7 +218,7 @@ class Store:
         database = self.database
 
         def append_records(transaction: Transaction) -> int:
-            state = begun(database.find(transaction, conversation, pending=True))
+            state = begun(database.find(transaction, conversation, as_stored=True))
             if state is None:
                 raise ConversationNotFound(conversation)
             if state.version != expected_version:
@@ -300,7 +300,7 @@ class Store:
         append of this process was to this conversation.
         """
         cached = self.database.cached_state(conversation)
-        if cached is not None and not cached.state.pending:
+        if cached is not None and not cached.state.lacks_events:
             return cached.state.version
         state = self._recorder.query(lambda reader: find_begun(self.database, reader, conversation))
         return 0 if state is None else state.version
@@ -326,12 +326,12 @@ class Store:
         """
         return iter_pages(partial(self.conversations, limit=PAGE), attrgetter("id"), PAGE, after)
 
-    def conversation(self, conversation: str, *, pending: bool = False) -> ConversationRow:
-        """Return the row of one conversation, even of an erased conversation. If ``pending`` is
+    def conversation(self, conversation: str, *, as_stored: bool = False) -> ConversationRow:
+        """Return the row of one conversation, even of an erased conversation. If ``as_stored`` is
         true, missing events of an import are not made. Raises ``ConversationNotFound`` if the
         conversation does not exist.
         """
-        find = partial(self.database.find, conversation=conversation, pending=pending)
+        find = partial(self.database.find, conversation=conversation, as_stored=as_stored)
         state = self._recorder.query(find)
         if state is None:
             raise ConversationNotFound(conversation)
@@ -348,7 +348,7 @@ class Store:
         own_id = summary_of(event_id) if event_id < NOT_RECORDED else event_id
 
         def read(reader: Reader) -> list[str]:
-            state = find_existing(database, reader, conversation, pending=True)
+            state = find_existing(database, reader, conversation, as_stored=True)
             forks = forks_that_share(database, reader, state.key, [own_id])
             return [fork.id for fork, _ in forks]
 

@@ -245,7 +245,7 @@ def _list_some(
             continue
         conversation = newest.conversation
         attributes = newest.attributes
-        if conversation.pending < 0 or isinstance(attributes, Record):
+        if conversation.archived or isinstance(attributes, Record):
             # the list keeps the attributes of an archived conversation
             at = conversation.updated_at or conversation.created_at
             transaction.put_listing(key, at, newest.version, None)
@@ -273,7 +273,7 @@ def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Ne
         ):
             return None
         version = conversation.version
-        if conversation.pending < 0:
+        if conversation.archived:
             stored = reader.records(key, ATTRIBUTES, version, 1, backwards=True)
             return _Newest(conversation, version, stored[0] if stored else {})
         reading = ReadTransaction(reader, conversation, database)

@@ -190,15 +190,16 @@ class Database:
     # -- conversations
 
     def find(
-        self, reader: Reader, conversation: str, *, pending: bool = False, binds: bool = True
+        self, reader: Reader, conversation: str, *, as_stored: bool = False, binds: bool = True
     ) -> Conversation | None:
         """Return the conversation with this id, or None if it does not exist. If this process has
         the conversation's key, the returned salt is decrypted.
 
         Raises ``EventsNotMade`` if the conversation's source has records without events, unless
-        ``pending`` is true. After ``EventsNotMade``, the recorder makes the missing events and runs
-        the work again. Raises ``CorruptEvent`` if the stored row of the conversation is damaged,
-        and the errors of ``Binding.check``. If ``binds`` is false, the ``Binding`` stays unchanged.
+        ``as_stored`` is true. After ``EventsNotMade``, the recorder makes the missing events and
+        runs the work again. Raises ``CorruptEvent`` if the stored row of the conversation is
+        damaged, and the errors of ``Binding.check``. If ``binds`` is false, the ``Binding`` stays
+        unchanged.
         """
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
@@ -213,8 +214,8 @@ class Database:
             state = self.with_salt(reader.conversation(conversation))
         if state is None:
             return None
-        if state.pending > 0 and not pending:
-            raise EventsNotMade(conversation, state.pending)
+        if state.unmade and not as_stored:
+            raise EventsNotMade(conversation, state.unmade, state.archived)
         if self.binding is not None and self.binding.id == conversation:
             self.binding.check(reader, state, binds=binds)
         return state

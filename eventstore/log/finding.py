@@ -35,7 +35,7 @@ def find_again(database: Database, reader: Reader, former: Conversation) -> Read
     a new conversation now has its id. Raises ``EventsNotMade`` if an import has since added records
     whose events are not made yet.
     """
-    present = begun(database.find(reader, former.id, pending=former.pending > 0))
+    present = begun(database.find(reader, former.id, as_stored=former.unmade > 0))
     if present is None:
         raise ConversationNotFound(former.id)
     if present.key != former.key:
@@ -51,9 +51,9 @@ def read_existing(
 
 
 def find_existing(
-    database: Database, reader: Reader, conversation: str, *, pending: bool = False
+    database: Database, reader: Reader, conversation: str, *, as_stored: bool = False
 ) -> Conversation:
-    state = begun(database.find(reader, conversation, pending=pending))
+    state = begun(database.find(reader, conversation, as_stored=as_stored))
     if state is None:
         raise ConversationNotFound(conversation)
     return state

@@ -109,7 +109,7 @@ def _decode(
         rows = RowCodec(conversation).decode_rows(stored)
         if not any(row.encoding == DAMAGED for row in rows):
             return rows
-    state = database.find(reader, conversation, pending=True)
+    state = database.find(reader, conversation, as_stored=True)
     if state is None:
         problem = b"the conversation that it belongs to does not exist"
         return [row.in_form(DAMAGED, problem) for row in stored]

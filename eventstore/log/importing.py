@@ -159,8 +159,8 @@ class StagedWriter:
         database = self.database
         new = self._new
         existing = self.existing
-        pending = existing is not None and existing.pending > 0
-        state = database.find(transaction, new.id, pending=pending)
+        as_stored = existing is not None and existing.unmade > 0
+        state = database.find(transaction, new.id, as_stored=as_stored)
         if state is not None and state.key != new.replaces:
             not_erased(state)
             if existing is None or (state.key, state.version) != (existing.key, version):

@@ -62,8 +62,8 @@ class ReadTransaction:
         database: Database,
         codec: RowCodec | None = None,
     ) -> None:
-        if conversation.pending < 0:
-            raise EventsNotMade(conversation.id, conversation.pending)
+        if conversation.archived:
+            raise EventsNotMade(conversation.id, conversation.unmade, conversation.archived)
         self._reader = reader
         self.state = conversation
         self.database = database

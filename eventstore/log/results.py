@@ -70,7 +70,7 @@ class ConversationRow(NamedTuple):
     ``generation``     the number of erased conversations that had this id before
     ``redactions``     the number of redacted events; for a fork, shared events count if they were
                        redacted after the fork began
-    ``pending``        the number of records of the source without events: foldlog makes the events
+    ``unmade``         the number of records of the source without events: foldlog makes the events
                        at the first use
     ``unconfirmed``    the read models that have not reached the position of the erasure, so they
                        may still contain the erased events
@@ -90,7 +90,7 @@ class ConversationRow(NamedTuple):
     generation: int = 0
     unconfirmed: tuple[str, ...] = ()
     redactions: int = 0
-    pending: int = 0
+    unmade: int = 0
     archived: int = 0
 
 
@@ -134,6 +134,6 @@ def row_of(
         generation,
         tuple(unconfirmed),
         conversation.redactions,
-        max(conversation.pending, 0),
-        max(-conversation.pending, 0),
+        conversation.unmade,
+        conversation.archived,
     ))  # fmt: skip

@@ -356,7 +356,7 @@ def begun(conversation: Conversation | None) -> Conversation | None:
     """Return ``conversation`` unchanged. A damaged conversation must not look empty, so
     ``CorruptEvent`` is raised if the conversation has lost its events.
     """
-    is_whole = conversation is not None and (conversation.head or conversation.pending)
+    is_whole = conversation is not None and (conversation.head or conversation.lacks_events)
     if conversation is None or (is_whole and conversation.erasure is None):
         return conversation
     not_erased(conversation)

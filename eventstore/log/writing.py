@@ -195,9 +195,9 @@ class WriteTransaction(ReadTransaction):
     def data_key(self) -> DataKey | None:
         return self._codec_to_write().data_key
 
-    def set_pending(self, records: int) -> None:
-        self._reader.set_pending(self.state.key, records)
-        self.state = self.state._replace(pending=records)
+    def set_unmade(self, records: int) -> None:
+        self._reader.set_unmade(self.state.key, records)
+        self.state = self.state._replace(unmade=records, archived=0)
         self._changed = True
 
     def count_redactions(self, count: int) -> None:
@@ -235,7 +235,8 @@ class WriteTransaction(ReadTransaction):
             mark = mark_of(codec.data_key, state, codec.mark)
             self._reader.set_mark(state.key, mark)
             state = state._replace(mark=mark, salt=codec.data_key.salt)
-        if state.visible and state.head is not None and state.erasure is None and not state.pending:
+        is_whole = state.head is not None and not state.lacks_events
+        if state.visible and is_whole and state.erasure is None:
             newest = self._newest_rows or (state, (), 0)
             self._reader.last_conversation = LastConversation(
                 state, codec, self.database.settings, *newest

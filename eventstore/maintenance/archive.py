@@ -143,8 +143,10 @@ def _read_stored(
     stays = None
     if state.erasure is not None:
         stays = "it is erased"
-    elif state.pending:
-        stays = "it is archived" if state.pending < 0 else "its source has records without events"
+    elif state.archived:
+        stays = "it is archived"
+    elif state.unmade:
+        stays = "its source has records without events"
     elif forks:
         stays = f"forks need its events: {', '.join(repr(fork.id) for fork in forks)}"
     elif last <= state.begins:

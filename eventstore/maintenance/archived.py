@@ -4,7 +4,7 @@ object store.
 The store keeps the row and the last event of an archived conversation, its idempotency keys and its
 source. Lists of conversations, the version and the head can therefore be read without the object.
 Any other read or write of the conversation restores its events first: ``ReadTransaction`` raises
-``EventsNotMade``, and the recorder's ``on_pending`` calls ``restore``.
+``EventsNotMade``, and the recorder's ``on_missing`` calls ``restore``.
 
 A row of ``unfinished`` contains the address of an object. The row is written before the object is
 made, and stays until the object is deleted. So every object has a row, even after an interruption.
@@ -344,7 +344,7 @@ def _unusable_object(conversation: str, address: str, problem: str) -> StoreRefu
 
 def archived_in(reader: Reader, conversation: str) -> tuple[Conversation, str] | None:
     state = reader.conversation(conversation)
-    if state is None or state.pending >= 0:
+    if state is None or not state.archived:
         return None
     return state, address_of_object(reader, state.key)
 
@@ -359,7 +359,7 @@ def _put_back(
     while chunk := [*islice(waiting, CHUNK)]:
         rows, positions = zip(*chunk, strict=True)
         transaction.insert_again(state.key, rows, positions)
-    transaction.set_pending(state.key, 0)
+    transaction.set_unmade(state.key, 0)
     transaction.leave_unfinished(state.key, RESTORED, address)
 
 

@@ -263,7 +263,7 @@ def _counts(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:
     return (
         len(named),
         sum(verdict.version for verdict in living),
-        sum(verdict.pending for verdict in living),
+        sum(verdict.unmade for verdict in living),
     )
 
 

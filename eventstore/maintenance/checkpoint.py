@@ -367,7 +367,7 @@ class _Comparison:
 
         def read(reader: Reader) -> Sequence[bytes]:
             last = leaf.version - 1
-            if leaf.version < state.version and state.pending < 0:
+            if leaf.version < state.version and state.archived:
                 archived = read_archived(state.id, address_of_object(reader, state.key))
                 return [row.head for row, _ in archived if row.id == last]
             past = (one.key for one in state.lineage if leaf.version <= one.stop)

@@ -234,7 +234,7 @@ def _copy_if_different(
     if (
         copy is not None
         and _compared_by(original) == _compared_by(copy)
-        and max(original.pending, 0) == max(copy.pending, 0)
+        and original.unmade == copy.unmade
         and has_source(source, target, original, copy)
     ):
         return Moved(original.id, 0, version)
@@ -297,7 +297,7 @@ def _conversations(database: Database, names: Sequence[str]) -> Iterator[Convers
         if isinstance(conversation, Unlisted)
         or conversation.version
         or conversation.erasure
-        or conversation.pending
+        or conversation.lacks_events
     )
 
 
@@ -378,7 +378,7 @@ def copy_conversation(
             new_keys = {}
         # If the target may later make events from the records, a group of rows must contain all
         # events of a record.
-        if options.damaged or (existing is not None and existing.pending):
+        if options.damaged or (existing is not None and existing.lacks_events):
             made = records.made
         else:
             made = {}
@@ -754,7 +754,7 @@ def _copy_tombstone(
     earlier: Conversation | None,
 ) -> bool:
     erasure = tombstone.erasure
-    present = target.find(transaction, tombstone.id, pending=True)
+    present = target.find(transaction, tombstone.id, as_stored=True)
     assert erasure is not None
     if present is None:
         existing = []

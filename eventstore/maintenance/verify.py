@@ -49,7 +49,9 @@ T = TypeVar("T")
 
 _ATTEMPTS = 5
 """How many times a check is repeated if the conversation changed during the check."""
-_state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure", "pending")
+_state = attrgetter(
+    "version", "head", "redactions", "mark", "parent", "erasure", "unmade", "archived"
+)
 
 
 class Verdict(NamedTuple):
@@ -58,7 +60,7 @@ class Verdict(NamedTuple):
 
     ``head`` belongs to the last event, and ``erasure`` is the tombstone of an erased conversation.
     If several conversations used this id, one after another, each of them has its own verdict,
-    numbered by ``generation``. ``pending`` is the number of source records without events.
+    numbered by ``generation``. ``unmade`` is the number of source records without events.
     ``archived`` is the number of archived events, which ``check_archived`` checks. ``redactions``
     are the redactions since a checkpoint, if the store was compared with one.
     """
@@ -69,7 +71,7 @@ class Verdict(NamedTuple):
     erasure: Erasure | None
     findings: tuple[VerifyFinding, ...]
     generation: int = 0
-    pending: int = 0
+    unmade: int = 0
     archived: int = 0
     redactions: tuple[Redaction, ...] = ()
 
@@ -173,8 +175,8 @@ def _verdict(
         *conversation.end,
         conversation.erasure,
         tuple(findings),
-        pending=max(conversation.pending, 0),
-        archived=max(-conversation.pending, 0),
+        unmade=conversation.unmade,
+        archived=conversation.archived,
     )
 
 
@@ -199,14 +201,14 @@ def _findings_in_tombstone(
 def _findings(
     database: Database, conversation: Conversation, past: bool
 ) -> Iterator[VerifyFinding]:
-    if conversation.version == 0 and not conversation.pending:
+    if conversation.version == 0 and not conversation.lacks_events:
         yield of_all("all of its events are missing")
         return
     yield from map(of_all, problems_of(database, conversation))
     if conversation.version == 0:
         return
     own = Check(database, conversation, conversation.version)
-    if conversation.pending >= 0:  # not archived
+    if not conversation.archived:
         yield from own.run()
     if conversation.parent is not None and (past or not conversation.head):
         for part in checks_of_past(database, conversation):

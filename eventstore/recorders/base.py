@@ -656,7 +656,7 @@ class Transaction(Reader):
             key,
         )
 
-    def set_pending(self, key: int, records: int) -> None:
+    def set_unmade(self, key: int, records: int) -> None:
         self.forget()
         self.write("set_pending", records, key)
 
@@ -770,7 +770,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def makes_pending(method: Method) -> Method:
     """Decorate a method that runs work in a transaction. If the work needs events that an import
     has not made yet, end the transaction, make the events, and run the work again. If this recorder
-    is read-only, ``on_pending`` returns another recorder, which runs the work.
+    is read-only, ``on_missing`` returns another recorder, which runs the work.
     """
 
     @wraps(method)
@@ -778,8 +778,8 @@ def makes_pending(method: Method) -> Method:
         while True:
             try:
                 return method(self, *args, **options)
-            except EventsNotMade as pending:
-                other = self.make(pending)
+            except EventsNotMade as missing:
+                other = self.make(missing)
                 if other is not None:
                     return getattr(other, method.__name__)(*args, **options)
 
@@ -798,10 +798,10 @@ class Recorder(ABC):
     """
     store_count = 1
     """The number of stores that this recorder joins."""
-    on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
-    """``on_pending`` makes missing events of an import when a transaction needs them. The recorder
-    calls ``on_pending`` after the end of the transaction, then runs the work again. If this
-    recorder cannot store the events, ``on_pending`` returns another recorder, and the work runs in
+    on_missing: Callable[[EventsNotMade], Recorder | None] | None = None
+    """``on_missing`` makes missing events of an import when a transaction needs them. The recorder
+    calls ``on_missing`` after the end of the transaction, then runs the work again. If this
+    recorder cannot store the events, ``on_missing`` returns another recorder, and the work runs in
     the returned recorder.
     """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
@@ -809,10 +809,10 @@ class Recorder(ABC):
     file.
     """
 
-    def make(self, pending: EventsNotMade) -> Recorder | None:
-        if self.on_pending is None:
-            raise pending
-        return self.on_pending(pending)
+    def make(self, missing: EventsNotMade) -> Recorder | None:
+        if self.on_missing is None:
+            raise missing
+        return self.on_missing(missing)
 
     @abstractmethod
     def transact(

@@ -316,8 +316,8 @@ class Conversation(NamedTuple):
     parent. In lists of conversations, ``lineage`` is empty. ``seed`` is the head before event 0, if
     the chain of heads begins in another conversation. A fork that has copied its past has a
     ``parent_version``, but no parent. ``replaces`` is the key of the erased conversation whose id
-    this conversation uses again. ``pending`` is the number of source records without events. For an
-    archived conversation, ``pending`` is negative: the number of archived events, times -1.
+    this conversation uses again. ``unmade`` is the number of source records without events, and
+    ``archived`` the number of events in the object of an archived conversation.
     ``redactions`` is the number of redacted events. For a fork, a redaction of a shared event
     counts only if it happened after the fork began. A caller may keep events in memory as long as
     ``redactions`` does not change.
@@ -344,7 +344,13 @@ class Conversation(NamedTuple):
     seed: bytes | None = None
     replaces: int | None = None
     redactions: int = 0
-    pending: int = 0
+    unmade: int = 0
+    archived: int = 0
+
+    @property
+    def lacks_events(self) -> bool:
+        """Whether some of its events are not in the log: not made yet, or archived."""
+        return self.unmade > 0 or self.archived > 0
 
     @property
     def begins(self) -> int:
@@ -493,6 +499,7 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
         pending,
         *parent_id,
     ) = columns
+    # One column has both numbers, of which one is 0: the archived events are counted below 0.
     if (created_at or 0) not in _YEARS or (erased_at or 0) not in _YEARS:
         raise StoreDamaged(
             f"{name_of_row} is damaged: it has a time outside the years 1970 to 9999; {_REMEDY}"
@@ -522,7 +529,8 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
         seed,
         replaces,
         redactions or 0,
-        pending or 0,
+        max(pending or 0, 0),
+        max(-(pending or 0), 0),
     ))  # fmt: skip
 
 

@@ -395,7 +395,7 @@ def _write_part(
     sources.put(part)
     new = {number: made[number] for number in made if first_new <= number < part.made}
     sources.put_made(part, new)
-    writing.set_pending(part.records - part.made)
+    writing.set_unmade(part.records - part.made)
     # Make the figures again. They lack the new records, but the version did not change, so they
     # seem current.
     transaction.forget_figures(writing.key)
@@ -484,7 +484,7 @@ def _source_in_target(sources: Sources, conversation: Conversation) -> Source | 
 def _open_in_target(
     transaction: Transaction, target: Database, conversation: Conversation
 ) -> tuple[WriteTransaction, SourcesToWrite]:
-    existing = not_erased(target.find(transaction, conversation.id, pending=True))
+    existing = not_erased(target.find(transaction, conversation.id, as_stored=True))
     if existing is not None:
         writing = WriteTransaction(transaction, existing, target)
         return writing, SourcesToWrite.beside(writing)
@@ -612,7 +612,7 @@ def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
     stop = max(new) + 1
     sources.put_made(source, new)
     sources.set_progress(source, source.records, stop, source.head)
-    writing.set_pending(source.records - stop)
+    writing.set_unmade(source.records - stop)
 
 
 def leave_alone(transaction: Transaction, database: Database, conversation: int) -> None:
@@ -650,8 +650,8 @@ def problems_of(database: Database, conversation: Conversation) -> Iterator[str]
 def _problems_of(database: Database, conversation: Conversation) -> Iterator[str]:
     source = query_sources(database, Sources.find_by_key, conversation.key)
     if source is None:
-        if conversation.pending > 0:
-            yield f"its source lacks {count(conversation.pending, 'record')}"
+        if conversation.unmade:
+            yield f"its source lacks {count(conversation.unmade, 'record')}"
         return
     # Reading the list of events raises ``CorruptEvent`` if the list is damaged.
     query_sources(database, Sources.made, source)
@@ -670,9 +670,9 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
         yield f"records {number} to {source.records - 1} of its source are missing"
     elif head != source.head:
         yield "the hash chain of the records of its source does not end in the stored head"
-    if source.records - source.made != max(conversation.pending, 0):
+    if source.records - source.made != conversation.unmade:
         yield (
-            f"its row says that {conversation.pending} source records have no events yet, but the"
+            f"its row says that {conversation.unmade} source records have no events yet, but the"
             f" number is {source.records - source.made}"
         )
 

@@ -162,7 +162,7 @@ class Sources:
         return self.of_state(self.find(conversation))
 
     def find(self, conversation: str) -> Conversation | None:
-        return self.database.find(self.reader, conversation, pending=True)
+        return self.database.find(self.reader, conversation, as_stored=True)
 
     def of_state(self, conversation: Conversation | None) -> Source | None:
         """Return the source of a conversation. If a fork has no row in ``sources``, return the

@@ -251,7 +251,7 @@ class Histories:
         from foldlog._search.searching import search
 
         if conversation is not None:
-            self.store.conversation(check_text("conversation", conversation), pending=True)
+            self.store.conversation(check_text("conversation", conversation), as_stored=True)
         return search(
             self.store,
             words,

@@ -124,7 +124,7 @@ def record_name(conversation: str, generation: int) -> str:
 
 def _find_record_name(database: Database, reader: Reader, conversation: str) -> str:
     # The call raises an error if ``database`` is bound to an earlier conversation with this id.
-    conversation_row = database.find(reader, conversation, pending=True)
+    conversation_row = database.find(reader, conversation, as_stored=True)
     generation = 0 if conversation_row is None else len(tombstones_before(reader, conversation_row))
     return record_name(conversation, generation)
 

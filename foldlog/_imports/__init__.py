@@ -34,23 +34,23 @@ def makes_events(store: Store) -> Store:
     """
     in_memory: EventsInMemory | None = None
 
-    def on_pending(pending: EventsNotMade) -> Recorder | None:
+    def on_missing(missing: EventsNotMade) -> Recorder | None:
         nonlocal in_memory
-        if pending.pending < 0:  # the conversation is archived
+        if missing.archived:
             from foldlog.eventstore.maintenance.archived import restore
 
-            restore(store.database, pending.conversation)
+            restore(store.database, missing.conversation)
             return None
         if store.database.recorder.writable:
             # Imported here, because most processes need no format.
             from foldlog._imports.projecting import make_events
 
-            make_events(store, pending.conversation)
+            make_events(store, missing.conversation)
             return None
         from foldlog._imports.unstored import EventsInMemory
 
         in_memory = in_memory or EventsInMemory(store)
-        return in_memory.of(pending.conversation)
+        return in_memory.of(missing.conversation)
 
-    store.database.recorder.on_pending = on_pending
+    store.database.recorder.on_missing = on_missing
     return store

@@ -156,7 +156,7 @@ class SourceImport(SourceWriter):
         name = self.name_of(source.conversation)
         events_made = self.query(Sources.made, source)
         end = max((first + events for first, events in events_made.values()), default=0)
-        version = self.store.conversation(name, pending=True).version
+        version = self.store.conversation(name, as_stored=True).version
         if version <= end or source.made != source.records:
             return False
         later_events = self.store.events(name, end, version)

@@ -136,7 +136,7 @@ def change_of_documents(
     database = store.database
 
     def read(reader: Reader) -> tuple[Mapping[str, int], JsonMap, NothingRedacted]:
-        conversation_row = database.find(reader, conversation, pending=True)
+        conversation_row = database.find(reader, conversation, as_stored=True)
         if conversation_row is None:
             raise ConversationNotFound(conversation)
         reading = ReadTransaction(reader, conversation_row, database)
@@ -246,7 +246,7 @@ class _Making:
             else:
                 facts = {name: value for name, value in about(stored).items() if name != SECRET}
                 sources.put(stored._replace(made=stop, about=msgspec.json.encode(facts)))
-            writing.set_pending(stored.records - stop)
+            writing.set_unmade(stored.records - stop)
 
         try:
             self.version = self.store.extend(

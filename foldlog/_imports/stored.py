@@ -309,7 +309,7 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
 
     Cost: the function reads the appended events, and makes no events.
     """
-    row = store.conversation(conversation, pending=True)
+    row = store.conversation(conversation, as_stored=True)
 
     def read(sources: Sources) -> tuple[Source | None, int, int]:
         source = sources.of(conversation)
@@ -325,7 +325,7 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
     source, end, redacted = query_sources(store.database, read)
     if source is None or format not in (None, source.format):
         return None
-    appended = [] if row.pending else [*store.events(conversation, end)]
+    appended = [] if row.unmade else [*store.events(conversation, end)]
     appended = [event for event in appended if not isinstance(event, Redaction | DocumentChanges)]
     is_changed = any(isinstance(event, Retraction) for event in appended)
     from foldlog.formats.registry import format_named  # This import loads all formats.

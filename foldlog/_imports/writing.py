@@ -270,7 +270,7 @@ class SourceWriter:
         self, transaction: Transaction, name: str, parent: Source | None, shared_count: int
     ) -> WriteTransaction:
         database = self.database
-        existing = database.find(transaction, name, pending=True)
+        existing = database.find(transaction, name, as_stored=True)
         if existing is not None and existing.erasure is None:
             raise VersionConflict(name, 0, existing.version)
         if parent is not None and shared_count:
@@ -373,7 +373,7 @@ class SourceWriter:
             about=_encode(fields),
         )
         self._is_counted = reading.is_done or not source.records
-        writing.set_pending(grown.records - grown.made)
+        writing.set_unmade(grown.records - grown.made)
         # Each write of figures contains all counts so far. So the figures of a long source are
         # written only with its first blocks and with its last blocks.
         if self._is_counted:
@@ -508,7 +508,7 @@ class SourceWriter:
             return
         changed = source._replace(about=_encode(fields))
         events = list[DocumentChanges]()
-        version = self.store.conversation(name, pending=True).version
+        version = self.store.conversation(name, as_stored=True).version
         if source.made == source.records:
             changes, _ = change_of_documents(self.store, name, {IMPORTED: fields["usage"]})
             events += [] if changes is None else [changes]

@@ -141,7 +141,7 @@ def and_forks(
         with suppress(ConversationErased):  # The conversation was erased after it was listed.
             forks = store.forks_sharing(name, NOT_RECORDED)
             rows_by_id |= {
-                fork: store.conversation(fork, pending=True)
+                fork: store.conversation(fork, as_stored=True)
                 for fork in forks
                 if fork not in rows_by_id and fork not in except_ids
             }
@@ -156,7 +156,7 @@ def and_children(
         for name, _ in trees.below(top):
             if name not in rows_by_id:
                 with suppress(ConversationNotFound):  # another process has erased it
-                    rows_by_id[name] = store.conversation(name, pending=True)
+                    rows_by_id[name] = store.conversation(name, as_stored=True)
     return [*rows_by_id.values()]
 
 
@@ -250,7 +250,7 @@ def iter_erased(
                 noted_names = note_sources(store, paths, [member.id for member in (row, *forks)])
                 tombstone = erase_one(row.id, expected=how.expected.get(row.id))
                 fork_rows = [
-                    store.conversation(member.id, pending=True) for member in erased_rows[:-1]
+                    store.conversation(member.id, as_stored=True) for member in erased_rows[:-1]
                 ]
                 # Forks without a tombstone were detached before.
                 erased_rows = [fork for fork in fork_rows if fork.erased_at is not None]
@@ -338,7 +338,7 @@ def _sub_agents(store: Store, conversation: str) -> list[str]:
 
 
 def _is_begun_by_another(store: Store, row: ConversationRow) -> bool:
-    if row.pending or row.archived:
+    if row.unmade or row.archived:
         # Figures are read here, because reading an event would make or restore all events.
         ((_, figures),) = FiguresOfStore(store).of([row])
         overview = figures.overview

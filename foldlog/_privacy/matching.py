@@ -104,8 +104,8 @@ def events_with(
     Cost: the events are read, and their records are unpacked. If the conversation was first
     imported after ``before``, nothing is read.
     """
-    row = store.conversation(conversation, pending=True)
-    if before is not None and row.pending and row.version == 0 and row.created_at >= before:
+    row = store.conversation(conversation, as_stored=True)
+    if before is not None and row.unmade and row.version == 0 and row.created_at >= before:
         return []
 
     def events() -> Iterator[Event]:

@@ -347,7 +347,7 @@ class Redacting:
         for row in self.rows:
             if row.parent is not None and row.id not in except_ids:
                 with self._without_erased():
-                    present = self.store_of(row.id).conversation(row.id, pending=True)
+                    present = self.store_of(row.id).conversation(row.id, as_stored=True)
                     if present.parent is None and present.erased_at is None:
                         rows.append(present)
         return rows

@@ -217,11 +217,11 @@ def _places(
             )
             rows = [row for row in rows if not row.archived]
         return [(row, None) for row in _last_active_first(store, rows, unread)]
-    row = store.conversation(conversation, pending=True)
+    row = store.conversation(conversation, as_stored=True)
     places: list[tuple[ConversationRow, int | None]] = [(row, None)]
     while row.parent is not None:
         stop = min(row.parent_version or 0, places[-1][1] or row.parent_version or 0)
-        row = store.conversation(row.parent, pending=True)
+        row = store.conversation(row.parent, as_stored=True)
         places.append((row, stop))
     return places
 
@@ -252,7 +252,7 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
                 unread.append(f"{listed.id}: {listed.problem}" if listed.id else listed.problem)
                 continue
             try:
-                rows.append(store.conversation(listed.id, pending=True))
+                rows.append(store.conversation(listed.id, as_stored=True))
             except StoreDamaged as error:
                 unread.append(f"{listed.id}: {error}")
         if not rows:
@@ -378,7 +378,7 @@ class _Conversation:
 
         def read(reader: Reader) -> tuple[Source | None, Made, int, int]:
             sources = Sources(store.database, reader)
-            conversation_row = not_erased(store.database.find(reader, row.id, pending=True))
+            conversation_row = not_erased(store.database.find(reader, row.id, as_stored=True))
             if conversation_row is None:
                 return None, {}, 0, 0
             source = sources.find_by_key(conversation_row.key, texts=())
@@ -427,7 +427,7 @@ class _Conversation:
         yield from self._in_events(start, self._version, may_be_in)
 
     def _in_records(self, source: Source, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
-        pending = list[int]()
+        unmade = list[int]()
         for block in own_blocks_with(
             self._store.database, source, lambda raw: may_be_in(raw.lower())
         ):
@@ -435,23 +435,23 @@ class _Conversation:
                 if number < source.from_record or not may_be_in(record.lower()):
                     continue
                 if number >= source.made:
-                    pending.append(number)
+                    unmade.append(number)
                 elif number in self._events_of_records:
                     first, count = self._events_of_records[number]
                     yield from self._events(first, min(first + count, self._version))
-        if pending and self._stop is None:
-            yield from self._pending_events(source, frozenset(pending))
+        if unmade and self._stop is None:
+            yield from self._unmade_events(source, frozenset(unmade))
 
     def _events(self, start: int, stop: int) -> Iterator[tuple[datetime, Event]]:
         return sound(self._store, self._row.id, start, stop, self._unread)
 
-    def _pending_events(
+    def _unmade_events(
         self, source: Source, numbers: frozenset[int]
     ) -> Iterator[tuple[datetime, Event]]:
         # These events are decoded in memory, with the ids that they will have in the store.
         from foldlog._imports.projecting import decode_records
 
-        version = self._store.conversation(self._row.id, pending=True).version
+        version = self._store.conversation(self._row.id, as_stored=True).version
         for number, events in decode_records(
             self._store, source, self._events_of_records, source.made, version, []
         ):

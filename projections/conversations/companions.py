@@ -129,7 +129,7 @@ def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
 def ids_from(store: Store, beginning: str) -> Iterator[str]:
     with suppress(ConversationNotFound):
         if beginning:
-            yield store.conversation(beginning, pending=True).id
+            yield store.conversation(beginning, as_stored=True).id
     rows = store.iter_conversations(after=beginning or None)
     yield from takewhile(lambda name: name.startswith(beginning), (row.id for row in rows))
 
@@ -138,9 +138,11 @@ def forked_from(store: Store, conversation: str) -> list[str]:
     # A fork shares events with the conversations that are returned, so their companions may have
     # content of the fork.
     def read(reader: Reader) -> list[str]:
-        state = find_existing(store.database, reader, conversation, pending=True)
+        state = find_existing(store.database, reader, conversation, as_stored=True)
         # Neither the lineage nor the ledger needs events, so none are made or restored.
-        return origins_of(ReadTransaction(reader, state._replace(pending=0), store.database))
+        return origins_of(
+            ReadTransaction(reader, state._replace(unmade=0, archived=0), store.database)
+        )
 
     with suppress(EventStoreError):  # The conversation may be erased, or its key may be missing.
         return store.database.recorder.query(read)

@@ -216,7 +216,7 @@ def test_objects_are_encrypted(open_recorder, to, tmp_path):
 @pytest.mark.usefixtures("expected")
 def test_a_store_without_foldlog_names_the_remedy(store):
     alone = Store(store.database.recorder)
-    alone.database.recorder.on_pending = None
+    alone.database.recorder.on_missing = None
     with pytest.raises(EventsNotMade, match=r"archived; open the store with foldlog\.open"):
         next(alone.events("c1"))
 

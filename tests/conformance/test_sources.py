@@ -50,7 +50,7 @@ def begun(store, name, **fields):
         source = source._replace(about=b'{"a": 1}', sums=b"sums", **fields)
         sources.put(source)
         sources.put_blocks(source, blocks)
-        writing.set_pending(9)
+        writing.set_unmade(9)
         writing.end()
         return source
 
@@ -331,13 +331,13 @@ def test_records_without_events_are_noticed(store):
     ):
         with pytest.raises(EventsNotMade, match="c1"):
             work()
-    assert store.conversation("c1", pending=True).pending == 9
+    assert store.conversation("c1", as_stored=True).unmade == 9
 
     def make_events(writing):
         sources = SourcesToWrite.beside(writing)
         sources.set_progress(source, 9, 9, source.head)
         sources.put_made(source, {number: (number, 1) for number in range(9)})
-        writing.set_pending(0)
+        writing.set_unmade(0)
 
     events = [said(record.decode()) for record in RECORDS]
     assert store.extend("c1", events, expected_version=0, also=make_events) == 9

@@ -222,7 +222,7 @@ def test_events_of_a_source_that_grew_are_checked(tmp_path):
         note = make_checkpoint(histories.store)
     execute(path, "UPDATE events SET body = body || ' ' WHERE conversation = 1 AND id = 1")
     assert findings_in(path) == findings_in(path, note) == {"c": [f"event 1: {CHANGED}"]}
-    assert verdicts(path)["c"].pending == 1
+    assert verdicts(path)["c"].unmade == 1
 
 
 def test_index_without_its_last_entry(path):

@@ -21,7 +21,7 @@ class Seam:
     each query.
     """
 
-    on_pending = None
+    on_missing = None
     make = Recorder.make
 
     def __init__(self, recorder, *, shared):

@@ -192,7 +192,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             guess.sealed_key,
             guess.mark,
             guess.redactions,
-            guess.pending,
+            guess.unmade - guess.archived,
         )
         self._unchecked = True
         self._locked.add(guess.key)

@@ -219,8 +219,8 @@ class SQLiteRecorder(Recorder):
         while True:
             try:
                 return self._queue.run(work, any_thread, at_once)
-            except EventsNotMade as pending:
-                self.make(pending)
+            except EventsNotMade as missing:
+                self.make(missing)
 
     def transact_all(
         self, works: Sequence[tuple[Callable[[Transaction], T], bool]]

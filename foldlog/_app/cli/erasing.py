@@ -144,7 +144,7 @@ def _account(row: ConversationRow) -> str:
     name = terminal.typed_id(row.id)
     events = count(row.version, "event")
     if row.erased_at is None:
-        unused = f", {count(row.pending, 'record')} without events" if row.pending else ""
+        unused = f", {count(row.unmade, 'record')} without events" if row.unmade else ""
         return f"{name}: {events}{unused}, the last at {time_words(row.updated_at)}"
     return f"{name}: erased at {time_words(row.erased_at)}, {events}, head {row.head}"
 

@@ -202,7 +202,7 @@ def _mark_of(store: Store, conversation: str) -> Any:
     from foldlog.formats.forking import lacking
     from foldlog.formats.record import INCOMPLETE
 
-    if store.conversation(conversation, pending=True).pending:
+    if store.conversation(conversation, as_stored=True).unmade:
         unread = unread_in(store, conversation)
         return lacking(len(unread), "record", unread[0]) if unread else None
     attributes = store.query(
@@ -217,7 +217,7 @@ def require_id(store: Store, text: str) -> str:
     wrong conversation.
     """
     try:
-        return store.conversation(text, pending=True).id
+        return store.conversation(text, as_stored=True).id
     except ConversationNotFound:
         raise Refused(_not_there(store, text)) from None
 
@@ -248,7 +248,7 @@ def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
     if conversations:
         named = [resolve(store, name) for name in conversations]
         for name in named:
-            if store.conversation(name, pending=True).erased_at is not None:
+            if store.conversation(name, as_stored=True).erased_at is not None:
                 store.events(name, stop=0)  # raises ConversationErased
         yield from dict.fromkeys(named)
     else:

@@ -59,7 +59,7 @@ class Checks:
             elif verdict.erasure is None:
                 self.conversations += 1
                 self.events += verdict.events
-                self.records += verdict.pending
+                self.records += verdict.unmade
                 update(advance=verdict.events)
             else:
                 self.erased += 1

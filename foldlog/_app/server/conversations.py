@@ -235,7 +235,7 @@ class ServedConversations:
         """
         self.refresh()
         top = self.figures.trees.task_of(conversation)
-        ((_, figures),) = self.figures.of([self._store.conversation(top, pending=True)])
+        ((_, figures),) = self.figures.of([self._store.conversation(top, as_stored=True)])
         document = self.figures.tasks([figures], has_agents=True).get(top)
         if document is None:
             alone = Task([Agent(figures, 0)], figures.calls)
@@ -256,7 +256,7 @@ class ServedConversations:
                 way_up.append(parent)
         unread_count = _RECEIPTS_OF
         for name, agent in agents.items():
-            row = self._store.conversation(name, pending=True)
+            row = self._store.conversation(name, as_stored=True)
             call = calls[name].call if name in calls else UNSET
             agents[name] = replace(agent, call_event=call, redactions=row.redactions)
             if row.redactions and unread_count:
@@ -271,7 +271,7 @@ class ServedConversations:
             if name in agents:
                 continue
             with suppress(ConversationNotFound):  # its worker was killed before it began
-                row = self._store.conversation(name, pending=True)
+                row = self._store.conversation(name, as_stored=True)
                 if row.erased_at is not None:
                     yield ErasedAgentDocument(
                         conversation=name,

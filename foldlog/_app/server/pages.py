@@ -178,14 +178,14 @@ class Pages:
         )
 
     def progress(self, conversation: Text) -> ProgressDocument:
-        row = self._store.conversation(conversation, pending=True)
-        step = "made" if row.pending else "read"
-        if row.pending:
+        row = self._store.conversation(conversation, as_stored=True)
+        step = "made" if row.unmade else "read"
+        if row.unmade:
             position = row.version
         else:
             position = self._reached.get(conversation, 0)
         return ProgressDocument(
-            conversation=conversation, step=step, done=position, total=row.version + row.pending
+            conversation=conversation, step=step, done=position, total=row.version + row.unmade
         )
 
     def find(self, conversation: Text, words: Text) -> FindDocument:

@@ -39,7 +39,7 @@ def place_of(store: Store, conversation: str) -> dict[str, str]:
 
     def read(reader: Reader) -> dict[str, str]:
         database = store.database
-        return place_in(database, reader, database.find(reader, conversation, pending=True))
+        return place_in(database, reader, database.find(reader, conversation, as_stored=True))
 
     return store.database.recorder.query(read)
 

@@ -67,7 +67,7 @@ def document_of(
 
 
 def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDocument, ...]:
-    ((_, figures),) = FiguresOfStore(store).of([store.conversation(conversation, pending=True)])
+    ((_, figures),) = FiguresOfStore(store).of([store.conversation(conversation, as_stored=True)])
     if not figures.is_sound:
         return ()
     by_model: dict[str, ModelDocument] = {}
@@ -137,7 +137,7 @@ def tasks_of(store: Store, conversations: Iterable[str]) -> dict[str, str]:
 
 
 def _parent_of(store: Store, figures: FiguresOfStore, name: str) -> str:
-    row = store.conversation(name, pending=True)
+    row = store.conversation(name, as_stored=True)
     ((_, of_row),) = figures.of([row], whole=False)
     parent = parent_in(of_row.overview.attributes or {})
     with suppress(ConversationNotFound, ConversationErased):
@@ -160,7 +160,7 @@ def _add_sizes(
     peak = max(figures.texts.get("context", ()), default=0)
     stats.peak_prompt_tokens = peak or None
     _set_limit(stats, limit_of_models(models, peak))
-    if row.pending:
+    if row.unmade:
         return
     use = ContextUse()
     for logged in sound(store, row.id, 0, row.version, []):
@@ -195,7 +195,7 @@ def _check_keys(store: Store, conversations: Sequence[str] | None) -> None:
     )
     for name in names:
         conversation_row = database.recorder.query(
-            partial(database.find, conversation=name, pending=True)
+            partial(database.find, conversation=name, as_stored=True)
         )
         if conversation_row is not None and conversation_row.erasure is None:
             # This call raises ``KeyUnavailable`` if the key is missing.
@@ -203,7 +203,7 @@ def _check_keys(store: Store, conversations: Sequence[str] | None) -> None:
 
 
 def _existing(store: Store, conversation: str) -> ConversationRow:
-    row = store.conversation(conversation, pending=True)
+    row = store.conversation(conversation, as_stored=True)
     if row.erased_at is not None:
         # This call raises ``ConversationErased`` if the conversation was erased.
         store.version(conversation)

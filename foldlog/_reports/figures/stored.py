@@ -123,7 +123,7 @@ class FiguresOfStore:
         if where.only is None:
             self.refresh()
             return
-        rows = (self._store.conversation(name, pending=True) for name in where.only)
+        rows = (self._store.conversation(name, as_stored=True) for name in where.only)
         deque(self.of(rows, on_stored=self._on_events), 0)
         if len(where.only) > 1:
             self._counter.store_replies()
@@ -184,7 +184,7 @@ class FiguresOfStore:
             after = min(listed, key=utf8)
             for state in reader.conversations(after, len(rows)):
                 row = listed.get(state.id)
-                if row is None or state.pending or state.erasure or state.parent is not None:
+                if row is None or state.lacks_events or state.erasure or state.parent is not None:
                     continue
                 try:
                     conversation = database.with_salt(begun(state))
@@ -269,7 +269,7 @@ class FiguresOfStore:
             rows = {}
             for each in figures:
                 try:
-                    state = database.find(reader, each.id, pending=True)
+                    state = database.find(reader, each.id, as_stored=True)
                 except EventStoreError:
                     continue
                 if state is not None and state.erasure is None and state.replaces is None:
@@ -306,7 +306,7 @@ class FiguresOfStore:
 
     def _row(self, figures: StoredFigures) -> ConversationRow | None:
         try:
-            row = self._store.conversation(figures.id, pending=True)
+            row = self._store.conversation(figures.id, as_stored=True)
         except ConversationNotFound:
             return None
         return row if row.erased_at is None else None

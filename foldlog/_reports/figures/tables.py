@@ -223,7 +223,7 @@ class FigureTables:
     def _keys(self, conversations: Collection[str]) -> list[int]:
         def read(reader: Reader) -> list[int]:
             conversations_found = (
-                self.database.find(reader, name, pending=True) for name in conversations
+                self.database.find(reader, name, as_stored=True) for name in conversations
             )
             keys = (row.key for row in conversations_found if row is not None)
             return sorted(keys)  # the statements read the conversations from the first to the last

@@ -113,7 +113,7 @@ class FigureCounter:
         for name in names:
             # The conversation may have been deleted since it was listed.
             with suppress(ConversationNotFound):
-                row = self._store.conversation(name, pending=True)
+                row = self._store.conversation(name, as_stored=True)
                 if row.erased_at is None:
                     yield row
 
@@ -164,8 +164,8 @@ class FigureCounter:
         if conversation is None or conversation.id in self.aside:
             return True
         try:
-            row = self._store.conversation(conversation.id, pending=True)
-            if row.pending:
+            row = self._store.conversation(conversation.id, as_stored=True)
+            if row.unmade:
                 usage = replies_of_source(self._store, conversation.id, hashes)
             else:
                 usage = self._replies_of(row)
@@ -207,7 +207,7 @@ class FigureCounter:
         from foldlog._reports.figures.counting import Figures, figures_of
 
         try:
-            if row.pending:
+            if row.unmade:
                 # This import loads all formats.
                 from foldlog._reports.figures.of_sources import pending_figures
 
@@ -220,7 +220,7 @@ class FigureCounter:
             if error.conversation == row.id:
                 return None
             # The conversation was detached from this parent after it was listed.
-            return self._count_one(self._store.conversation(row.id, pending=True))
+            return self._count_one(self._store.conversation(row.id, as_stored=True))
         except ConversationNotFound:
             return None
         except EventStoreError as error:
@@ -261,14 +261,14 @@ class FigureCounter:
 
     def _write_one(self, transaction: Transaction, row: ConversationRow, figures: Figures) -> bool:
         database = self._store.database
-        conversation = database.find(transaction, row.id, pending=True)
+        conversation = database.find(transaction, row.id, as_stored=True)
         if conversation is None or not _is_as_in(row, conversation):
             return False
         keys = database.settings.keys
         if keys is not None and conversation.sealed_key is None:
             return False  # The conversation must be encrypted first.
         writing = WriteTransaction(transaction, conversation, database)
-        if not conversation.pending:
+        if not conversation.lacks_events:
             body = json.dumps(to_builtins(figures.to_count_on(), str_keys=True)).encode()
             record = Record(row.version, CODE, body)
             writing.put_records(_PROJECTION, [record], replace_all=True)
@@ -283,7 +283,7 @@ class FigureCounter:
     def _put_aside(self, row: ConversationRow, figures: Figures) -> None:
         database = self._store.database
         conversation = database.recorder.query(
-            lambda reader: database.find(reader, row.id, pending=True)
+            lambda reader: database.find(reader, row.id, as_stored=True)
         )
         if conversation is not None and conversation.erasure is None:
             self.aside[row.id] = row, figures
@@ -295,6 +295,6 @@ def _is_as_in(row: ConversationRow, conversation: Conversation) -> bool:
         conversation.version == row.version
         and (conversation.head or b"").hex() == row.head
         and conversation.redactions == row.redactions
-        and conversation.pending == row.pending
+        and (conversation.unmade, conversation.archived) == (row.unmade, 0)
         and (conversation.parent is None) == (row.parent is None)
     )

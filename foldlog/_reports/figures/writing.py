@@ -84,7 +84,7 @@ def put_figures(
     key = conversation.key
     for statement in ("forget_figure_calls", "forget_figure_counts"):
         transaction.write(statement, key)
-    if not conversation.pending:
+    if not conversation.lacks_events:
         # Replies are stored one by one only if other conversations have them too. Update their
         # usage, and delete replies that are no longer in this conversation. While events of a
         # source are missing, its figures have only sums of replies.

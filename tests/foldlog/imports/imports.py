@@ -89,7 +89,7 @@ def bytes_of(store: Store, conversation: str) -> bytes:
 
 def figures_of(store: Store, conversation: str) -> dict[str, Any]:
     """What lists and statistics tell of a conversation, whether its events were made or not."""
-    row = store.conversation(conversation, pending=True)
+    row = store.conversation(conversation, as_stored=True)
     stored = FiguresOfStore(store)
     ((_, figures),) = stored.of([row])
     stats = stored.totals(Where(only=[conversation]))

@@ -271,7 +271,7 @@ class Model:
             texts += [each.decode("latin1") for each in (source.about, source.sums)]
             texts += [repr(figures_of(self.store, name))]
         for row in self.store.conversations():
-            if row.erased_at is None and not self.store.conversation(row.id, pending=True).pending:
+            if row.erased_at is None and not self.store.conversation(row.id, as_stored=True).unmade:
                 texts += map(repr, self.store.events(row.id))
         texts += self.rows()
         return "\n".join(texts)
@@ -336,7 +336,9 @@ class Model:
     def check_events(self):
         """The events of the source are those of an import of its bytes at once."""
         for name, source in self.sources():
-            is_redacted = self.store.conversation(name, pending=True).redactions or source.redacted
+            is_redacted = (
+                self.store.conversation(name, as_stored=True).redactions or source.redacted
+            )
             # the event that tells of damage is made between others
             differs = {"damage", "append", "match"}.intersection(self.log)
             if is_redacted or differs or not self.kind.has_lines or name.startswith("other-"):

@@ -62,9 +62,9 @@ def test_it_is_shown_as_it_will_be(opened, tmp_path):
     writing, reading = opened
     name = imported(writing, session(tmp_path)).conversation
     first, again = shown(reading, name), shown(reading, name)
-    assert writing.conversation(name, pending=True).pending > 0
+    assert writing.conversation(name, as_stored=True).unmade > 0
     assert first == again == shown(writing, name)
-    assert writing.conversation(name, pending=True).pending == 0
+    assert writing.conversation(name, as_stored=True).unmade == 0
     assert shown(reading, name) == first
     with pytest.raises(StoreRefused, match="for reading only"):
         reading.append(name, (), expected_version=0)
@@ -80,7 +80,7 @@ def test_new_records_are_shown(opened, tmp_path):
     assert len(then["events"]) > len(before["events"])
     assert shown(writing, name) == then
     imported(writing, session(tmp_path))
-    assert writing.conversation(name, pending=True).pending > 0
+    assert writing.conversation(name, as_stored=True).unmade > 0
     grown = shown(reading, name)
     assert len(grown["events"]) > len(then["events"])
     assert grown == shown(writing, name)

@@ -82,7 +82,7 @@ def test_redaction_by_age_uses_no_young_import(store, clock):
         would = Histories(store).maintenance.redact_matching(
             "so", reason="asked to", older_than=DAY, dry_run=True
         )
-        assert store.conversation("s1", pending=True).pending == pending
+        assert store.conversation("s1", as_stored=True).unmade == pending
     assert would.events == {"s1": (0, 1)}
 
 
@@ -119,6 +119,6 @@ def test_dry_run_of_an_expiry_makes_no_events(store, clock, path):
     imported(store, session(path, 3))
     clock.now += 100 * DAY
     before = [*store.iter_conversations()]
-    assert [(row.id, row.version, row.pending) for row in before] == [("fork", 2, 0), ("s1", 2, 1)]
+    assert [(row.id, row.version, row.unmade) for row in before] == [("fork", 2, 0), ("s1", 2, 1)]
     assert older(store, 90 * DAY) == ["fork", "s1"]
     assert [*store.iter_conversations()] == before

@@ -78,7 +78,7 @@ def test_log_rewritten_meanwhile_is_compared_again(start, lines, path, monkeypat
 def test_first_use_adds_sizes_to_the_figures(name, store):
     def shown(store, name):
         stored = FiguresOfStore(store)
-        ((_, figures),) = stored.of([store.conversation(name, pending=True)])
+        ((_, figures),) = stored.of([store.conversation(name, as_stored=True)])
         condensations = stored.totals().condensations.values()
         assert condensations
         forgotten = [
@@ -118,7 +118,7 @@ def test_rewritten_log_becomes_a_fork(what, lines, path, store):
     with open_with_imports() as fresh:
         alone = imported(fresh, path).conversation
         assert events_of(store, second.conversation) == events_of(fresh, alone)
-    assert store.conversation(second.conversation, pending=True).parent == first.conversation
+    assert store.conversation(second.conversation, as_stored=True).parent == first.conversation
     assert imported(store, path, read_all=True).added == 0
     back = imported_lines(store, path, lines)  # and back: nothing is new
     assert (back.conversation, back.added) == (first.conversation, 0)

@@ -243,7 +243,7 @@ def test_damaged_events_are_made_again(lost, tmp_path, path):
         assert f"event {lost}" in str(copy_all(store, target, damaged=True))
         assert_sound(target)
         assert bytes_of(target, name) == path.read_bytes()
-        assert target.conversation(name, pending=True).pending > 0
+        assert target.conversation(name, as_stored=True).unmade > 0
         assert events_of(target, name)[: len(expected)] == expected
         assert_sound(target)
 

@@ -60,7 +60,7 @@ class TwoStores:
 
     def words(self, store, name):
         words = {*WORD.findall(bytes_of(store, name).decode())}
-        if not store.conversation(name, pending=True).pending:
+        if not store.conversation(name, as_stored=True).unmade:
             words.update(WORD.findall(repr(events_of(store, name))))
         return words
 

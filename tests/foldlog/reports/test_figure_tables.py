@@ -185,7 +185,7 @@ def test_texts_are_encrypted_and_numbers_plain(tmp_path):
 
 def key_of(store, name):
     found = store.database.recorder.query(
-        lambda reader: store.database.find(reader, name, pending=True)
+        lambda reader: store.database.find(reader, name, as_stored=True)
     )
     return found.key
 

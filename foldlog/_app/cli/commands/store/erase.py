@@ -112,7 +112,7 @@ def select_rows(
             " TIME' erases by age"
         )
     names = [require_id(store, name) for name in dict.fromkeys(conversations)]
-    rows = [store.conversation(name, pending=True) for name in names]
+    rows = [store.conversation(name, as_stored=True) for name in names]
     if where:
         matching_rows = conversations_with(store, pairs(where), None)
         rows += [row for row in matching_rows if row.id not in names]
