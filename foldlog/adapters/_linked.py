@@ -33,9 +33,6 @@ _FEW = 8
 _RETURNS = "version"
 """The key in a condensation's metadata for the version whose View the condensation restores."""
 
-UNKNOWN = ""
-"""Stands for the id of the last entry if it is unknown. No entry has an empty id."""
-
 
 class _Link(msgspec.Struct):
     entry_id: str
@@ -187,6 +184,15 @@ class LinkedEntries:
             parent = self.tip(self._histories[stored_event.conversation], stored_event.event_id)
         return StoredEntry(link.entry_id, parent, json_of({**parse(text), "parent_id": parent}))
 
+    def begins_at(self, conversation: str, version: int) -> int:
+        """Return the version directly before the first entry. Events of other programs may be
+        before it, such as the attributes and the link with which a conversation began.
+        """
+        for event in self._histories[conversation].events(0, version):
+            if event.origin is not None and event.origin.format == self.format:
+                return event.id
+        return version
+
     def tip(self, history: History, version: int) -> str | None:
         """Return the id of the last entry at a version. Only the events after the last entry are
         read.
@@ -257,8 +263,10 @@ class Moves:
         """
         if entry_id == self._tip:
             return
-        version: int | None = 0
-        if entry_id is not None:
+        version: int | None
+        if entry_id is None:
+            version = self._entries.begins_at(self._conversation, self._stored)
+        else:
             version = self._added.get(entry_id) or self._entries.version_after(
                 self._conversation, self._stored, entry_id
             )

@@ -32,6 +32,7 @@ from foldlog import Histories, History, aio, open as open_histories
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.condensers.reports import reports_of
 from foldlog.eventstore import (
+    ATTRIBUTES,
     Action,
     Annotation,
     ConversationErased,
@@ -90,6 +91,14 @@ def begin(histories: Histories, conversation: str, attributes: JsonMap) -> None:
     """
     with suppress(VersionConflict):
         histories.create(conversation, attributes, replace_erased=True)
+
+
+def with_begun(history: History, attributes: JsonMap, own: JsonMap) -> JsonMap:
+    """Return the attributes of a conversation that a runtime begins to use: those with which a
+    program began it stay, such as its user or its parent. ``attributes`` are the adapter's for new
+    conversations, and ``own`` are those by which the runtime finds its conversations.
+    """
+    return {**attributes, **history.document(ATTRIBUTES, {}), **own}
 
 
 class _Adapter:
@@ -579,12 +588,16 @@ def empty_session(
     histories: Histories, conversation: str, how: Literal["retract", "erase"]
 ) -> History:
     """Retract or erase all messages of a conversation. Return the history to which further messages
-    are appended.
+    are appended. It has the attributes of the conversation, so that it is still found by its user
+    or its parent.
     """
     history = histories[conversation]
     if how == "erase":
         with suppress(ConversationNotFound, ConversationErased):  # the session has no messages
+            attributes = history.document(ATTRIBUTES, {})
             histories.erase(conversation, reason=CLEARED, detach_forks=True)
+            if attributes:
+                begin(histories, conversation, attributes)
         return histories[conversation]
     with suppress(ConversationErased):  # the session has no messages
         while view := history.view():

@@ -56,6 +56,7 @@ from foldlog.adapters._shared import (
     to_its_end,
     to_plain,
     unquote_id,
+    with_begun,
 )
 from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.reports import annotation, cost_something, reports_of
@@ -462,7 +463,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     ) -> _Stored:
         own, shared = self._split_by_scope(names, state)
         about: Fields = {"created": created}
-        attributes = {**self._attributes, "runtime": _FORMAT, "app": names[0], "user": names[1]}
+        ids = {"runtime": _FORMAT, "app": names[0], "user": names[1]}
+        new = {**self._attributes, **ids}
         records = [_record_of(each) for each in events]
         while self._stored(names) is None:
             history = self._sync[self.conversation(*names)]
@@ -470,9 +472,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 try:
                     version = history.version()
                 except ConversationErased:
-                    history = self._sync.create(history.id, attributes, replace_erased=True)
+                    history = self._sync.create(history.id, new, replace_erased=True)
                     version = 1
-                documents = {"attributes": attributes, "session": about, "state": own}
+                attributes = with_begun(history, self._attributes, ids)
+                documents = {ATTRIBUTES: attributes, "session": about, "state": own}
                 self._write(history, version, records, documents, shared)
                 return _Stored(history, history.version(), own, about, None)
         raise AlreadyExistsError(f"Session with id {names[2]} already exists.")

@@ -42,7 +42,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, UserPromptPart
 
 from foldlog import History
-from foldlog.adapters._linked import UNKNOWN, Entry, LinkedEntries, Moves
+from foldlog.adapters._linked import Entry, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     Approval,
     Attributes,
@@ -66,8 +66,10 @@ from foldlog.adapters._shared import (
     to_its_end,
     to_plain,
     unquote_id,
+    with_begun,
 )
 from foldlog.eventstore import (
+    ATTRIBUTES,
     ConversationErased,
     ConversationHasForks,
     ConversationNotFound,
@@ -312,17 +314,20 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             if needed is not None and self._entries.find_event(needed) is None:
                 raise ConversationConflict(record.conversation_id)
         own = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
-        attributes = {**self._attributes, **own}
         documents = {_RECORD: to_plain(_records.dump_python(record))}
-        if stored is None or stored.scope != record.scope:
-            documents["attributes"] = attributes
-        tip = _tip_of(stored, version)
+        tip = stored.head_id if stored is not None else None
         if version is None:  # the conversation was deleted, and begins again
-            history = self._sync.create(history.id, attributes, replace_erased=True)
+            new = {**self._attributes, **own}
+            history = self._sync.create(history.id, new, replace_erased=True)
             version = 1
         elif version == 0 and start is not None:
             version = self._entries.fork(start, history.id)
             tip = start
+        elif stored is None:  # another program may have begun it
+            tip = self._entries.tip(history, version)
+        if stored is None or stored.scope != record.scope:
+            begun = with_begun(history, self._attributes, {"scope": None, **own})
+            documents[ATTRIBUTES] = {k: v for k, v in begun.items() if v is not None}
         guard = None
         if start != tip:
             guard = self._guard_of_branch(record, history, stored, entries)
@@ -448,16 +453,6 @@ def _plain(message: ModelMessage) -> Any:
             if within(item, "kind") == "binary" and within(item, "media_type"):
                 as_in_sdk(item, "data")
     return record
-
-
-def _tip_of(stored: ConversationRecord | None, version: int | None) -> str | None:
-    """Return the id of a conversation's last entry, None for a new conversation, or ``UNKNOWN`` if
-    the conversation has no record.
-    """
-    if stored is not None:
-        head_id: str | None = stored.head_id
-        return head_id
-    return UNKNOWN if version else None
 
 
 def _entry(entry: ConversationEntry) -> Fields:

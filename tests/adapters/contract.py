@@ -36,6 +36,7 @@ from foldlog.eventstore import (
     DocumentChanges,
     Message,
     Observation,
+    Retraction,
 )
 from foldlog.eventstore.log.redacted import can_be_redacted
 from foldlog.runtimes import companion_of
@@ -193,6 +194,28 @@ class Keeps:
                 timedelta(0), {"tenant": "acme"}, reason="asked to"
             ).conversations
             assert {row.id for row in expired} == without.keys()
+
+    async def test_what_a_program_began_stays(self, url):
+        """A runtime's own view of its messages rewinds no attribute and no link to a parent."""
+        begun = {"user": "ann", "parent": "task", "parent_call": "call-1"}
+        async with self.opened(url) as store:
+            await self.add(store, "first")
+            histories = store.histories.sync
+            own = [name for name in histories if "/" in name and not companion_of(name)]
+            for name in list(histories):
+                histories.erase(name, reason="another test")
+            for name in own:
+                histories.create(name, begun, replace_erased=True)
+        async with self.opened(url, attributes={"user": "nobody", "team": "b"}) as store:
+            await self.add(store, "second")
+            await self.add(store, "third")
+            assert await self.names(store) == ["second", "third"]
+            histories = store.histories.sync
+            for name in own:
+                assert begun.items() <= histories[name].attributes().items()
+                assert not any(isinstance(each, Retraction) for each in histories[name].events())
+            listed = histories.list({"user": "ann", "parent": "task"}, age_max_s=0).conversations
+            assert {row.id for row in listed} == {*own}
 
     async def test_an_expired_conversation_begins_again(self, url):
         async with self.opened(url) as store:
