@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Route
 from foldlog._app.page import assets
 from foldlog._app.server.access import Access
 from foldlog._app.server.conversations import LIMIT, ServedConversations
-from foldlog._app.server.following import StoreChanges, event_stream, stream
+from foldlog._app.server.following import StoreChanges, event_stream, keys_of, stream
 from foldlog._app.server.metrics import metrics
 from foldlog._app.server.notes import NoteChange, Notes
 from foldlog._app.server.pages import Pages
@@ -334,7 +334,9 @@ def _follow(
     """Send server-sent events. With an id, send every new version of the conversation. Without an
     id, send every change of the store.
     """
+    keys = None
     if conversation is not None:
+        keys = keys_of(store, conversation)
         # If another conversation gets the id, the page must not mix the two conversations.
         _, store = bind(store, conversation)
 
@@ -354,7 +356,7 @@ def _follow(
     page = read("")  # an unknown id raises an error at once
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
-    return event_stream(stream(changes, "version", read, page[-1][0], page, problem))
+    return event_stream(stream(changes, "version", read, page[-1][0], page, problem, keys))
 
 
 def _present(reading: ReadTransaction) -> FollowedDocument:

@@ -7,7 +7,7 @@ A client continues after the last event that it has: it sends ``after``, or the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from functools import partial
 from typing import Annotated, Final
 
@@ -29,6 +29,8 @@ _PAGE: Final = 100
 _PAGE_BYTES: Final = 1_000_000
 """A page ends with the event that passes this number of bytes, for a client that reads slowly."""
 _POLL_MAX_S: Final = 30.0
+_LOOK_S: Final = 1.0
+"""A poll looks after this time whether its client is still there."""
 Limit = Annotated[int, msgspec.Meta(ge=1)]
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -62,7 +64,8 @@ def follow_conversation(
         for logged in log(history.id, start, start + count):
             yield str(logged.event.id + 1), RecordedEvent.of_logged(history.id, logged)
 
-    return _follow(request, after, wait_s, limit, read)
+    keys = following.keys_of(request.histories.store, history.id)
+    return _follow(request, after, wait_s, limit, read, keys)
 
 
 @operation("GET", "/follow")
@@ -80,7 +83,7 @@ def follow_store(
             event = RecordedEvent.of_recorded(recorded) if is_visible else None
             yield str(recorded.position), event
 
-    return _follow(request, after, wait_s, limit, read)
+    return _follow(request, after, wait_s, limit, read, None)
 
 
 def _follow(
@@ -89,6 +92,7 @@ def _follow(
     wait_s: float,
     limit: int,
     read: Callable[[str, int], Iterable[tuple[str, RecordedEvent | None]]],
+    keys: Set[int] | None,
 ) -> Deferred | Response:
     after = request.headers.get("last-event-id", after)
     longest = count = min(limit, _PAGE)
@@ -112,23 +116,24 @@ def _follow(
     page = read_page(after)  # a wrong place is refused, and begins no stream
     if "text/event-stream" in request.headers.get("accept", ""):
         return following.event_stream(
-            following.stream(request.changes, "event", read_page, after, page, problem)
+            following.stream(request.changes, "event", read_page, after, page, problem, keys)
         )
 
     async def poll() -> FollowedEvents:
         nonlocal after, page
         give_up_at = time.monotonic() + min(wait_s, _POLL_MAX_S)
-        while True:
-            if page:
-                after = page[-1][0]
-            events = [event for _, event in page if event is not None]
-            left_s = give_up_at - time.monotonic()
-            if events or left_s <= 0 or request.changes.is_ending():
-                return FollowedEvents(events=events, after=after)
-            if not page:
-                await request.changes.wait(left_s)
-            if await request.is_disconnected():
-                raise ClientDisconnect
-            page = await request.changes.threads.run(partial(read_page, after))
+        with request.changes.following(keys) as follower:
+            while True:
+                if page:
+                    after = page[-1][0]
+                events = [event for _, event in page if event is not None]
+                left_s = give_up_at - time.monotonic()
+                if events or left_s <= 0 or request.changes.is_ending():
+                    return FollowedEvents(events=events, after=after)
+                has_changed = bool(page) or await follower.wait(min(left_s, _LOOK_S))
+                if await request.is_disconnected():
+                    raise ClientDisconnect
+                if has_changed:
+                    page = await request.changes.threads.run(partial(read_page, after))
 
     return Deferred(poll)
