@@ -56,12 +56,16 @@ async def test_an_append_wakes_only_the_followers_of_its_conversation(histories)
 async def test_a_redaction_of_a_shared_event_wakes_the_followers_of_a_fork(histories):
     histories["a"].fork(id="fork")
     async with woken(histories.store) as changes:
-        with changes.following(keys_of(histories.store, "fork")) as follower:
-            await quiet(follower)
-            histories["b"].append(said("more"))
-            await follower.wait(0)
+        with (
+            changes.following(keys_of(histories.store, "fork")) as of_fork,
+            changes.following(keys_of(histories.store, "b")) as of_b,
+        ):
+            await quiet(of_fork, of_b)
+            histories["b"].append(said("so that the task knows the position"))
+            assert await of_b.wait(60)
+            await of_fork.wait(0)
             histories["a"].redact(0, reason="asked to")
-            assert await follower.wait(60)
+            assert await of_fork.wait(60)
 
 
 async def test_a_commit_without_events_wakes_nobody(histories):
