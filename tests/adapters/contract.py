@@ -197,7 +197,7 @@ class Keeps:
 
     async def test_what_a_program_began_stays(self, url):
         """A runtime's own view of its messages rewinds no attribute and no link to a parent."""
-        begun = {"user": "ann", "parent": "task", "parent_call": "call-1"}
+        begun = {"customer": "ann", "parent": "task", "parent_call": "call-1"}
         async with self.opened(url) as store:
             await self.add(store, "first")
             histories = store.histories.sync
@@ -206,15 +206,15 @@ class Keeps:
                 histories.erase(name, reason="another test")
             for name in own:
                 histories.create(name, begun, replace_erased=True)
-        async with self.opened(url, attributes={"user": "nobody", "team": "b"}) as store:
-            await self.add(store, "second")
-            await self.add(store, "third")
-            assert await self.names(store) == ["second", "third"]
-            histories = store.histories.sync
+            again = self.opened(histories, attributes={"customer": "nobody", "team": "b"})
+            await self.add(again, "second")
+            await self.add(again, "third")
+            assert await self.names(again) == ["second", "third"]
             for name in own:
                 assert begun.items() <= histories[name].attributes().items()
                 assert not any(isinstance(each, Retraction) for each in histories[name].events())
-            listed = histories.list({"user": "ann", "parent": "task"}, age_max_s=0).conversations
+            chosen = {"customer": "ann", "parent": "task"}
+            listed = histories.list(chosen, age_max_s=0).conversations
             assert {row.id for row in listed} == {*own}
 
     async def test_an_expired_conversation_begins_again(self, url):
