@@ -65,6 +65,7 @@ message from one agent to another begins a turn, like a message of the user.
 _SHOWN = ("response_item", "inter_agent_communication")
 _SECRET = "encrypted_content"
 _SAID_MAX = 20
+"""New instructions are not shown again if one of so many newest texts has them."""
 
 _NO_SESSION = (
     "begins without the session_meta line that names the session, so an earlier import of this"
@@ -101,6 +102,10 @@ class CodexDecoder(FollowingDecoder):
         """The lowest version to which a rollback may return. A return to a lower version would take
         back instructions, or events that did not come from the rollout.
         """
+        self._context_texts = frozenset[str]()
+        """The instructions of the last ``turn_context``."""
+        self._has_forgotten = False
+        """Whether events have left the View since then."""
 
     def skip_to(self, next_id: int) -> None:
         if next_id > self.next_id:
@@ -108,6 +113,7 @@ class CodexDecoder(FollowingDecoder):
         super().skip_to(next_id)
 
     def tag(self, event: Event, read: RecordEvents) -> _Known:
+        self._has_forgotten |= isinstance(event, CondensationAction | Retraction)
         if isinstance(event, SystemMessage):
             is_base = event.meta.get("instructions") == _IS_BASE["instructions"]
             return _Known(_BASE if is_base else _INSTRUCTED, texts_of(event.content))
@@ -232,22 +238,34 @@ class CodexDecoder(FollowingDecoder):
     def _new_instructions(self, line: str, payload: Fields) -> list[str]:
         # an instruction is a text, or an object with a text
         instructions = [payload.get(key) for key in _INSTRUCTIONS[line]]
-        texts = filter(
-            None,
-            (
-                text_or_empty(each.get("text") if type(each) is dict else each)
-                for each in instructions
-            ),
-        )
-        unsaid = [text for text in texts if not self._has_text(text)]
-        return unsaid[:1] if line == "session_meta" else unsaid
+        texts = [
+            text
+            for each in instructions
+            if (text := text_or_empty(each.get("text") if type(each) is dict else each))
+        ]
+        unsaid = [text for text in texts if not self._is_shown(text)]
+        if line == "session_meta":
+            return unsaid[:1]
+        self._context_texts = frozenset(texts)
+        self._has_forgotten = False
+        return unsaid
 
-    def _has_text(self, text: str) -> bool:
-        room = _SAID_MAX
+    def _is_shown(self, text: str) -> bool:
+        """Return whether the View has an instruction. Codex repeats the instructions in each
+        ``turn_context``, so unchanged ones are looked for only after events left the View.
+        """
+        if text in self._context_texts:
+            return not self._has_forgotten or self._has_text(text, None)
+        return self._has_text(text, _SAID_MAX)
+
+    def _has_text(self, text: str, texts_max: int | None) -> bool:
+        room = texts_max
         for _, member in self.shown.newest_first():
-            if (member.role == _BASE or room > 0) and any(text in each for each in member.texts):
+            is_near = member.role == _BASE or room is None or room > 0
+            if is_near and any(text in each for each in member.texts):
                 return True
-            room -= len(member.texts) if member.role != _BASE else 0
+            if room is not None and member.role != _BASE:
+                room -= len(member.texts)
         return False
 
     def _replace(self, read: RecordEvents, history: list[Any], message: str) -> None:

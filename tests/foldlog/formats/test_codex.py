@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import foldlog
-from foldlog.eventstore import Action, CondensationAction, Retraction
+from foldlog.eventstore import Action, CondensationAction, Retraction, SystemMessage
 from foldlog.eventstore.sources.blocks import HASH_BYTES
 from foldlog.formats import decode
 from foldlog.formats.codex.compaction import truncate_middle
@@ -133,6 +133,51 @@ def test_shortened_copies_of_messages_are_not_counted(histories):
     histories["c1"].append_records(records, format=CODEX)
     assert len(histories["c1"].view()) == 2
     assert histories["c1"].stats().events == {"user": 1, "condensation": 1}
+
+
+# -- instructions, which each turn_context repeats
+# ----------------------------------------------------------------------------------------
+
+
+def turns(*instructions):
+    """One turn for each of the instructions, as Codex writes it."""
+    return [
+        each
+        for number, words in enumerate(instructions)
+        for each in (
+            context(words),
+            *message_records(f"question {number}"),
+            *message_records(f"answer {number}", role="assistant"),
+        )
+    ]
+
+
+def shown_instructions(histories, records):
+    histories["c1"].append_records([BASE, *records], format=CODEX)
+    return [
+        event.content
+        for event in histories["c1"].view()
+        if isinstance(event, SystemMessage) and "base" not in event.meta.values()
+    ]
+
+
+def test_repeated_instructions_are_shown_once(histories):
+    records = [*message_records("<INSTRUCTIONS>Mind the gap</INSTRUCTIONS>")]
+    assert shown_instructions(histories, [*records, *turns(*["Mind the gap"] * 60)]) == []
+
+
+def test_changed_instructions_are_shown_once_each(histories):
+    words = [*["Mind the gap"] * 40, *["Mind the step"] * 40, *["Mind the gap"] * 2]
+    shown = shown_instructions(histories, turns(*words))
+    assert shown == ["Mind the gap", "Mind the step", "Mind the gap"]
+
+
+def test_instructions_of_a_turn_that_was_rolled_back_are_shown_again(histories):
+    rolled_back = event_message("thread_rolled_back", num_turns=1)
+    records = [*turns("Mind the gap", "Mind the gap"), context("Mind the step")]
+    records += [*turns("Mind the step", "Mind the step")[1:], rolled_back, rolled_back, rolled_back]
+    shown = shown_instructions(histories, [*records, *turns("Mind the step")])
+    assert shown[-1] == "Mind the step"
 
 
 # -- one record after the other
