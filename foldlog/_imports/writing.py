@@ -56,7 +56,7 @@ from foldlog.formats.files.found_sources import FoundHistory, SourceRefused
 from foldlog.formats.files.frames import Frame
 from foldlog.formats.format import Format
 from foldlog.formats.json_text import parse
-from foldlog.formats.record import ImportFinding, refuse
+from foldlog.formats.record import ImportFinding, refuse, text_or_none
 from foldlog.formats.registry import format_named
 from foldlog.formats.skeleton import Skeleton
 from foldlog.formats.usage import calls_beside
@@ -356,6 +356,8 @@ class SourceWriter:
         }
         found = self.found_history
         link = {**(found.link or found.format.begun_by(found.path))}
+        if PARENT not in link and (parent := _parent_in(skeleton)):
+            link[PARENT] = parent
         if PARENT in link:
             link[PARENT] = f"{self.options.prefix}{link[PARENT]}"
         where = {**self.options.where, **about(source).get(WHERE, {}), **skeleton.where}
@@ -617,6 +619,14 @@ def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
         call.usage.get(name, 0) for call in calls for name in ("prompt_tokens", "completion_tokens")
     )
     return sum(tokens), sum(call.cost or 0.0 for call in calls)
+
+
+def _parent_in(skeleton: Skeleton | DecodedRecords) -> str | None:
+    """Return the conversation that began a sub-agent, if its own records name it."""
+    if isinstance(skeleton, Skeleton):
+        return skeleton.state.parent
+    named = (text_or_none(event.meta, PARENT) for event in skeleton.events)
+    return next(filter(None, named), None)
 
 
 def fingerprint(

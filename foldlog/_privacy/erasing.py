@@ -20,6 +20,7 @@ from foldlog._base.json_types import JsonMap
 from foldlog._imports.redacting import imported_at, source_files
 from foldlog._privacy.redacting import holders
 from foldlog._reports.figures.overview import parent_in
+from foldlog._reports.figures.places import places
 from foldlog._reports.figures.stored import FiguresOfStore
 from foldlog._reports.figures.trees import NO_TREES, Trees
 from foldlog.eventstore import (
@@ -37,6 +38,7 @@ from foldlog.eventstore import (
     confirm,
     recent_conversations,
 )
+from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.files.written_files import (
     note_sources,
 )
@@ -122,7 +124,15 @@ def _paths_of(ids: Iterable[str]) -> set[str]:
 
 
 def ids_with(store: Store, attributes: JsonMap) -> set[str]:
-    ids = set[str]()
+    """Return the conversations that have all the attributes, also those that an import brought.
+    Cost: the function reads the index of attributes, and the stored fields about all sources.
+    """
+    ids = {
+        name
+        for name, place in places(store).items()
+        if any(place.get(each) == value for each, value in attributes.items())
+        and _has(store, name, place, attributes)
+    }
     after = None
     while True:
         page = recent_conversations(
@@ -131,6 +141,16 @@ def ids_with(store: Store, attributes: JsonMap) -> set[str]:
         ids |= {row.id for row in page.conversations}
         if (after := page.after) is None:
             return ids
+
+
+def _has(store: Store, conversation: str, place: Mapping[str, str], attributes: JsonMap) -> bool:
+    row = store.conversation(conversation, as_stored=True)
+    set_attributes: JsonMap = {}
+    if row.version and not row.unmade and not row.archived and row.erased_at is None:
+        set_attributes = store.query(
+            conversation, lambda reading: newest_value(reading, ATTRIBUTES, default={})
+        )
+    return attributes.items() <= {**place, **set_attributes}.items()
 
 
 def and_forks(

@@ -66,6 +66,23 @@ def test_a_task_adds_up_its_sub_agents(foldlog, format, is_made):
     assert foldlog("stats --json").document["spent_alone"]["prompt_tokens"] == 1_000
 
 
+@pytest.mark.parametrize("is_made", [False, True], ids=["as stored", "as made"])
+@pytest.mark.parametrize("format", BEGUN_BY)
+def test_the_parent_of_a_sub_agent_is_one_attribute(foldlog, format, is_made):
+    foldlog("import --prefix p/", TASKS / format)
+    for name, parent in BEGUN_BY[format].items():
+        if is_made:
+            foldlog(f"view p/{name}")
+        shown = foldlog(f"attributes p/{name} --json").document["attributes"]
+        assert shown["parent"] == f"p/{parent}"
+        found = foldlog(f"list parent=p/{parent} --json").rows()
+        assert f"p/{name}" in found
+        foldlog(f"attributes p/{name} --set parent=another")
+        assert f"p/{name}" not in foldlog(f"list parent=p/{parent} --json").rows()
+        assert foldlog("list parent=another --json").rows() == [f"p/{name}"]
+        foldlog(f"attributes p/{name} --set parent=p/{parent}")
+
+
 def two_of_opencode(folder):
     parts = [
         {
