@@ -151,6 +151,7 @@ class CountedReplies(Struct):
 
     ``open``         the time, model and tokens of the last replies. An open reply may get further
                      lines.
+    ``costs``        the recorded costs of open replies, in US dollars.
     ``calls``        the sums of all complete replies.
     ``hashes``       eight bytes for each complete reply, to recognize the reply in other sources.
     ``last_prompt``  the tokens of the last prompt.
@@ -162,6 +163,7 @@ class CountedReplies(Struct):
     hashes: bytes = b""
     last_prompt: int | None = None
     context: Curve = field(default_factory=Curve)
+    costs: dict[str, float] = {}
 
 
 class ReplyCounter:
@@ -175,6 +177,7 @@ class ReplyCounter:
         """
         self.others = dict[int, Calls]()
         self._open = state.open
+        self._costs = state.costs
         self._last_prompt = state.last_prompt
         self._context = state.context
         self._sums = Sums(state.calls)
@@ -183,12 +186,21 @@ class ReplyCounter:
         for start in range(0, len(state.hashes), HASH_BYTES):
             self._counted_hashes.add(state.hashes[start : start + HASH_BYTES])
 
-    def add_line(self, key: str, at: str | None, model: str, usage: dict[str, int]) -> None:
-        """Store the usage in a line of a reply, in place of the usage in earlier lines."""
+    def add_line(
+        self,
+        key: str,
+        at: str | None,
+        model: str,
+        usage: dict[str, int],
+        cost: float | None = None,
+    ) -> None:
+        """Store the usage and the cost in a line of a reply, in place of those in earlier lines."""
         if key not in self._open and len(self._open) >= _OPEN_MAX:
             oldest = next(iter(self._open))
-            self.add(_call_of(oldest, *self._open.pop(oldest)))
+            self.add(_call_of(oldest, *self._open.pop(oldest), self._costs.pop(oldest, None)))
         self._open[key] = at, model, usage
+        if cost is not None:
+            self._costs[key] = cost
 
     def add(self, call: ModelCall) -> None:
         calls = calls_in(call)
@@ -201,18 +213,19 @@ class ReplyCounter:
     def state(self) -> CountedReplies:
         hashes = b"".join(self._counted_hashes.pages())
         return CountedReplies(
-            self._open, self._sums.calls(), hashes, self._last_prompt, self._context
+            self._open, self._sums.calls(), hashes, self._last_prompt, self._context, self._costs
         )
 
     def total(self) -> CountedReplies:
         """Return the figures as if the open replies were complete."""
         completed = copy(self)
         completed._open = {}
+        completed._costs = {}
         completed._sums = Sums(self._sums.calls())
         completed._context = replace(self._context, points=[*self._context.points])
         completed._counted_hashes = self._counted_hashes.copy()
         for reply, fields in self._open.items():
-            completed.add(_call_of(reply, *fields))
+            completed.add(_call_of(reply, *fields, self._costs.get(reply)))
         return completed.state()
 
     def _remember_reply(self, reply: str, calls: Calls) -> bool:
@@ -224,5 +237,7 @@ class ReplyCounter:
         return self._counted_hashes.add(number.to_bytes(HASH_BYTES))
 
 
-def _call_of(reply: str, at: str | None, model: str, usage: dict[str, int]) -> ModelCall:
-    return ModelCall(time_in(at), model, usage, None, 1, reply)
+def _call_of(
+    reply: str, at: str | None, model: str, usage: dict[str, int], cost: float | None
+) -> ModelCall:
+    return ModelCall(time_in(at), model, usage, cost, 1, reply)

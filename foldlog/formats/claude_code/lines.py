@@ -20,6 +20,7 @@ from collections import deque
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from foldlog._base.usage import cost_of
 from foldlog.eventstore import Content
 from foldlog.formats.blocks import content_of, content_of_parts
 from foldlog.formats.event_fields import parts_in
@@ -32,6 +33,7 @@ from foldlog.formats.record import (
 )
 
 NAME = "claude-code"
+
 ENVELOPE = (
     "isSidechain",
     "userType",
@@ -43,6 +45,13 @@ ENVELOPE = (
     "slug",
     "agentId",
 )
+
+
+def cost_in(value: Any) -> float | None:
+    """Return the ``costUSD`` of a line, which releases before 1.0.9 wrote. They wrote 0 if they
+    knew no price.
+    """
+    return cost_of(value) or None
 
 
 def is_boundary(record: Fields) -> bool:

@@ -23,6 +23,7 @@ from foldlog.formats.claude_code.lines import (
     Kept,
     Titles,
     cleared_by,
+    cost_in,
     is_boundary,
     is_summary,
     metadata_of,
@@ -188,20 +189,22 @@ class ClaudeCodeDecoder(FollowingDecoder):
         title = self._titles.of(
             kind, record.get("uuid"), record.get(TITLES.get(kind, "")), record.get("leafUuid")
         )
-        read.meta = self._usage_in(record.get("message"), record.get("requestId"))
+        read.meta = self._usage_in(
+            record.get("message"), record.get("requestId"), cost_in(record.get("costUSD"))
+        )
         if title is not None:
             read.meta["title"] = title
         if self._side and read.version == 0 and (session := text_or_none(record, "sessionId")):
             read.meta["parent"] = f"{self.options.prefix}{session}"
 
-    def _usage_in(self, message: Any, request: Any) -> Fields:
+    def _usage_in(self, message: Any, request: Any, cost: float | None) -> Fields:
         if type(message) is not dict or "usage" not in message:
             return usage_in(message, request)
         # most lines of a response repeat its usage, so the last usage is cached
-        call_fields = message["usage"], message.get("model"), message.get("id"), request
+        call_fields = message["usage"], message.get("model"), message.get("id"), request, cost
         if call_fields != self._call_fields:
             self._call_fields = call_fields
-            self._usage = usage_in(message, request)
+            self._usage = usage_in(message, request, cost)
         return {**self._usage}
 
     def _condense(self, read: RecordEvents, summary: str) -> None:
@@ -216,7 +219,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         read.condense(lambda each: each[0] in names, summary, metadata_of(boundary), offset=offset)
 
 
-def usage_in(message: Any, request: Any = None) -> Fields:
+def usage_in(message: Any, request: Any = None, cost: float | None = None) -> Fields:
     """Return the usage and the id of a response as ``meta`` of an event. Only the last line of a
     response has the complete usage.
 
@@ -230,4 +233,4 @@ def usage_in(message: Any, request: Any = None) -> Fields:
     reply = message.get("id")
     if type(reply) is str and type(request) is str:
         reply = f"{reply} {request}"
-    return usage_meta(message["usage"], model=message.get("model"), reply=reply)
+    return usage_meta(message["usage"], model=message.get("model"), reply=reply, cost=cost)

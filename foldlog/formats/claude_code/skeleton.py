@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from foldlog._base.usage import OF_NO_MODEL, usage_of
 from foldlog.formats.blocks import content_of
-from foldlog.formats.claude_code.lines import TITLES, Titles
+from foldlog.formats.claude_code.lines import TITLES, Titles, cost_in
 from foldlog.formats.record import Fields
 from foldlog.formats.skeleton import Skeleton
 from foldlog.formats.usage import UNNAMED
@@ -54,6 +54,7 @@ class _Line(Struct, omit_defaults=True):
     customTitle: str | None = None
     cwd: str | None = None
     gitBranch: str | None = None
+    costUSD: Any = None
     message: _Message | None = None
 
 
@@ -205,4 +206,6 @@ class ClaudeCodeSkeleton(Skeleton):
             return
         self.located(None, model=message.model)
         if self._usage:
-            self.replies.add_line(reply, line.timestamp, message.model or UNNAMED, self._usage)
+            model = message.model or UNNAMED
+            cost = cost_in(line.costUSD)
+            self.replies.add_line(reply, line.timestamp, model, self._usage, cost)

@@ -98,6 +98,39 @@ def test_retired_model_has_another_providers_price(
     assert Prices().cost("other-old", usage) is None
 
 
+def test_cost_of_a_reply_in_several_lines_counts_once(tmp_path):
+    """Releases of Claude Code before 1.0.9 wrote a cost, some of them on each line of a reply."""
+
+    def line(number, reply, cost, **usage):
+        message = {"role": "assistant", "id": reply, "model": "m", "usage": usage, "content": []}
+        about = {"type": "assistant", "uuid": f"u{number}", "sessionId": "s", "requestId": reply}
+        time = f"2025-05-01T10:00:{number:02}Z"
+        return {**about, "timestamp": time, "costUSD": cost, "message": message}
+
+    costs = [("one", 0.5), ("one", 0.5), ("two", 0.25), *[(f"r{n}", 0.125) for n in range(40)]]
+    lines = [line(n, *cost, input_tokens=9, output_tokens=1) for n, cost in enumerate(costs)]
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    with foldlog.open("memory:") as histories:
+        histories.import_(path)
+        (stored,) = histories["s"].stats().models.values()
+        histories["s"].view()
+        (made,) = histories["s"].stats().models.values()
+    assert (stored.cost, made.cost) == (5.75, 5.75)
+    assert stored.calls == made.calls == 42
+    assert not stored.costs_estimated
+
+
+def test_price_is_found_by_the_name_at_openrouter(monkeypatch):
+    entry = msgspec.Raw(b'{"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05}')
+    other = msgspec.Raw(b'{"input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06}')
+    table = {"claude-new-4-5": entry, "gpt-4.1": other, "gpt-4-1": entry}
+    monkeypatch.setattr(table_of_prices, "litellms_table", lambda: table)
+    usage = {"prompt_tokens": 10, "completion_tokens": 2}
+    assert Prices().cost("anthropic/claude-new-4.5", usage) == pytest.approx(6e-05)
+    assert Prices().cost("openai/gpt-4.1", usage) == pytest.approx(1.2e-05), "its own name is first"
+
+
 def test_unreadable_prices_are_refused(tmp_path, history):
     for text in [
         "",
