@@ -83,8 +83,8 @@ def lookup(model: str) -> tuple[str, JsonMap] | None:
 
 
 def names_of(model: str) -> list[str]:
-    # For models that Anthropic no longer serves, the table has only the names at Bedrock. OpenRouter
-    # writes claude-sonnet-4.5, where the table has claude-sonnet-4-5.
+    # For models that Anthropic no longer serves, the table has only the names at Bedrock. Where
+    # OpenRouter writes claude-sonnet-4.5, the table has claude-sonnet-4-5.
     names = [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
     names += [name.replace(".", "-") for name in names if "." in name]
     if names[-1].startswith("claude-"):

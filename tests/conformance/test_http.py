@@ -507,6 +507,38 @@ def test_the_conversations_below_an_id_are_listed(http, clients):
     assert [each["id"] for each in listed] == [own]
 
 
+@pytest.mark.parametrize("where", ["", "user=ann"])
+def test_a_list_is_read_in_pages(http, where):
+    names = [f"c{number}" for number in range(7)]
+    for name in names:
+        http("create_conversation", body={"id": name, "attributes": {"user": "ann"}})
+    for limit in (1, 2, 3, 7):
+        listed, pages = [], 0
+        after = {}
+        while True:
+            page = http("list_conversations", where=where, limit=limit, **after)
+            listed += [each["id"] for each in page["conversations"]]
+            pages += 1
+            if page["next"] is None:
+                break
+            after = {"after": page["next"]}
+        assert listed == names[::-1]
+        assert pages == 7 // limit + 1
+    for wrong in ("x", "1", "1.2.3", "1.-1", f"1.{2**63}"):
+        refused = http.refusal("list_conversations", limit=2, after=wrong)
+        assert refused.status == 400
+        assert "after" in refused.detail
+
+
+def test_a_list_has_what_was_just_written(http, store):
+    other = served(store)("administrator")
+    for number in range(3):
+        say(http, "hi", f"c{number}")
+        for reader in (http, other):
+            listed = reader("list_conversations")["conversations"]
+            assert [each["id"] for each in listed[:1]] == [f"c{number}"]
+
+
 def test_a_repeated_key_after_a_redaction(http):
     key = {"idempotency-key": "k"}
     appended = append_items(http, ITEMS, **key)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 from urllib.parse import unquote
+
+import msgspec
 
 from foldlog._app.server.parameters import Count, convert
 from foldlog._app.server.problems import Refusal
@@ -25,6 +28,9 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.documents.listing import RecentConversation
 from foldlog.types import ExpectedVersion
+
+_Place = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A part of the place in a list: a time in microseconds, or the key of a conversation."""
 
 
 class ConversationState(Document, frozen=True):
@@ -127,8 +133,9 @@ def list_conversations(
         return ConversationPage(conversations=[], next=None)  # the token sees none of them
     if below:
         return _list_below(request, below, attributes)
-    place = None if after is None else convert("after", after.split("."), tuple[Count, Count])
-    listed = request.histories.list(attributes, limit=min(limit, 1_000), after=place)
+    place = None if after is None else convert("after", after.split("."), tuple[_Place, _Place])
+    # a list has what its reader has just written, through any process
+    listed = request.histories.list(attributes, limit=min(limit, 1_000), after=place, age_max_s=0)
     return ConversationPage(
         conversations=[
             ConversationState.of_row(row, row.attributes or {}) for row in listed.conversations
