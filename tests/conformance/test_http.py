@@ -539,6 +539,41 @@ def test_a_list_has_what_was_just_written(http, store):
             assert [each["id"] for each in listed[:1]] == [f"c{number}"]
 
 
+def test_search_finds_words_by_pages(http):
+    for number in range(7):
+        say(http, f"the harbour falcon is teal, says {number}", f"c{number % 3}")
+    say(http, "nothing of it")
+    found, after = [], {}
+    while True:
+        page = http("search_events", words='"harbour falc"', limit=2, **after)
+        found += page["hits"]
+        assert page["complete"]
+        if page["next"] is None:
+            break
+        after = {"after": page["next"]}
+    places = [(hit["conversation"], hit["event"]) for hit in found]
+    assert len({*places}) == len(places) == 7
+    for hit in found:
+        start, end = hit["highlights"][0]
+        assert hit["snippet"][start:].startswith("harbour")
+        assert hit["snippet"][start:end] in ("harbour falcon", "harbour falc", "harbour")
+    within = http("search_events", words="teal", within="c1")["hits"]
+    assert {hit["conversation"] for hit in within} == {"c1"}
+    assert http("search_events", words="teal", kind="agent")["hits"] == []
+    assert http.refusal("search_events", words="teal", within="unknown").status == 404
+    assert http.refusal("search_events", words="...").status == 400
+
+
+def test_search_finds_only_what_a_token_may_see(http, clients):
+    ann = clients("ann")
+    own = ann("create_conversation", body={})["id"]
+    for name in (own, "c1"):
+        say(http, "a secret word", name)
+    assert [hit["conversation"] for hit in ann("search_events", words="secret")["hits"]] == [own]
+    assert len(http("search_events", words="secret")["hits"]) == 2
+    assert ann.refusal("search_events", words="secret", within="c1").status == 404
+
+
 def test_a_repeated_key_after_a_redaction(http):
     key = {"idempotency-key": "k"}
     appended = append_items(http, ITEMS, **key)

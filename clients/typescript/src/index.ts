@@ -60,6 +60,21 @@ export class Histories {
     } while (query.after);
   }
 
+  /**
+   * The events with all the words, in the conversations that the token may see: the conversation that
+   * was active last comes first. `within` is the id of one conversation. The pages are read as they
+   * are needed, so end the loop when you have enough.
+   */
+  async *search(words: string, options: Omit<Query<"get", "/v1/search">, "words" | "after"> = {}) {
+    const query: Query<"get", "/v1/search"> = { ...options, words };
+    for (;;) {
+      const page = await this.#transport.send("get", "/v1/search", { query });
+      yield* page.hits;
+      if (page.next === null) return;
+      query.after = Number(page.next);
+    }
+  }
+
   /** Append to several conversations: all events are appended, or none. */
   async appendTogether(
     appends: Body<"post", "/v1/appends">["appends"],

@@ -777,6 +777,33 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Find the events that contain all the words, in the conversations that the token may see.
+         * @description Find the events that contain all the words, in the conversations that the token may see.
+         *
+         *     A word matches the beginning of words; words in double quotes follow each other. ``within`` is
+         *     the id of one conversation. ``kind`` is user, agent, system, action, observation or another
+         *     kind, and ``tool`` the tool of a call and its result. ``after`` is ``next`` of the page before.
+         *     The search has no index: it reads about 400 MB a second, at most 10 seconds.
+         *
+         *     Scope: read.
+         */
+        get: operations["search_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1694,6 +1721,35 @@ export interface components {
         FollowedEvents: {
             events: components["schemas"]["RecordedEvent"][];
             after: string;
+        };
+        /**
+         * FoundEvents
+         * @description The conversation that was active last comes first, and within it the last event. ``next`` is
+         *         null at the end. If ``complete`` is false, the search ran out of time, and older conversations
+         *         may have more. ``unread`` are the problems of conversations that could not be read.
+         */
+        FoundEvents: {
+            hits: components["schemas"]["FoundEvent"][];
+            next: string | null;
+            complete: boolean;
+            unread: string[];
+        };
+        /**
+         * FoundEvent
+         * @description An event with all the words. ``highlights`` are the places of the words in ``snippet``: pairs
+         *         of start and end, counted in characters. ``timestamp`` is when the event happened, or null.
+         */
+        FoundEvent: {
+            conversation: string;
+            event: number;
+            kind: string;
+            recorded_at: string;
+            timestamp: string | null;
+            snippet: string;
+            highlights: [
+                number,
+                number
+            ][];
         };
     };
     responses: never;
@@ -3095,6 +3151,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FollowedEvents"];
+                };
+            };
+            /** @description A problem */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                };
+            };
+        };
+    };
+    search_events: {
+        parameters: {
+            query: {
+                words: string;
+                within?: string | null;
+                kind?: string | null;
+                tool?: string | null;
+                limit?: number;
+                after?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Find the events that contain all the words, in the conversations that the token may see. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FoundEvents"];
                 };
             };
             /** @description A problem */

@@ -118,6 +118,26 @@ test("conversations are made, listed, forked and appended to together", async ()
   assert.deepEqual(await contents(fork), ["hi"]);
 });
 
+test("a list and a search have all their pages", async () => {
+  const names = new Set<string>();
+  for (let number = 0; number < 103; number++) {
+    const history = await foldlog.histories.create({ attributes: { of: "pages" } });
+    if (number % 40 === 0) await history.appendMessages([user(`the heron of page ${number}`)]);
+    names.add(history.id);
+  }
+  const listed: string[] = [];
+  for await (const state of foldlog.histories.list({ of: "pages" })) listed.push(state.id);
+  assert.equal(listed.length, 103);
+  assert.deepEqual(new Set(listed), names);
+  const found: string[] = [];
+  for await (const hit of foldlog.histories.search('"the heron"', { limit: 2 })) {
+    const [start, end] = hit.highlights[0]!;
+    found.push(hit.snippet.slice(start, end));
+    assert.ok(names.has(hit.conversation));
+  }
+  assert.deepEqual(found, ["the heron", "the heron", "the heron"]);
+});
+
 test("views, reasons and changes", async () => {
   const history = newHistory();
   for (const text of ["one", "two"]) await history.appendMessages([user(text)]);

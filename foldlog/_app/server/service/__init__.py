@@ -7,6 +7,6 @@ request.py      a request to an operation: its conversation, its headers, its le
 tokens.py       who may do what: the tokens, their scopes, filters and limits
 openapi.py      the OpenAPI document, made from the operations
 
-conversations.py, events.py, views.py, calls.py, leases.py, follow.py
+conversations.py, events.py, views.py, calls.py, leases.py, follow.py, search.py
                 the operations, each file about one thing
 """

@@ -57,6 +57,7 @@ _MODULES: Final = (
     "calls",
     "leases",
     "follow",
+    "search",
 )
 _marked: Final[list[Operation]] = []
 

@@ -1,0 +1,100 @@
+"""Search in the conversations that a token may see."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from foldlog._app.server.parameters import Count
+from foldlog._app.server.service.operations import operation
+from foldlog._app.server.service.request import AdmittedRequest
+from foldlog._reports.answers.document import Document
+from foldlog._search.searching import Hit, search
+from foldlog.adapters._shared import recent
+
+_SECONDS_MAX: Final = 10.0
+Limit = Annotated[int, msgspec.Meta(ge=1, le=100)]
+
+
+class FoundEvent(Document, frozen=True):
+    """An event with all the words. ``highlights`` are the places of the words in ``snippet``: pairs
+    of start and end, counted in characters. ``timestamp`` is when the event happened, or null.
+    """
+
+    conversation: str
+    event: int
+    kind: str
+    recorded_at: str
+    timestamp: str | None
+    snippet: str
+    highlights: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of_hit(cls, hit: Hit) -> FoundEvent:
+        return cls(
+            conversation=hit.conversation,
+            event=hit.id,
+            kind=hit.kind,
+            recorded_at=hit.recorded_at.isoformat(),
+            timestamp=None if hit.timestamp is None else hit.timestamp.isoformat(),
+            snippet=hit.snippet,
+            highlights=hit.highlights,
+        )
+
+
+class FoundEvents(Document, frozen=True):
+    """The conversation that was active last comes first, and within it the last event. ``next`` is
+    null at the end. If ``complete`` is false, the search ran out of time, and older conversations
+    may have more. ``unread`` are the problems of conversations that could not be read.
+    """
+
+    hits: list[FoundEvent]
+    next: str | None
+    complete: bool
+    unread: list[str]
+
+
+@operation("GET", "/search")
+def search_events(
+    request: AdmittedRequest,
+    *,
+    words: str,
+    within: str | None = None,
+    kind: str | None = None,
+    tool: str | None = None,
+    limit: Limit = 20,
+    after: Count = 0,
+) -> FoundEvents:
+    """Find the events that contain all the words, in the conversations that the token may see.
+
+    A word matches the beginning of words; words in double quotes follow each other. ``within`` is
+    the id of one conversation. ``kind`` is user, agent, system, action, observation or another
+    kind, and ``tool`` the tool of a call and its result. ``after`` is ``next`` of the page before.
+    The search has no index: it reads about 400 MB a second, at most 10 seconds.
+    """
+    histories, where = request.histories, request.principal.where
+    if within is not None:
+        request.check_visible(histories[within])
+        histories.store.conversation(within, as_stored=True)
+    among = {row.id for row in recent(histories, where)} if where else None
+    most = after + limit
+    found = search(
+        histories.store,
+        words,
+        conversation=within,
+        among=among,
+        kinds=() if kind is None else (kind,),
+        tool=tool,
+        limit=most + 1,
+        seconds=_SECONDS_MAX,
+    )
+    unread = [
+        problem for problem in found.unread if among is None or problem.partition(": ")[0] in among
+    ]
+    return FoundEvents(
+        hits=[FoundEvent.of_hit(hit) for hit in found.hits[after:most]],
+        next=str(most) if len(found.hits) > most else None,
+        complete=found.read == found.conversations or len(found.hits) > most,
+        unread=unread,
+    )
