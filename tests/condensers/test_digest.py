@@ -94,6 +94,51 @@ def run_case(case, output):
     return text_of(Digest.of(case.events()), int(output.split()[1]))
 
 
+# --- files that a command changes ---
+
+
+@pytest.mark.parametrize(
+    "command, paths",
+    [
+        ("cd build && rm -r ~/.cache/pip *.whl", ["~/.cache/pip", "build/*.whl"]),
+        ("cd ~/site; touch index.html", ["~/site/index.html"]),
+        ("cd src; cd; touch .profile", ["~/.profile"]),
+        ("(cd docs && touch a.md) && touch b.md", ["docs/a.md", "b.md"]),
+        ('echo \\"[1 > 0]\\" > list.txt', ["list.txt"]),
+        ('sh -c "echo \\"x > y.txt\\" > z.txt"', []),
+        ('echo "in \\"quotes > no.txt\\"" > yes.txt', ["yes.txt"]),
+        ("if [[ b > a ]]; then echo 1 > c.txt; fi", ["c.txt"]),
+        ("(( 4 > 3 )) && n=$((9 > 8)) && echo $n > d.txt", ["d.txt"]),
+        ("touch one.txt \\\n  two.txt", ["one.txt", "two.txt"]),
+        ("touch my\\ file.txt", ["my file.txt"]),
+        ("find . -name x -exec cat {} \\; > found.txt", ["found.txt"]),
+    ],
+)
+def test_changed_files_are_the_files_that_a_shell_changes(command, paths):
+    assert [change.path for change in changes_by(command)] == paths
+
+
+@pytest.mark.parametrize("tool", ["Canvas", "run_javascript", "finish_up"])
+def test_a_script_of_another_language_writes_no_files(tool):
+    text = digest(*pair(1, tool, script="if (sizes.total > limit) { report() }"))
+    assert not section(text, CHANGED)
+    assert "written" not in text
+
+
+@pytest.mark.parametrize("tool", ["run_shell_script", "bash", "Terminal"])
+def test_a_script_of_a_shell_writes_files(tool):
+    assert section(digest(*pair(1, tool, script="date > today.txt")), CHANGED)
+
+
+@pytest.mark.parametrize(
+    "own", ["<bash-input>make</bash-input>", "<bash-stdout>ok</bash-stdout>", "<ide_opened_file/>"]
+)
+def test_a_command_that_the_user_ran_is_no_answer(own):
+    question = message("Which of the two ports should the server listen on?", "agent")
+    text = digest(message("Begin."), *ran(1, "ls"), question, message(own))
+    assert [line for line in section(text, ASKED) if "had asked" in line and own not in line] == []
+
+
 # --- what it says ---
 
 

@@ -17,9 +17,16 @@ _DOCUMENT = re.compile(
 _SHELL = re.compile(r"\A(?:\S*/)?(?:ba|z)?sh -l?c ")
 _OPERATORS = "();<>|&\n"
 _TOKEN = re.compile(
-    rf"[{_OPERATORS}]+|(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|[^\s'\"{_OPERATORS}])+|['\"]", re.DOTALL
+    rf"[{_OPERATORS}]+|(?:\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"|[^\s'\"\\{_OPERATORS}])+|['\"\\]",
+    re.DOTALL,
 )
-"""Matches operators, a word with its quoted parts, or a quotation mark that is never closed."""
+"""Matches operators, a word with its quoted parts and escaped characters, or a quotation mark that
+is never closed.
+"""
+_ARITHMETIC = re.compile(r"\(\([^()\n;]*\)\)")
+"""Matches ``((x > 3))``, which compares and writes no file, like ``[[ $x > 3 ]]``."""
+_CONTINUED = re.compile(r"\\\n")
+_HOME = "~"
 _ASSIGNED = re.compile(r"\w+=")
 _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
 """Matches paths, but not variables or pieces of programs."""
@@ -30,7 +37,8 @@ _COMMANDS_MAX = 256
 """How many parsed commands stay in memory. A digest asks several questions about the same command.
 """
 
-_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_QUOTED = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+"""Matches a quoted part of a word, or a character with a backslash before it."""
 _HARMLESS = re.compile(r"2>\s*/dev/null|2>&1")
 _NEXT_COMMAND = re.compile(r"&&|\|\||[;|\n]")
 _READS = re.compile(
@@ -76,8 +84,11 @@ class FileChange(NamedTuple):
 
 
 class _Simple(NamedTuple):
+    """A simple command. ``depth`` is the number of subshells around it."""
+
     words: list[str]
     targets: list[str]
+    depth: int = 0
 
 
 def forget_commands() -> None:
@@ -151,21 +162,28 @@ def _selections(command: str) -> Iterator[list[str]]:
 def changes_by(command: str) -> Iterator[FileChange]:
     text = bare(command)
     documents = [match[3] for match in _DOCUMENT.finditer(text)]
-    directory = ""
+    directories = [""]
     for simple in _parse(text):
         words = simple.words
-        if words[:1] == ["cd"] and len(words) > 1:
-            directory = join(directory, words[1])
+        # A subshell begins in the directory of its shell, and takes its own directory with it.
+        del directories[simple.depth + 1 :]
+        while len(directories) <= simple.depth:
+            directories.append(directories[-1])
+        directory = directories[-1]
+        if words[:1] == ["cd"]:
+            directories[-1] = _path_in(directory, words[1] if len(words) > 1 else _HOME)
             continue
         written = first_line(documents[0]) if len(documents) == 1 else ""
         changes = [FileChange(target, "written", written) for target in simple.targets]
         for change in (*changes, *_file_changes(words)):
-            if isabs(change.path) or change.path[1:2] == ":":
-                path = change.path
-            else:
-                path = join(directory, change.path)
+            path = _path_in(directory, change.path)
             if _PATH.fullmatch(path) and not path.startswith("/dev/"):
                 yield change._replace(path=path)
+
+
+def _path_in(directory: str, path: str) -> str:
+    is_absolute = isabs(path) or path.startswith(_HOME) or path[1:2] == ":"
+    return path if is_absolute else join(directory, path)
 
 
 def is_within(path: str, deleted: str) -> bool:
@@ -201,18 +219,27 @@ def _parse(text: str) -> Sequence[_Simple]:
     without_documents = _DOCUMENT.sub(
         lambda found: found[0].partition("\n")[0].replace("<<", " ") + "\n", text
     )
-    return _parsed_words(without_documents[:_READ_MAX])
+    return _parsed_words(_CONTINUED.sub(" ", without_documents[:_READ_MAX]))
 
 
 @lru_cache(_COMMANDS_MAX)  # the documents in a command may be large, so they are not kept
 def _parsed_words(text: str) -> Sequence[_Simple]:
     commands = [_Simple([], [])]
     is_target = False
+    depth = 0
+    compared_to = 0
     for match in _TOKEN.finditer(text):
         token = match[0]
         words = commands[-1].words
-        word = _QUOTED.sub(lambda quoted: quoted[0][1:-1], token)
+        is_compared = "[[" in words and "]]" not in words and token != "]]"
+        if is_compared or match.start() < compared_to:
+            continue
+        if "((" in token and (comparison := _ARITHMETIC.match(text, match.start())):
+            compared_to = comparison.end()
+            continue
+        word = _QUOTED.sub(_unquote, token)
         if token[0] in _OPERATORS:
+            depth = max(0, depth + token.count("(") - token.count(")"))
             is_target = (
                 ">" in token
                 and words[-1:] not in (["-"], ["="])  # The signs -> and => are program code.
@@ -220,8 +247,8 @@ def _parsed_words(text: str) -> Sequence[_Simple]:
                 and "(" not in token
             )
             if not is_target and not token.startswith((">&", "<")):
-                commands.append(_Simple([], []))
-        elif token in ("'", '"'):
+                commands.append(_Simple([], [], depth))
+        elif token in ("'", '"', "\\"):
             break  # The quotation has no end: use the words before it.
         elif is_target:
             commands[-1].targets.append(word)
@@ -229,6 +256,13 @@ def _parsed_words(text: str) -> Sequence[_Simple]:
         elif words or not (_ASSIGNED.match(word) or word in ("sudo", "time", "env")):
             words.append(word)
     return commands
+
+
+def _unquote(quoted: re.Match[str]) -> str:
+    text = quoted[0]
+    if text[0] != "\\":
+        return text[1:-1]
+    return text if text[1].isalnum() else text[1]  # A path of Windows keeps its backslashes.
 
 
 def first_line(text: str) -> str:

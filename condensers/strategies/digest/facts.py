@@ -88,7 +88,9 @@ class CallOutcome(NamedTuple):
 
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
-_COMMANDS = ("command", "cmd", "code", "script")
+_SHELL_COMMANDS = ("command", "cmd")
+_COMMANDS = (*_SHELL_COMMANDS, "code", "script")
+_SHELL_TOOL = re.compile(r"(?:\b|_)(?:ba|z)?sh(?:\b|_)|shell|terminal|powershell", re.IGNORECASE)
 _DIRECTORIES = ("workdir", "cwd", "working_directory", "directory")
 _NEW_TEXTS = (
     "new_str",
@@ -176,8 +178,7 @@ def deed_of(tool: str, arguments: JsonMap) -> Deed | None:
             f" in {directory}" if directory else ""
         )
         reads = only_reads(bare(command))
-        is_shell = not isinstance(arguments.get("code"), str)
-        changes = tuple(changes_by(command)) if is_shell and not reads else ()
+        changes = tuple(changes_by(command)) if _is_shell(tool, arguments) and not reads else ()
         return Deed(Section.READ if reads else Section.RAN, text, changes, command)
     if plan := _first_text(arguments, ("plan",)):
         return Deed(Section.CALLED, f"plan: {first_line(plan).lstrip('# ').removeprefix('Plan: ')}")
@@ -186,6 +187,15 @@ def deed_of(tool: str, arguments: JsonMap) -> Deed | None:
         Section.READ if "pattern" in arguments else Section.CALLED,
         one_line(f"{tool} {readable(shown)}"),
     )
+
+
+def _is_shell(tool: str, arguments: JsonMap) -> bool:
+    """Return whether a call runs a command of a shell. A ``script`` or ``code`` may be of another
+    language, such as JavaScript, where ``>`` compares.
+    """
+    if _first_text(arguments, _SHELL_COMMANDS):
+        return True
+    return "code" not in arguments and bool(_SHELL_TOOL.search(tool))
 
 
 def _edit(path: str, verbs: set[str], texts: list[str], arguments: JsonMap) -> FileChange:

@@ -260,12 +260,13 @@ class Digest:
 
     def _note_request(self, text: str, event_id: int, before: str = "") -> None:
         request = one_line(without_pasted(text), len(text) + 100)
+        if not request:
+            return  # Nothing is left of a command that the user ran in the program's shell.
         if len(request) <= _ANSWER_MAX and self.said and (question := question_in(self.said.text)):
             request = (
                 f"{request} (the agent had asked: {one_line(question)} [{self.said.event_id}])"
             )
-        if request:
-            self._put(Section.ASKED, request, DigestLine(before + request, event_id))
+        self._put(Section.ASKED, request, DigestLine(before + request, event_id))
 
     def _say(self, text: str, event_id: int) -> None:
         if text.strip():
