@@ -107,6 +107,10 @@ class Switches:
         """The lines that the newest compaction keeps."""
         self.is_copy = False
         """Whether the last line is a copy: an earlier line has the same id and the same calls."""
+        self.missing: str | None = None
+        """The parent of the last line, if no line of the log has this id."""
+        self._others = set[str]()
+        """The ids of the lines that are not of this chain, such as lines of side chains."""
 
     def _is_ours(self, record: Fields) -> bool:
         return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
@@ -116,7 +120,9 @@ class Switches:
         None if the line follows the newest line, and 0 if it begins a new tree.
         """
         self.is_copy = False
+        self.missing = None
         if not self._is_ours(record):
+            self._others.add(str(record.get("uuid")))
             return None
         uuid = record["uuid"]
         if not is_of_branch(record):
@@ -131,6 +137,7 @@ class Switches:
             self.is_copy = True
         else:
             parent = self._parent_group(record)
+            self.missing = self._missing_parent(record)
             is_of_group = is_result(record) or (
                 response is not None and self._responses.get(response) is parent
             )
@@ -168,6 +175,13 @@ class Switches:
             return self._groups.get(self._kept.anchor or "", self._boundary)
         # If the parent is missing in the log, the line continues from the newest line.
         return self._groups.get(parent, self._newest)
+
+    def _missing_parent(self, record: Fields) -> str | None:
+        """Return the id of the parent of a message if no line of the log has it."""
+        parent = text_or_none(record, "parentUuid")
+        if parent is None or parent in self._groups or parent in self._others:
+            return None
+        return None if self._kept.continues_from(parent) else parent
 
     def _is_repeated(self, uuid: str) -> bool:
         """Return whether the line ``uuid`` was written again after the compaction. Claude Code

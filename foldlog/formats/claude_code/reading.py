@@ -51,6 +51,12 @@ _CLEARED = (
 )
 
 
+_WITHOUT_PARENT = (
+    "a line names the parent {}, which no earlier line has, so the View shows the lines before it;"
+    " Claude Code resumes the session without them"
+)
+
+
 class ClaudeCodeDecoder(FollowingDecoder):
     """The View shows one chain: the chain of the session, or the chain of a sub-agent. The first
     line with a message decides which chain is shown.
@@ -66,6 +72,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """Maps the id of a response to the thinking for its next action."""
         self._prompt: Any = None
         self._switches = Switches()
+        self._missing_parents = set[str]()
         self._boundary: Fields = {}
         """The ``compact_boundary`` line whose summary has not been read yet."""
         self._session: Any = None
@@ -89,6 +96,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if version is not None:
             read.add(Retraction, version=version)
             self._boundary = {}
+        missing = self._switches.missing
+        if missing is not None and missing not in self._missing_parents:
+            self._missing_parents.add(missing)
+            self.report(_WITHOUT_PARENT.format(missing))
         read.shown = is_side(record) == self._side and not self._switches.is_copy
         if read.shown and kind == "system" and is_boundary(record):
             self._boundary = record

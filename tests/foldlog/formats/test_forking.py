@@ -9,6 +9,7 @@ import pytest
 
 from foldlog import aio, open as open_histories
 from foldlog.eventstore import ConversationNotFound, InvalidArgument, Observation
+from foldlog.formats import decode
 from tests.foldlog.formats import test_openhands_v1 as v1
 from tests.foldlog.records import GOLDEN
 from tests.how_many import some
@@ -225,3 +226,29 @@ def test_fork_is_not_older_than_itself(tmp_path):
             assert row.created_at <= row.updated_at
             if row.parent is not None:
                 histories.erase("c", reason="asked to", detach_forks=True)
+
+
+# -- a parent that is not in the log
+
+
+def side_line(name, parent):
+    return {**user_line(name, parent), "isSidechain": True, "agentId": "helper"}
+
+
+@pytest.mark.parametrize(
+    "lines, missing",
+    [
+        ([user_line("q", "elsewhere"), replied("a", "q", text("so"))], []),
+        ([user_line("q", None), replied("a", "cut", text("so")), user_line("r", "a")], ["cut"]),
+        ([user_line("q", None), user_line("r", "cut"), user_line("s", "cut")], ["cut"]),
+        ([user_line("q", None), user_line("r", "one"), user_line("s", "two")], ["one", "two"]),
+        ([user_line("q", None), line("p", "q", "progress"), replied("a", "p", text("so"))], []),
+        ([user_line("q", None), side_line("p", "q"), replied("a", "p", text("so"))], []),
+    ],
+)
+def test_a_branch_without_its_parent_is_a_finding(lines, missing):
+    findings = []
+    list(decode(lines, format=CLAUDE_CODE, findings=findings.append))
+    assert [
+        str(finding).partition("the parent ")[2].partition(",")[0] for finding in findings
+    ] == missing
