@@ -20,7 +20,7 @@ from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.replies import ask, made_by, read_json, report_on
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import arguments_of, event_block
-from foldlog.condensers.rolling import RollingCondenser, check_sizes
+from foldlog.condensers.rolling import ModelUse, RollingCondenser, check_sizes, model_use
 from foldlog.condensers.selection import ends, events_to_forget, sent_ids, stands_for_forgotten
 from foldlog.eventstore import (
     Action,
@@ -84,10 +84,9 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     The head and the chosen events stay, together at most half of ``max_size`` events. If the model
     chooses fewer events, the newest events stay too. If an event of a unit stays, the whole unit
     stays. Summaries stay, because nothing else in the View shows the events that a summary
-    replaced. Raises ``InvalidCondenser`` if the model cannot follow a schema. If the reply cannot
-    be parsed, no event counts as chosen, so the newest events stay. If the model does not reply and
-    the condensation can wait, no event is forgotten. If the model does not reply and the
-    condensation is required, the newest events stay.
+    replaced. Raises ``InvalidCondenser`` if the model cannot follow a schema. If the model gives no
+    choice that can be parsed, no event is forgotten as long as the condensation can wait, and then
+    a digest takes its place. A condenser that is used without a handler keeps the newest events.
     """
 
     type = "llm_attention"
@@ -111,7 +110,9 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
             reply = ask(self.llm, messages, {"response_schema": _SCHEMA})
             chosen = read_json(reply, reply.text or "", _Chosen, "the reply").ids
         except ModelCallFailed as error:
-            if error.failure != "bad_reply":
+            # In a step of a handler, a digest takes the place of the model, or the step waits.
+            has_digest = self.fallback and model_use.get() is ModelUse.TRY
+            if error.failure != "bad_reply" or has_digest:
                 raise NoCondensationAvailable(
                     f"the model chose nothing: {error.problem}", (error.report,)
                 ) from error

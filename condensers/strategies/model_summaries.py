@@ -25,6 +25,7 @@ from foldlog.condensers.errors import (
 from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.caches import CacheRule
 from foldlog.condensers.models.estimate import ESTIMATE, estimate
+from foldlog.condensers.models.failures import problem_of
 from foldlog.condensers.models.limits import Window
 from foldlog.condensers.models.replies import (
     ask,
@@ -33,7 +34,7 @@ from foldlog.condensers.models.replies import (
     report_on,
     useless,
 )
-from foldlog.condensers.prompts import load_prompt
+from foldlog.condensers.prompts import Prompt, load_prompt
 from foldlog.condensers.prompts.rendering import (
     event_blocks,
     event_text,
@@ -57,6 +58,7 @@ from foldlog.condensers.strategies.state_fields import (
     text_of_state,
 )
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
+from foldlog.condensers.strategies.worth import why_worthless
 from foldlog.eventstore import CondensationSummary, Event
 from foldlog.projections import View
 
@@ -315,10 +317,20 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             metadata["cut"] = True
         try:
             text = fit_to_replace(written.reply, written.text, events)
+            self._check_worth(written.reply, text, events, request.prompt)
         except ModelCallFailed as error:
             error.reports = (*written.reports[:-1], *error.reports)
             raise
         return Summary(text, metadata, written.reports)
+
+    def _check_worth(
+        self, reply: Reply, text: str, events: Sequence[Event], prompt: Prompt
+    ) -> None:
+        # Only where a digest takes its place: a condenser that is used alone takes what it gets.
+        if not self.fallback or model_use.get() is not ModelUse.TRY:
+            return
+        if problem := why_worthless(text, events, prompt):
+            raise useless(reply, f"{problem_of(text)!r} is no summary: {problem}")
 
 
 def _with_costs(metadata: JsonMap, reports: Sequence[Report]) -> JsonObject:

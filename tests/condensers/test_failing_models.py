@@ -242,6 +242,65 @@ def test_every_strategy_with_a_model_has_a_fallback(condenser):
     assert history.view().unhandled_condensation_request is False
 
 
+WORTHLESS = {
+    "a question": "What would you like me to summarize? Please paste the conversation.",
+    "a rule": "This content may violate the policies of usage. I must stop right here, and say no more.",
+    "a refusal in German": "Dabei kann ich leider nicht helfen. Bitte wenden Sie sich an jemand anderen.",
+    "a refusal in Chinese": "抱歉，我无法协助完成这个请求，请换一个话题再试一次，谢谢您的理解与支持。",
+    "a long refusal": "Unfortunately there is nothing that an assistant such as this one could do. "
+    * 8,
+    "one word": "the " * 600,
+    "a lesson": "{C2: 0.0} is a classic example of a non-repeating character of a sequence. " * 4,
+    "a greeting": "Hello there! How may I be of assistance on this wonderful day, dear friend?",
+}
+"""What models answered where a summary was wanted."""
+
+
+def worked():
+    """A run in which an agent looks at folders, each with files of its own."""
+    for number in range(30):
+        files = " ".join(f"module_{number * 9 + place}.py" for place in range(9))
+        yield from (pair(number, content=f"{files}\nowner ann{number}, port {8000 + number}"))
+        if number % 10 == 5:
+            yield message(f"Move the harbour folder {number} to /srv/data{number}, please.")
+    yield message("I looked at them.", source="agent")
+    yield message("Go on.")
+
+
+@pytest.mark.parametrize("kind", [LLMSummarizingCondenser, LLMAttentionCondenser])
+@pytest.mark.parametrize("text", WORTHLESS.values(), ids=WORTHLESS)
+def test_a_text_that_says_nothing_is_no_summary(text, kind):
+    history, _ = stepped(kind(Scripted(said(text)), max_size=20), *worked(), REQUEST)
+    (made,) = history.view().condensations
+    assert made.metadata["condenser"] == "digest"
+    assert "/srv/data5" in made.summary
+    (report,) = (report for report in reports_of(made) if "failure" in report)
+    assert report["failure"] == "bad_reply"
+    assert report["metrics"]["cost"] == 0.01
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The agent looked at 30 folders. ann7 owns port 8007; the harbour folder 5 goes to /srv/data5.",
+        "用户要求把 harbour 移到 /srv/data5；ann3 使用端口 8003，module_17.py 已经检查过。",
+        "Der Agent hat module_1.py bis module_200.py gelesen. ann12 hat Port 8012. /srv/data15 ist Ziel.",
+    ],
+)
+def test_a_short_summary_in_any_language_is_one(text):
+    condenser = LLMSummarizingCondenser(Scripted(said(text)), max_size=20)
+    history, _ = stepped(condenser, *worked(), REQUEST)
+    (made,) = history.view().condensations
+    assert made.summary == text
+
+
+def test_a_summary_of_few_words_is_not_judged_by_its_terms():
+    condenser = LLMSummarizingCondenser(Scripted(said("They greeted each other.")), max_size=20)
+    history, _ = stepped(condenser, messages(40), REQUEST)
+    (made,) = history.view().condensations
+    assert made.summary == "They greeted each other."
+
+
 def test_giant_texts_are_shortened_beside_a_digest():
     agent = Agent()
     condenser = LLMSummarizingCondenser(Scripted(failed()), max_size=20)

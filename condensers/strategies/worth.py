@@ -1,0 +1,63 @@
+"""This module decides whether a text of a model can be a summary of events: it holds terms of what
+it replaces, and is not tiny beside it. So a refusal in any language, a question to the user or a
+word that is repeated a thousand times is no summary, without a list of phrases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from foldlog.condensers.models.estimate import estimate, event_size
+from foldlog.condensers.prompts import Prompt
+from foldlog.condensers.prompts.rendering import event_text
+from foldlog.eventstore import Event
+
+_WORD: Final = re.compile(r"\w+")
+_WITHOUT_SPACES: Final = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
+"""Scripts that write no spaces between words. Two characters of them count as a word."""
+_LETTERS_LEAST: Final = 4
+_DIGITS_LEAST: Final = 3
+_RARE_IN: Final = 0.1
+"""A term is in at most this part of the events: words that stand in most are in a refusal too."""
+_TERMS_LEAST: Final = 40
+"""Events with fewer terms say too little to judge a summary of them."""
+_SHARED_LEAST: Final = 3
+_PART_LEAST: Final = 0.01
+_SIZE_ENOUGH: Final = 64
+"""A text of so many tokens is not tiny, however many tokens it replaces."""
+
+
+def why_worthless(text: str, events: Sequence[Event], prompt: Prompt) -> str:
+    """Return why ``text`` is no summary of the events, or an empty text if it may be one. Words of
+    the ``prompt`` are no terms. Cost: the function reads the texts of the events.
+    """
+    terms = _terms_of(events) - {*_words(prompt.text)}
+    if len(terms) < _TERMS_LEAST:
+        return ""
+    tokens = estimate(text)
+    replaced = sum(map(event_size, events))
+    if tokens < min(_PART_LEAST * replaced, _SIZE_ENOUGH):
+        return f"its {tokens} tokens are less than a hundredth of the {replaced} that it replaces"
+    shared = len(terms & {*_words(text)})
+    if shared < _SHARED_LEAST:
+        return f"it has {shared} of the {len(terms)} terms of the events that it replaces"
+    return ""
+
+
+def _terms_of(events: Sequence[Event]) -> set[str]:
+    found_in = Counter[str]()
+    for event in events:
+        found_in.update({*_words(event_text(event))})
+    most = max(1, int(_RARE_IN * len(events)))
+    return {word for word, number in found_in.items() if number <= most}
+
+
+def _words(text: str) -> Iterator[str]:
+    for word in _WORD.findall(text.casefold()):
+        if _WITHOUT_SPACES.search(word):
+            yield from (word[place : place + 2] for place in range(len(word) - 1))
+        elif len(word) >= (_DIGITS_LEAST if any(map(str.isdigit, word)) else _LETTERS_LEAST):
+            yield word
