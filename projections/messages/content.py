@@ -308,13 +308,10 @@ class File(NamedTuple):
 def _file(part: JsonMap) -> list[Part]:
     # If the file consists of blocks, the blocks become parts.
     source = part.get("source")
-    fields = part.get("file", part)
+    file = part.get("file", part)
+    fields: Mapping[str, Any] = file if isinstance(file, Mapping) else {}
     if isinstance(source, Mapping):
         fields = source
-    elif isinstance(fields, Mapping):
-        fields = fields
-    else:
-        fields = {}
     url = _url_of(fields)
     if isinstance(source, Mapping):
         blocks = source.get("content")

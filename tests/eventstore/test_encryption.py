@@ -12,6 +12,7 @@ import zstandard
 from hypothesis import given, strategies as st
 from pydantic import SecretStr
 
+import foldlog
 from foldlog.eventstore import (
     CondensationRequest,
     CorruptEvent,
@@ -355,6 +356,23 @@ def test_no_guess_can_be_checked_without_the_key(tmp_path, compression):
     content = path.read_bytes()
     assert all(len(salt) == 16 and salt not in content for salt in salts)
     assert all(row.head in content for row in rows)
+
+
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
+def test_events_of_one_append_have_salts_of_their_own(path, keys):
+    """With the salt of a neighbour, anybody could confirm a guess of a text that was redacted."""
+    source = "".join(f'{{"role": "user", "content": "line {number}"}}\n' for number in range(9))
+    path.with_name("made.jsonl").write_text(source)
+    with foldlog.open(f"sqlite:///{path}", keys=keys) as histories:
+        histories["c1"].append([said(f"text {number}") for number in range(9)])
+        (imported,) = histories.import_(path.with_name("made.jsonl"), format="openai-chat")
+        imported.view()
+        salts = []
+        for name in ("c1", imported.id):
+            with reading(histories.store, name) as read:
+                salts += [row.proof[32:] for row in read.rows(0, 9, 9)]
+    assert len({*salts}) == len(salts) == 18
+    assert {*map(len, salts)} == {16}
 
 
 def test_missing_package_names_it(monkeypatch):

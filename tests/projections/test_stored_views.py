@@ -4,6 +4,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from foldlog.eventstore import (
@@ -37,7 +38,12 @@ from foldlog.projections import (
 )
 from foldlog.projections.stored.loading import StoredPast, fold_log
 from foldlog.projections.stored.revision import EMPTY_FOLD
-from foldlog.projections.stored.revision_codec import CODE, PROJECTION
+from foldlog.projections.stored.revision_codec import (
+    CODE,
+    PROJECTION,
+    decode_revision,
+    encode_revision,
+)
 from tests.at_once import at_once
 from tests.condensers.made import condensed as forget
 from tests.golden.rows import rows
@@ -359,6 +365,21 @@ def test_an_invalid_revision_is_replaced(store, body):
     assert [version for version, _ in findings(store)] == [4]
     assert ids(Views(store).current("c")) == [1, 2, 4]
     assert ids(Views(store).at("c", 4)) == [1, 2]
+
+
+@pytest.mark.parametrize("field", ["summaries", "register"])
+def test_a_revision_that_names_a_missing_condensation_is_replaced(store, views, field):
+    append(store, *all_said("a", "b", "c"), forget(0, summary="a", offset=0), *all_said("d"))
+    assert ids(views.current("c")) == [summary_id(3), 1, 2, 4]
+    (record,) = revisions(store)
+    sound = decode_revision(record)
+    assert sound.summaries == (3,)
+    others = {"summaries": {"summaries": (2,)}, "register": {"register": (1, 0)}}
+    put(store, encode_revision(record.version, structs.replace(sound, **others[field])))
+    assert [version for version, _ in findings(store)] == [record.version]
+    view = Views(store).current("c")
+    assert ids(view) == [summary_id(3), 1, 2, 4]
+    assert view == View.from_events(store.events("c"))
 
 
 def test_many_threads_share_one_views(tmp_path):
