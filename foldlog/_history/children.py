@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap
 from foldlog._history.effects import closing, effects, in_doubt_words
-from foldlog._reports.figures.overview import PARENT, PARENT_CALL, parent_in
+from foldlog._reports.figures.overview import PARENT, PARENT_CALL, SUB_AGENT, parent_in
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -31,8 +31,6 @@ from foldlog.projections.tool_results import refuse_result
 
 if TYPE_CHECKING:
     from foldlog._history.log import HistoryLog
-
-SUB_AGENT = "sub_agent"
 
 
 class SubAgent(NamedTuple):

@@ -284,16 +284,24 @@ class History(HistoryRun):
         ``prices``, the prices of litellm or genai-prices are used if one of these packages is
         installed. ``docs/COMMAND.md`` describes the file. Raises ``InvalidArgument`` if the file
         cannot be read. With ``with_children``, the figures are sums over this history and its
-        sub-agents, and the method counts all histories of the store that have changed.
+        sub-agents, and the method counts all histories of the store that have changed. A finding
+        says how many sub-agents were erased.
         """
         from foldlog._reports.figures.prices import Prices
-        from foldlog._reports.figures.shown import collect_stats, with_sub_agents
+        from foldlog._reports.figures.shown import (
+            collect_stats,
+            unreached_agents,
+            with_sub_agents,
+        )
         from foldlog._reports.figures.stats import Stats
 
         priced = Prices(None if prices is None else Path(prices))
         names = with_sub_agents(self._store, [self.id]) if with_children else [self.id]
         collected = partial(collect_stats, self._store, names, views=self._views, prices=priced)
-        return or_empty(collected, Stats(conversations=1))
+        stats = or_empty(collected, Stats(conversations=1))
+        if with_children:
+            stats.findings += or_empty(partial(unreached_agents, self._store, [self.id]), [])
+        return stats
 
     def lifetimes(self) -> Lifetimes:
         """Return the lifetimes of the events and summaries. A lifetime has the versions at which

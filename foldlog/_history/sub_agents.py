@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from foldlog._imports.stored import Records
-from foldlog._reports.figures.overview import PARENT_CALL
+from foldlog._reports.figures.overview import PARENT_CALL, SUB_AGENT
 from foldlog._reports.figures.places import place_of
 from foldlog.eventstore import Action, Annotation, Observation, Store
 from foldlog.formats.json_text import parse
@@ -40,7 +40,7 @@ def calls_of_children(
     open_calls = dict[str | None, int]()
     results = dict[int, int]()
     for _, event in sound(store, conversation, 0, store.version(conversation), []):
-        if type(event) is Annotation and event.name == "sub_agent" and event.cause is not None:
+        if type(event) is Annotation and event.name == SUB_AGENT and event.cause is not None:
             calls[event.data["conversation"]] = event.cause
         elif type(event) is Action:
             open_calls[event.call_id] = event.id

@@ -214,9 +214,11 @@ class AgentDocument(OfConversation, kw_only=True):
     spent: SpentDocument | None
 
 
-class TaskDocument(Document):
+class TaskDocument(Document, kw_only=True):
     """A conversation with the conversations of its sub-agents. The figures are sums over all of
-    them, and a reply that several recorded counts once. ``sub_agents`` is their number. From
+    them, and a reply that several recorded counts once. ``sub_agents`` is their number. The sums do
+    not include ``sub_agents_erased``, the number of erased sub-agents that a conversation recorded,
+    and ``sub_agents_unreached``, the number of sub-agents below these. From
     ``first_event_at`` to ``last_event_at`` is the time that passed, and ``seconds`` is the sum of
     the agents' times. ``first_error`` is the first error of any agent, and ``first_error_in`` is
     the conversation of this agent. ``agents`` begins with the conversation itself; lists leave it
@@ -225,6 +227,8 @@ class TaskDocument(Document):
     """
 
     sub_agents: int
+    sub_agents_erased: int = 0
+    sub_agents_unreached: int = 0
     errors: int | None
     first_error: str | None
     first_error_in: str | None

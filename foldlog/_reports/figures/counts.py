@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from foldlog._reports.answers.figures import CondensationsDocument, ToolDocument
-from foldlog._reports.figures.overview import is_about_it
+from foldlog._reports.figures.overview import SUB_AGENT, is_about_it
 from foldlog._reports.figures.savings import is_made, recorded_cost
 from foldlog._reports.figures.spending import sum_up
 from foldlog._reports.words.times import read_with_format, time_of_event
@@ -42,6 +42,7 @@ class Counts(Struct):
     ``last``                the kind of the last event: see ``state``
     ``first_error``         the beginning of the text of the first error
     ``first_error_at``      the time of the first error
+    ``begun``               the ids of the sub-agents that the conversation began
     ``findings``            problems of events that could not be read; no other count includes them
     """
 
@@ -59,6 +60,7 @@ class Counts(Struct):
     last: str | None = None
     first_error: str | None = None
     first_error_at: EventTime | None = None
+    begun: list[str] = []
     findings: list[str] = []
 
     @property
@@ -112,6 +114,8 @@ class Counts(Struct):
                     declined=int(was_declined),
                 )
         elif type(event) is Annotation:
+            if event.name == SUB_AGENT and isinstance(event.data, dict):
+                self.begun.append(event.data["conversation"])
             for report in dicts_in(reports_of(event)):
                 if "failure" in report:
                     self._count_condensation(

@@ -55,6 +55,8 @@ _Log = Callable[[int, int], Iterable[Logged]]
 _ABOUT_THE_HISTORY = {ATTRIBUTES, IMPORTED, UNREAD}
 PARENT = "parent"
 PARENT_CALL = "parent_call"
+SUB_AGENT = "sub_agent"
+"""The name of the annotation with which a conversation records that it began a sub-agent."""
 LINK = (PARENT, PARENT_CALL)
 """The attributes of a sub-agent: the id of the conversation that began it, and the id of the call
 in that conversation. An import has them in the ``meta`` of the first event.

@@ -21,6 +21,7 @@ from foldlog._reports.figures.stats import Stats
 from foldlog._reports.figures.stored import FiguresOfStore
 from foldlog._reports.figures.tables import StoredFigures, Where
 from foldlog._reports.figures.trees import Trees
+from foldlog._reports.words.gist import unreached_words
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -151,6 +152,19 @@ def with_sub_agents(store: Store, conversations: Iterable[str]) -> list[str]:
     trees = trees_of(store)
     names = dict.fromkeys(conversations)
     return [*dict.fromkeys([*names, *(name for top in names for name, _ in trees.below(top))])]
+
+
+def unreached_agents(store: Store, conversations: Iterable[str]) -> list[str]:
+    """Return a finding for each conversation whose sub-agents were erased."""
+    figures = FiguresOfStore(store)
+    figures.refresh()
+    rows = [_existing(store, conversation) for conversation in conversations]
+    tasks = figures.tasks([of_row for _, of_row in figures.of(rows)])
+    return [
+        f"conversation {name!r}: {words}; the sums do not include them"
+        for name, task in tasks.items()
+        if (words := unreached_words(task))
+    ]
 
 
 def _add_sizes(

@@ -322,16 +322,17 @@ class FiguresOfStore:
     def tasks(
         self, conversations: Iterable[StoredFigures], *, has_agents: bool = False
     ) -> dict[str, TaskDocument]:
-        """Return the tasks of the conversations that have sub-agents, by the id of the
+        """Return the tasks of the conversations that have or had sub-agents, by the id of the
         conversation. Cost: the method reads the figures of the sub-agents.
         """
-        if not self.trees.parents:
+        chosen = [*conversations]
+        if not self.trees.parents and not any(figures.begun for figures in chosen):
             return {}
         from foldlog._reports.figures.tasks import read_tasks  # most stores have no sub-agents
 
         return {
             task.agents[0].figures.id: task.document(self._prices, has_agents=has_agents)
-            for task in read_tasks(self._tables, conversations)
+            for task in read_tasks(self._tables, chosen)
         }
 
     def count(self, where: Where = _EVERYTHING) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from foldlog._base.json_types import JsonMap, JsonObject
@@ -110,6 +111,12 @@ class StoredFigures(NamedTuple):
     @property
     def first_error(self) -> str | None:
         return self.texts.get("first_error")
+
+    @property
+    def begun(self) -> Sequence[str]:
+        """The ids of the sub-agents that the conversation recorded when it began them."""
+        begun: Sequence[str] = self.texts.get("begun", ())
+        return begun
 
     @property
     def first_at(self) -> EventTime | None:
@@ -313,8 +320,18 @@ class FigureTables:
                 if parent in created
                 and (child not in of_later or of_later[child] >= created[parent])
             },
-            sub_agents,
+            {child: parent for child, (_, parent) in sub_agents.items()},
         )
+
+    def erased_among(self, names: Collection[str]) -> set[str]:
+        """Return the conversations that were erased. Cost: the method reads a row of each name."""
+        rows = {
+            name: self.database.recorder.query(
+                partial(self.database.find, conversation=name, as_stored=True)
+            )
+            for name in names
+        }
+        return {name for name, row in rows.items() if row is not None and row.erasure is not None}
 
     def _created(self, names: Collection[str]) -> dict[str, tuple[int, int]]:
         """Return, for the conversations that exist, when they were created, and whether their id

@@ -52,6 +52,10 @@ class Task(NamedTuple):
 
     agents: Sequence[Agent]
     calls: Sequence[Calls]
+    erased: int = 0
+    """The number of sub-agents that were erased. ``calls`` does not include them."""
+    unreached: int = 0
+    """The number of sub-agents below erased ones. ``calls`` does not include them either."""
 
     def document(self, prices: Prices, *, has_agents: bool = False) -> TaskDocument:
         all_figures = [agent.figures for agent in self.agents]
@@ -67,6 +71,8 @@ class Task(NamedTuple):
         waits = [each.columns.longest_wait_s for each in all_figures]
         return TaskDocument(
             sub_agents=len(self.agents) - 1,
+            sub_agents_erased=self.erased,
+            sub_agents_unreached=self.unreached,
             errors=_sum(each.columns.errors for each in all_figures),
             first_error=first_failed and first_failed.first_error,
             first_error_in=first_failed and first_failed.id,
@@ -80,8 +86,8 @@ class Task(NamedTuple):
 
 
 def read_tasks(tables: FigureTables, conversations: Iterable[StoredFigures]) -> Iterator[Task]:
-    """Yield a task for each conversation that has sub-agents. Cost: the function reads the figures
-    of the sub-agents.
+    """Yield a task for each conversation that has or had sub-agents. Cost: the function reads the
+    figures of the sub-agents, and a row of each erased one.
     """
     trees = tables.trees()
     tops = {figures.id: figures for figures in conversations}
@@ -94,12 +100,17 @@ def read_tasks(tables: FigureTables, conversations: Iterable[StoredFigures]) -> 
             for agent, depth in agents_below
             if trees.keys[agent] in figures_by_key
         ]
-        if agents:
-            agents = [Agent(tops[name], 0), *agents]
+        agents = [Agent(tops[name], 0), *agents]
+        reached = {agent.figures.id for agent in agents}
+        begun = {child for agent in agents for child in agent.figures.begun}
+        erased = tables.erased_among(begun - reached)
+        if len(agents) > 1 or erased:
+            unreached = {below for child in erased for below in trees.left_by(child)}
             repeated = tables.repeated_among([agent.figures.key for agent in agents])
             calls = [call for agent in agents for call in agent.figures.calls]
             sums = add_up([*calls, *(call.negative() for call in repeated)])
-            yield Task(agents, [call for call in sums if call.calls > 0])
+            counted = [call for call in sums if call.calls > 0]
+            yield Task(agents, counted, len(erased), len(unreached - reached))
 
 
 def time_text(time: EventTime | None) -> str | None:

@@ -8,7 +8,7 @@ its own. A fork is not a sub-agent.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 
 class Trees:
@@ -20,10 +20,10 @@ class Trees:
     """
 
     def __init__(
-        self, sub_agents: Mapping[str, tuple[int, str]], named: Collection[str] = ()
+        self, sub_agents: Mapping[str, tuple[int, str]], named: Mapping[str, str] = {}
     ) -> None:
-        """``sub_agents`` maps the id of a sub-agent to its key and to its parent. ``named`` are the
-        conversations that name a parent.
+        """``sub_agents`` maps the id of a sub-agent to its key and to its parent. ``named`` maps
+        the conversations that name a parent to its name.
         """
         self.orphans = frozenset(named) - sub_agents.keys()
         self.keys = {child: key for child, (key, _) in sub_agents.items()}
@@ -31,6 +31,9 @@ class Trees:
         self._children = dict[str, list[str]]()
         for child, parent in self.parents.items():
             self._children.setdefault(parent, []).append(child)
+        self._left_by = dict[str, list[str]]()
+        for orphan in self.orphans:
+            self._left_by.setdefault(named[orphan], []).append(orphan)
 
     def children(self, conversation: str) -> Sequence[str]:
         return self._children.get(conversation, ())
@@ -45,6 +48,12 @@ class Trees:
                 seen.add(child)
                 yield child, depth
                 stack += [(name, depth + 1) for name in reversed(self.children(child))]
+
+    def left_by(self, erased: str) -> Iterator[str]:
+        """Yield the sub-agents below a conversation that was erased."""
+        for orphan in self._left_by.get(erased, ()):
+            yield orphan
+            yield from (name for name, _ in self.below(orphan))
 
     def task_of(self, conversation: str) -> str:
         """Return the conversation at the top of the tree that contains ``conversation``."""

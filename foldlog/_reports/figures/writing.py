@@ -29,7 +29,7 @@ from foldlog.projections.conversations.companions import companion_of
 if TYPE_CHECKING:
     from foldlog._reports.figures.counting import Figures
 
-CODE: Final = 3
+CODE: Final = 4
 """The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
 NO_CALLS: Final = Calls("", "", {}, None, 0)
@@ -162,6 +162,7 @@ class _Names:
             "first_error": figures.counts.first_error,
             "first_error_at": figures.counts.first_error_at,
             "context": figures.context,
+            "begun": figures.counts.begun,
             "findings": figures.counts.findings,
             "names": self._of_digests,
         }

@@ -210,7 +210,20 @@ def task_words(task: TaskDocument) -> str:
     if task.first_event_at and task.last_event_at:
         first, last = map(datetime.fromisoformat, (task.first_event_at, task.last_event_at))
         parts[-1] += f" in {duration_words((last - first).total_seconds())}"
+    left_out = unreached_words(task)
+    if left_out:
+        parts[-1] += f"; not included: {left_out}"
     return f"with {count(task.sub_agents, 'sub-agent')}: {', '.join(parts)}"
+
+
+def unreached_words(task: TaskDocument) -> str:
+    """Return which sub-agents the sums of a task could not reach, or an empty text."""
+    if not task.sub_agents_erased:
+        return ""
+    words = f"{count(task.sub_agents_erased, 'sub-agent')} erased"
+    if task.sub_agents_unreached:
+        words += f", {task.sub_agents_unreached:,} no longer reached"
+    return words
 
 
 def number_words(number: int | None) -> str:

@@ -290,6 +290,44 @@ def test_erasure_counts_or_erases_sub_agents(foldlog):
     assert "sub-agent" not in erased.err
 
 
+def test_a_sum_names_the_sub_agents_that_it_lost(foldlog):
+    with api.open("foldlog.db") as histories:
+        ids = make_task(histories)
+        for name in ids:
+            usage = {"prompt_tokens": 10, "completion_tokens": 1}
+            histories[name].append(replied("done", meta={"usage": usage}))
+        assert histories["task"].stats(with_children=True).findings == []
+        histories.erase(ids[4], reason="asked to")
+        leaf = histories["task"].stats(with_children=True)
+        assert leaf.findings == [
+            "conversation 'task': 1 sub-agent erased; the sums do not include them"
+        ]
+        histories.erase(ids[2], reason="asked to")
+        below = histories[ids[1]].stats(with_children=True)
+        assert [finding.partition(": ")[2].partition(";")[0] for finding in below.findings] == [
+            "1 sub-agent erased"
+        ]
+    words = "2 sub-agents erased, 2 no longer reached"
+    task = foldlog("stats task --json").document["task"]
+    numbers = task["sub_agents"], task["sub_agents_erased"], task["sub_agents_unreached"]
+    assert numbers == (2, 2, 2)
+    assert task["spent"]["calls"] == 3
+    assert words in foldlog("stats task").out.replace("\n", " ")
+    for options in ("--with-children", "--by agent"):
+        assert words in " ".join(foldlog(f"stats task {options}").err.split())
+    assert "(2 of 6)" in foldlog("list").out
+
+
+def test_a_task_whose_sub_agents_were_all_erased_says_so(foldlog):
+    with api.open("foldlog.db") as histories:
+        top = histories["top"]
+        top.append(said("go"))
+        histories.erase(top.begin_child(call_agent(top, "a")).id, reason="asked to")
+        histories["alone"].append(said("go"))
+    assert "not included: 1 sub-agent erased" in foldlog("stats top").out.replace("\n", " ")
+    assert "task" not in foldlog("stats alone --json").document
+
+
 @pytest.mark.parametrize("forked", [0, 1, -1], ids=["task", "sub-agent", "innermost"])
 def test_fork_of_an_agent_keeps_the_task(histories, forked):
     ids = make_task(histories)

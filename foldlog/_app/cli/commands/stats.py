@@ -24,7 +24,7 @@ from foldlog._app.cli.selection import moment_of_option
 from foldlog._app.cli.stores import chosen, events_total, open_existing
 from foldlog._reports.answers.figures import AgentDocument, GroupedDocument
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.shown import collect_stats, with_sub_agents
+from foldlog._reports.figures.shown import collect_stats, unreached_agents, with_sub_agents
 from foldlog._reports.figures.stats import Stats
 from foldlog._reports.words.gist import count
 from foldlog.eventstore import StoreRefused
@@ -71,6 +71,9 @@ def run(
         # To know that, two ids are enough.
         first_ids = list(islice(chosen(store, conversations), None if conversations else 2))
         names = first_ids if conversations or len(first_ids) == 1 else None
+        unreached = list[str]()
+        if names is not None and (with_children or by == By.AGENT):
+            unreached = unreached_agents(store, names)
         if with_children and names is not None:
             names = with_sub_agents(store, names)
         update(total=None if names is None else events_total(store, names))
@@ -88,6 +91,7 @@ def run(
             # With a list of names, an unreadable conversation becomes a finding, and the others are
             # counted.
             stats = collect(list(chosen(store, None)))
+        stats.findings += unreached
     if by == By.AGENT and not (names and len(names) == 1):
         raise Refused("--by agent needs one conversation; name the conversation of a task")
     if by is not None:

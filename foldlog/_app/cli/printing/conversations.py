@@ -173,9 +173,15 @@ def _known_number(conversation: ConversationDocument, number: int | UnsetType | 
 
 
 def _task(conversation: ConversationDocument) -> str:
-    """Return the cost of a task and the number of its sub-agents."""
+    """Return the cost of a task and the number of its sub-agents. If some are no longer reached,
+    the text also has how many there were.
+    """
     task = conversation.task
-    return f"{spent_words(task.spent)} ({task.sub_agents:,})" if task else ""
+    if not task:
+        return ""
+    lost = task.sub_agents_erased + task.sub_agents_unreached
+    of_all = f" of {task.sub_agents + lost:,}" if lost else ""
+    return f"{spent_words(task.spent)} ({task.sub_agents:,}{of_all})"
 
 
 def _figure(

@@ -47,8 +47,9 @@ export class Agents {
     const [top] = task.agents;
     const alone = top.spent && top.spent.cost !== null ? `, ${costWords(top.spent)} without sub-agents` : "";
     const erased = task.erased.length ? ` + ${count(task.erased.length, "erased agent")}` : "";
+    const unreached = task.sub_agents_unreached ? `, ${task.sub_agents_unreached} no longer reached` : "";
     const sums = [
-      count(task.sub_agents, "sub-agent"), task.errors ? count(task.errors, "error") : "", task.spent.cost === null ? erased.slice(3) : `${costWords(task.spent)}${erased}${alone}`,
+      count(task.sub_agents, "sub-agent"), task.errors ? count(task.errors, "error") : "", task.spent.cost === null ? `${erased.slice(3)}${unreached}` : `${costWords(task.spent)}${erased}${unreached}${alone}`,
       `${duration(task.seconds * 1000)} of work in ${duration(took)}${task.agents.length > 1 ? ` (the first agent alone: ${duration(lastedOf(top))})` : ""}`,
     ].filter(Boolean).join(", ");
     const more = task.agents.length > most ? el("button", { onclick: () => this.draw(Infinity) }, `All ${count(task.agents.length, "agent")}`) : "";
