@@ -45,6 +45,8 @@ ANY_VERSION: Final = AnyVersion.ANY_VERSION
 """Pass ``ANY_VERSION`` as ``expected_version`` to append without a check of the version."""
 
 
+_ATTRIBUTES_MAX: Final = 1_000
+"""Each attribute is an entry of the index, which an append writes under the store's lock."""
 _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChanges, Retraction})
 """The kinds of events for which ``decide`` has special rules."""
 
@@ -230,6 +232,12 @@ def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, 
 def _not_attributes(value: object) -> str:
     if not isinstance(value, dict):
         return f"{value!r:.60} is not a map"
+    count = sum(len(each) if isinstance(each, list) else 1 for each in value.values())
+    if count > _ATTRIBUTES_MAX:
+        return (
+            f"{count:,} attributes and texts in lists are more than {_ATTRIBUTES_MAX:,}; keep what"
+            " no list of conversations needs in a document"
+        )
     for name, attribute in value.items():
         if isinstance(attribute, list):
             is_valid = all(isinstance(text, str) for text in attribute)

@@ -66,6 +66,16 @@ def test_histories_are_found_by_attributes(histories):
     assert len(histories["a"].view()) == 0
 
 
+def test_too_many_attributes_are_refused(histories):
+    most = {f"a{number}": number for number in range(998)} | {"tags": ["x", "y"]}
+    histories.create("c1", most)
+    assert listed_now(histories, {"tags": ["y"], "a997": 997}) == ["c1"]
+    for more in ({"one": 1}, {"tags": ["x", "y", "z"]}):
+        with pytest.raises(InvalidEvent, match=r"1,001 attributes .* more than 1,000; keep"):
+            histories["c1"].set_attributes(**more)
+    assert histories["c1"].attributes() == most
+
+
 def test_attributes_change_and_stay_with_their_versions(histories):
     history = histories.create("a", {"user": "u1", "title": "first"})
     history.append(said("hi"))

@@ -28,11 +28,15 @@ from foldlog.eventstore import ConversationNotFound
 _PAGE: Final = 100
 _PAGE_BYTES: Final = 1_000_000
 """A page ends with the event that passes this number of bytes, for a client that reads slowly."""
+_TOGETHER: Final = 16
+"""How many events are read at once, because each may have many megabytes."""
 _POLL_MAX_S: Final = 30.0
 _LOOK_S: Final = 1.0
 """A poll looks after this time whether its client is still there."""
 Limit = Annotated[int, msgspec.Meta(ge=1)]
 _encode: Final = msgspec.json.Encoder().encode
+Read = Callable[[str, int], Iterable["tuple[str, RecordedEvent | None]"]]
+"""Reads at most so many events behind a place."""
 
 
 class FollowedEvents(Document, frozen=True):
@@ -86,29 +90,38 @@ def follow_store(
     return _follow(request, after, wait_s, limit, read, None)
 
 
+def _read_page(read: Read, longest: int, after: str) -> Page[RecordedEvent]:
+    """Return at most ``longest`` events behind a place. A page ends with the event that passes
+    ``_PAGE_BYTES``. The first event is read alone, because it may be larger than all others.
+    """
+    page: list[tuple[str, RecordedEvent | None]] = []
+    size = 0
+    count = 1
+    while len(page) < longest:
+        count = min(count, longest - len(page))
+        part_begins = len(page)
+        for place, event in read(after, count):
+            page.append((place, event))
+            size += len(_encode(event))
+            if size > _PAGE_BYTES:
+                return page
+        if len(page) - part_begins < count:
+            break
+        after = page[-1][0]
+        count = min(2 * count, _TOGETHER)
+    return page
+
+
 def _follow(
     request: AdmittedRequest,
     after: str,
     wait_s: float,
     limit: int,
-    read: Callable[[str, int], Iterable[tuple[str, RecordedEvent | None]]],
+    read: Read,
     keys: Set[int] | None,
 ) -> Deferred | Response:
     after = request.headers.get("last-event-id", after)
-    longest = count = min(limit, _PAGE)
-
-    def read_page(after: str) -> Page[RecordedEvent]:
-        nonlocal count
-        page: list[tuple[str, RecordedEvent | None]] = []
-        size = 0
-        for place, event in read(after, count):
-            page.append((place, event))
-            size += len(_encode(event))
-            if size > _PAGE_BYTES:
-                count = len(page)
-                return page
-        count = min(longest, 2 * count)
-        return page
+    read_page = partial(_read_page, read, min(limit, _PAGE))
 
     def problem(error: Exception) -> bytes:
         return msgspec.json.encode(refusal_of(error).document)

@@ -208,7 +208,22 @@ def test_a_stream_goes_on_after_large_events(app, store, ending):
 
     asyncio.run(read())
     counts = [message.get("body", b"").count(b"event: event") for message in sent]
-    assert [count for count in counts if count] == [1, 1, 1, 1, 2, 4, 8, 16, 32, 64, 23]
+    assert [count for count in counts if count] == [1, 1, 1, 100, 50]
+
+
+def test_a_stream_reads_a_large_event_alone(http, store, monkeypatch):
+    """Thirty events of 15 MB would else be in memory together, for each stream."""
+    store.append("big", [said("x" * 2 * MEBIBYTE) for _ in range(20)], expected_version=0)
+    read = []
+    log = store.log
+
+    def note(conversation, start, stop):
+        read.append(stop - start)
+        return log(conversation, start, stop)
+
+    monkeypatch.setattr(type(store), "log", lambda self, *place: note(*place))
+    assert len(http("follow_conversation", conversation="big")["events"]) == 1
+    assert read == [1]
 
 
 @pytest.mark.parametrize("end", ["2030-01-01T00:00:00", "9999-12-31T23:59:59-23:59"])
