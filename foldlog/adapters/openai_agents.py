@@ -10,8 +10,9 @@ condensing during a run needs the filter ``input_filter``, and recording usage n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Literal, TypeGuard
@@ -29,6 +30,7 @@ from agents import (
     SessionSettings,
     ToolApprovalItem,
     TResponseInputItem,
+    Usage,
 )
 from agents.run import CallModelData, ModelInputData
 
@@ -411,15 +413,20 @@ class FoldlogSession(OpenHistories):
         If you have hooks of your own, call this method in ``on_llm_end``. ``foldlog stats`` counts
         the usage, and no View shows it. Raises the errors of ``add_items``.
         """
-        used = response.usage
-        model = _model_name(agent.model)
-        reported: Fields = {
-            "input_tokens": used.input_tokens,
-            "output_tokens": used.output_tokens,
-        }
-        for name in ("input_tokens_details", "output_tokens_details"):
-            reported[name] = getattr(getattr(used, name, None), "__dict__", {})
-        event = Annotation(name="usage", meta=usage_meta(reported, model=model))
+        meta = usage_meta(_reported(response.usage), model=_model_name(agent.model))
+        self._append_usage(meta)
+
+    @to_its_end
+    def _record_usage_below(self, agent: Agent[Any], usage: Usage) -> None:
+        """Record the sum of the calls of agents that are tools of ``agent``. Its cost is unknown if
+        their models differ.
+        """
+        models = {_model_name(each.model) for each in _agents_below(agent)}
+        model = models.pop() if len(models) == 1 else None
+        self._append_usage(usage_meta(_reported(usage), model=model, calls=usage.requests))
+
+    def _append_usage(self, meta: Fields) -> None:
+        event = Annotation(name="usage", meta=meta)
         self._append_in_order(lambda history: history.append(event))
 
     def _append_in_order(self, append: Callable[[History], tuple[Recorded, ...]]) -> None:
@@ -531,16 +538,85 @@ def _items_in(history: History, shown: Iterable[Event]) -> list[Any]:
 
 
 class _Hooks(RunHooks[Any]):  # type: ignore[misc]
+    """Records the calls of a run. An agent that is a tool of another agent has no hooks. The SDK
+    adds its usage to the usage of the run, and what no hook recorded is the usage of such agents.
+    """
+
     def __init__(self, session: FoldlogSession) -> None:
         self._session = session
+        self._runs = dict[int, tuple[Usage, Usage]]()
+        """Maps the identity of a run's usage to the usage, and to the part that is recorded."""
 
     async def on_llm_start(
         self, context: Any, agent: Agent[Any], system_prompt: str | None, input_items: Any
     ) -> None:
+        await self._record_below(context, agent)
         await self._session.note_request(agent, system_prompt)
 
     async def on_llm_end(self, context: Any, agent: Agent[Any], response: ModelResponse) -> None:
+        _, recorded = self._usage_of(context)
+        recorded.add(response.usage)
         await self._session.record_usage(agent, response)
+
+    async def on_tool_end(self, context: Any, agent: Agent[Any], tool: Any, result: Any) -> None:
+        await self._record_below(context, agent)
+
+    async def on_agent_end(self, context: Any, agent: Agent[Any], output: Any) -> None:
+        await self._record_below(context, agent)
+        self._runs.pop(id(context.usage), None)
+
+    def _usage_of(self, context: Any) -> tuple[Usage, Usage]:
+        usage = context.usage
+        return self._runs.setdefault(id(usage), (usage, deepcopy(usage)))
+
+    async def _record_below(self, context: Any, agent: Agent[Any]) -> None:
+        usage, recorded = self._usage_of(context)
+        added = _difference(usage, recorded)
+        if added.requests > 0:
+            recorded.add(added)
+            await self._session._record_usage_below(agent, added)
+
+
+def _difference(usage: Usage, recorded: Usage) -> Usage:
+    cached, cached_before = (each.input_tokens_details.cached_tokens for each in (usage, recorded))
+    thought, thought_before = (
+        each.output_tokens_details.reasoning_tokens for each in (usage, recorded)
+    )
+    return Usage(
+        requests=usage.requests - recorded.requests,
+        input_tokens=usage.input_tokens - recorded.input_tokens,
+        output_tokens=usage.output_tokens - recorded.output_tokens,
+        total_tokens=usage.total_tokens - recorded.total_tokens,
+        input_tokens_details=usage.input_tokens_details.model_copy(
+            update={"cached_tokens": cached - cached_before}
+        ),
+        output_tokens_details=usage.output_tokens_details.model_copy(
+            update={"reasoning_tokens": thought - thought_before}
+        ),
+    )
+
+
+def _reported(usage: Usage) -> Fields:
+    reported: Fields = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+    }
+    for name in ("input_tokens_details", "output_tokens_details"):
+        reported[name] = getattr(getattr(usage, name, None), "__dict__", {})
+    return reported
+
+
+def _agents_below(agent: Agent[Any]) -> Iterator[Agent[Any]]:
+    """Yield the agents that are tools of an agent, as far as the SDK tells."""
+    seen = {id(agent)}
+    agents = [agent]
+    for each in agents:  # the list grows
+        below = [getattr(tool, "_agent_instance", None) for tool in each.tools]
+        for child in below:
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                agents.append(child)
+                yield child
 
 
 def _schema(tool: FunctionTool) -> Fields:

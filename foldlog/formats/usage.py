@@ -110,7 +110,8 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
         or cost_of(fields.get("cost")) is not None
     )
     if has_call and not reports:
-        yield _call(at, fields.get("model"), fields)._replace(
+        calls = count_of(fields.get("calls")) or 1
+        yield _call(at, fields.get("model"), fields, calls)._replace(
             by_condenser=isinstance(event, CondensationAction),
             reply=text_or_none(fields, "reply"),
         )

@@ -479,6 +479,50 @@ async def test_each_calls_usage_is_recorded_with_its_day(session, model, named):
     assert figures.day == datetime.now(UTC).date().isoformat()
 
 
+def asking(name, *agents, turns=1):
+    """An agent that asks each of the agents, so many times, and then answers."""
+
+    def reply(items, number):
+        if number % (turns + 1) < turns:
+            return [
+                call(
+                    f"ask_{each.name}", json.dumps({"input": "go on"}), f"{name}{number}{each.name}"
+                )
+                for each in agents
+            ]
+        return [said(f"answer of {name}", number)]
+
+    model = ScriptedModel(reply if agents else lambda items, number: [said("leaf", number)])
+    model.model = "gpt-5"
+    tools = [each.as_tool(f"ask_{each.name}", "asks") for each in agents]
+    return Agent(name=name, model=model, tools=tools)
+
+
+async def test_calls_of_agents_that_are_tools_are_counted(session):
+    leaves = asking("left"), asking("right")
+    middle = asking("middle", *leaves, turns=2)
+    top = asking("top", middle, asking("other"))
+    options = session.run_options()
+    for _ in range(2):
+        result = await Runner.run(top, "go", **options)
+    (figures,) = history_of(session).stats().models.values()
+    usage = result.context_wrapper.usage
+    assert usage.requests > 5
+    assert figures.model == "gpt-5"
+    assert figures.calls == 2 * usage.requests
+    assert figures.prompt_tokens == 2 * usage.input_tokens
+    assert figures.completion_tokens == 2 * usage.output_tokens
+    assert figures.cached_tokens == 2 * usage.input_tokens_details.cached_tokens
+
+
+async def test_agents_of_several_models_have_no_price(session):
+    cheap, dear = asking("cheap"), asking("dear")
+    dear.model.model = "gpt-5-pro"
+    await Runner.run(asking("top", cheap, dear), "go", **session.run_options())
+    calls = {model.model: model.calls for model in history_of(session).stats().models.values()}
+    assert calls == {"gpt-5": 2, "(not named)": 2}
+
+
 async def test_the_filter_leaves_unstored_items(session):
     async def filtered(data):
         return await session.input_filter(CallModelData(model_data=data, agent=None, context=None))
