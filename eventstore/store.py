@@ -23,7 +23,13 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.events import NOT_RECORDED, Event, summary_of
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork
+from foldlog.eventstore.log.appending import (
+    Appending,
+    DocumentsUnchanged,
+    Seen,
+    begin_fork,
+    version_of,
+)
 from foldlog.eventstore.log.database import Binding, Database, behind, iter_pages, start_after
 from foldlog.eventstore.log.finding import (
     PAGE,
@@ -92,7 +98,7 @@ class Store:
         conversation: str,
         events: Event | Iterable[Event],
         *,
-        expected_version: int | Literal[AnyVersion.ANY_VERSION],
+        expected_version: int | Seen | Literal[AnyVersion.ANY_VERSION],
         idempotency_key: str | None = None,
         dedupe: Literal["origin"] | None = None,
         guard: Callable[[ReadTransaction], object] | None = None,
@@ -106,7 +112,8 @@ class Store:
             conversation: The id of the conversation. The first append begins it.
             events: One event, or several.
             expected_version: The version at which the caller decided to append, 0 for a new
-                conversation, or ``ANY_VERSION``.
+                conversation, or ``ANY_VERSION``. A ``Seen`` also refuses the append if an event
+                was redacted since the caller read the conversation.
             idempotency_key: If the key was used before for equal events, nothing is appended, and
                 the earlier events are returned, even if the expected version is outdated.
             dedupe: ``"origin"`` leaves out the events whose source id (``origin.format`` and
@@ -501,7 +508,7 @@ def prepare_append(
     store: Store,
     conversation: str,
     events: Event | Iterable[Event],
-    expected_version: int | Literal[AnyVersion.ANY_VERSION],
+    expected_version: int | Seen | Literal[AnyVersion.ANY_VERSION],
     idempotency_key: str | None = None,
     dedupe: Literal["origin"] | None = None,
     guard: Callable[[ReadTransaction], object] | None = None,
@@ -531,11 +538,12 @@ def prepare_append(
     calls_foreign_code = (
         project or also or together or not (guard is None or isinstance(guard, DocumentsUnchanged))
     )
+    seen = expected_version if isinstance(expected_version, Seen) else None
     return Appending(
         store.database,
         conversation,
         batch,
-        expected_version,
+        version_of(expected_version),
         fence,
         idempotency_key,
         dedupe,
@@ -545,6 +553,7 @@ def prepare_append(
         project,
         is_plain=not (has_options or structural or _DOCUMENT_CHANGES in map(_kind, batch)),
         any_thread=store._own_clock and not calls_foreign_code,
+        seen=seen,
     )
 
 

@@ -38,7 +38,9 @@ from foldlog.eventstore.log.appending import (
     Appending,
     DocumentsUnchanged,
     NothingRedacted,
+    Seen,
     begin_fork,
+    version_of,
 )
 from foldlog.eventstore.log.finding import Fence, find_existing, find_to_append
 from foldlog.eventstore.log.reading import ReadTransaction
@@ -96,7 +98,7 @@ class Documents:
         events: Event | Iterable[Event],
         changed: JsonMap,
         *,
-        expected_version: int | Literal[AnyVersion.ANY_VERSION] = ANY_VERSION,
+        expected_version: int | Seen | Literal[AnyVersion.ANY_VERSION] = ANY_VERSION,
         idempotency_key: str | None = None,
         fence: Fence | None = None,
         dedupe: Literal["origin"] | None = None,
@@ -144,9 +146,8 @@ class Documents:
             if not batch:
                 state = change.state
                 # Nothing is appended here. The expected version is checked as before an append.
-                check_version(
-                    State(conversation, 0 if state is None else state.version), expected_version
-                )
+                version = 0 if state is None else state.version
+                check_version(State(conversation, version), version_of(expected_version))
                 if state is not None:
                     binding.key = state.key
                 return ()

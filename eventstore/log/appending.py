@@ -71,6 +71,44 @@ _new: Final = tuple.__new__
 _decoded_event = attrgetter("decoded")
 
 
+class Seen(Struct, frozen=True):
+    """What a caller read of a conversation. Pass a ``Seen`` as ``expected_version`` of an append
+    that repeats or answers what was read. The append raises ``VersionConflict``, possibly with
+    equal versions, if the conversation has another version, if an event was redacted after the
+    read, or if the conversation was begun or erased and begun again. A check of the version is not
+    enough: if an event that a fork shares is redacted, the fork's version stays the same. See
+    docs/internals/decisions/0099-nothing-redacted.md.
+    """
+
+    key: int
+    """The key of the conversation's row, or 0 if the conversation did not exist."""
+    version: int
+    redactions: int
+    """The number of redactions of the conversation and of the past that it shares."""
+
+    @classmethod
+    def of(cls, reading: ReadTransaction) -> Seen:
+        return cls(reading.key, reading.version, reading.redactions)
+
+    def check(self, present: Conversation) -> None:
+        """Raise ``VersionConflict`` if an event was redacted, or if this is another conversation.
+        ``decide`` compares the versions.
+        """
+        if (present.key, present.redactions) != (self.key, self.redactions):
+            raise VersionConflict(present.id, self.version, present.version)
+
+
+def version_of(
+    expected: int | Seen | Literal[AnyVersion.ANY_VERSION],
+) -> int | Literal[AnyVersion.ANY_VERSION]:
+    """Return the version that an append expects, without the redactions."""
+    return expected.version if isinstance(expected, Seen) else expected
+
+
+NOTHING_SEEN: Final = Seen(0, 0, 0)
+"""What a caller read of a conversation that does not exist."""
+
+
 class Appending(Struct, eq=False):
     """The work of one append. The recorder calls an ``Appending`` with a transaction. If the
     transaction is rolled back, the recorder calls the ``Appending`` again with a new transaction.
@@ -107,6 +145,7 @@ class Appending(Struct, eq=False):
     moment: datetime = EPOCH
     key: int = 0
     last_conversation: LastConversation | None = None
+    seen: Seen | None = None
 
     def __call__(self, transaction: Transaction) -> None:
         is_plain = self.is_plain
@@ -125,6 +164,8 @@ class Appending(Struct, eq=False):
             if new_events is not None:
                 batch = new_events.batch
             state = _state(writing, batch)
+        if self.seen is not None:
+            self.seen.check(writing.state)
         events = list(map(_decoded_event, batch))
         self.decided = decide(state, Append(events, self.expected_version))
         self.place, recorded_at = writing.append(batch, self.database.now())

@@ -31,7 +31,13 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.arguments import check_map, check_whole
-from foldlog.eventstore.log.appending import Appending, NothingRedacted
+from foldlog.eventstore.log.appending import (
+    NOTHING_SEEN,
+    Appending,
+    NothingRedacted,
+    Seen,
+    version_of,
+)
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.store import bind
 from foldlog.projections import (
@@ -307,7 +313,7 @@ class HistoryLog:
         self,
         events: Sequence[Event],
         recorder: HistoryRecorder,
-        expected_version: ExpectedVersion,
+        expected_version: ExpectedVersion | Seen,
         *,
         idempotency_key: str | None = None,
         documents: Mapping[str, Any] | None = None,
@@ -335,7 +341,7 @@ class HistoryLog:
     def _write(
         self,
         events: Event | Sequence[Event],
-        version: ExpectedVersion,
+        version: ExpectedVersion | Seen,
         documents: Mapping[str, Any] | None,
         *,
         idempotency_key: str | None = None,
@@ -363,17 +369,18 @@ class HistoryLog:
     def _append(
         self,
         appended: Event | list[Event],
-        expected_version: ExpectedVersion,
+        expected_version: ExpectedVersion | Seen,
         append: Callable[
-            [Event | Sequence[Event], ExpectedVersion, Mapping[str, Any] | None],
+            [Event | Sequence[Event], ExpectedVersion | Seen, Mapping[str, Any] | None],
             tuple[Recorded, ...],
         ],
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
         asked_at = self._asked_at
-        if asked_at is not None and expected_version is not ANY_VERSION:
+        expected = version_of(expected_version)
+        if asked_at is not None and expected is not ANY_VERSION:
             # After a later View, the append conflicts, unless the conversation was begun again.
-            asked_at = asked_at if asked_at <= expected_version else None
+            asked_at = asked_at if asked_at <= expected else None
         events = [appended] if isinstance(appended, Event) else appended
         if asked_at is None or not any(map(begins_reply, events)):
             noted_events = None
@@ -386,7 +393,8 @@ class HistoryLog:
             return recorded
         # First try to append right after the View that was answered. If this succeeds, no note is
         # needed.
-        version = asked_at if expected_version is ANY_VERSION else expected_version
+        seen = asked_at if expected_version is ANY_VERSION else expected_version
+        version = seen.version if isinstance(seen, Seen) else seen
         named_events: Sequence[Event] = events
         if self._sent_beside is not None:
             beside = self._sent_beside
@@ -395,7 +403,7 @@ class HistoryLog:
             documents = {**(documents or {}), REQUEST: beside.document or DELETED}
         try:
             noted_events = _note_answered_view(named_events, asked_at, version)
-            recorded = append(noted_events, version, documents)
+            recorded = append(noted_events, seen, documents)
         except VersionConflict as conflict:
             if expected_version is not ANY_VERSION:
                 raise
@@ -422,6 +430,29 @@ class HistoryLog:
             return self._store.query(self.id, read)
         except ConversationNotFound:
             return 0, None
+
+    def _seen(self) -> Seen:
+        """Return what a caller sees now. Pass it as ``expected_version`` of an append that repeats
+        content of earlier events. The append is refused if an event was appended or redacted after
+        this read, or if the history was begun or erased.
+        """
+        try:
+            return self._store.query(self.id, Seen.of)
+        except ConversationNotFound:
+            return NOTHING_SEEN
+
+    def _append_seen(
+        self,
+        events: list[Event],
+        seen: Seen,
+        documents: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> tuple[Recorded, ...]:
+        """Append events that were made from what ``seen`` names. Raises ``VersionConflict`` if
+        another event was appended, or if an event was redacted after it was read.
+        """
+        write = partial(self._write, idempotency_key=idempotency_key)
+        return self._append(events, seen, write, documents)
 
     def _append_guarded(
         self,
@@ -571,14 +602,14 @@ class HistoryLog:
         attributes are on disk when the method returns.
         """
         while True:
-            version, guard = self._version_and_guard()
+            seen = self._seen()
             attributes = {
-                **(self.document(ATTRIBUTES, {}, version=version) if version else {}),
+                **(self.document(ATTRIBUTES, {}, version=seen.version) if seen.version else {}),
                 **changed,
             }
             attributes = {name: value for name, value in attributes.items() if value is not None}
             try:
-                self._append_guarded([], version, guard, {ATTRIBUTES: attributes})
+                self._append_seen([], seen, {ATTRIBUTES: attributes})
             except VersionConflict:
                 continue
             return {**self._place(), **attributes}

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import structs
+
 from foldlog._base.telemetry import span
 from foldlog._history.log import ExpectedVersion, HistoryLog
 from foldlog.eventstore import (
@@ -468,18 +470,19 @@ class HistoryRun(HistoryLog):
             return first
         events: list[Event] = [retraction]
         while True:
-            stop, guard = self._version_and_guard()
-            notice = taken_back(self, version) if version < stop else None
+            seen = self._seen()
+            notice = taken_back(self, version) if version < seen.version else None
             if notice is None:
                 return self.append(
                     events, expected_version=expected_version, idempotency_key=idempotency_key
                 )[0]
-            # The notice is about the events up to ``stop``, so no other event may come before it.
-            expected = stop if expected_version is ANY_VERSION else expected_version
+            # The notice is about the events that were seen, so no other event may come before it.
+            if expected_version is not ANY_VERSION:
+                seen = structs.replace(seen, version=expected_version)
             try:
-                return self._append_guarded(
-                    [*events, notice], expected, guard, idempotency_key=idempotency_key
-                )[0]
+                return self._append_seen([*events, notice], seen, idempotency_key=idempotency_key)[
+                    0
+                ]
             except VersionConflict as conflict:
                 is_of_guard = conflict.expected == conflict.actual
                 if expected_version is not ANY_VERSION and not is_of_guard:
