@@ -10,7 +10,7 @@ from typing import Any
 from foldlog._base.json_types import JsonMap
 from foldlog._base.values import values_in
 from foldlog._reports.passages import find_passages
-from foldlog._testing.prompts import AskedPrompt, flat_tool
+from foldlog._testing.prompts import AskedPrompt, answering_parameters, flat_tool
 from foldlog.eventstore import EventStoreError
 from foldlog.projections import as_json
 
@@ -51,16 +51,25 @@ def beside_differences(
     system = recorded.get("system", asked.system)
     if "system" not in ignore and not is_same(system, asked.system):
         yield f"the system prompt differs{_changed_words(system, asked.system)}"
-    tools = recorded.get("tools", asked.tools)
-    difference = first_difference("tool", map(flat_tool, tools), map(flat_tool, asked.tools))
-    if difference is not None:
-        yield difference
-    for name, value in recorded.get("parameters", {}).items():
+    if "tools" not in ignore:
+        tools = recorded.get("tools", asked.tools)
+        difference = first_difference("tool", map(flat_tool, tools), map(flat_tool, asked.tools))
+        if difference is not None:
+            yield difference
+    if "parameters" not in ignore and recorded.get("parameters"):
+        yield from _parameter_differences(recorded["parameters"], asked.parameters)
+
+
+def _parameter_differences(recorded: JsonMap, asked: JsonMap) -> Iterator[str]:
+    for name, value in recorded.items():
         if name == "instructions":
             continue
-        other = asked.parameters.get(name)
+        other = asked.get(name)
         if not is_same(value, other):
             yield f"{name} is {other!r}, and the run has {value!r}"
+    for name, value in answering_parameters(asked).items():
+        if name not in recorded:
+            yield f"{name} is {value!r}, and the run has no {name}"
 
 
 def first_difference(

@@ -7,6 +7,7 @@ same, whatever form an SDK gives to its messages.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -31,6 +32,15 @@ _REMINDERS = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTA
 """Claude Code writes a part of its system prompt into messages of the user."""
 _KEYS_OF_IDS = frozenset(("id", "call_id", "tool_call_id", "tool_use_id"))
 _BODY = ("messages", "input", "system", "instructions", "tools", "stream", "stream_options")
+_OF_THE_WAY = frozenset((
+    "extra_body", "extra_headers", "metadata", "model", "prompt_cache_key",
+    "prompt_cache_retention", "safety_identifier", "service_tier", "store", "timeout", "user",
+))  # fmt: skip
+"""Parameters that say who asks and how, so the answer does not depend on them. The model is
+compared if the run has recorded it.
+"""
+_NO_MATTER = frozenset(("$schema", "title"))
+"""Texts in the schema of a tool that some SDKs add and others leave out."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,21 @@ def _without_cache_marks(message: JsonMap) -> JsonObject:
     return {**message, "content": parts}
 
 
+def _with_sorted_arguments(message: JsonMap) -> JsonObject:
+    """Return a message whose calls have their arguments in one order, whatever order a model or an
+    SDK wrote.
+    """
+    changed = {**message}
+    if calls := message.get("tool_calls"):
+        changed["tool_calls"] = [
+            {**call, "function": _with_sorted_arguments(call["function"])} for call in calls
+        ]
+    arguments = message.get("arguments")
+    if isinstance(arguments, str) and isinstance(parsed := parse(arguments), dict):
+        changed["arguments"] = json.dumps(parsed, sort_keys=True, ensure_ascii=False)
+    return changed
+
+
 class PromptReader:
     """Reads the growing prompts of one run. If a prompt begins with the previous prompt, only its
     new messages are read.
@@ -100,7 +125,7 @@ class PromptReader:
         version = self._view.version
         self._view = self._view.then(join_replies(added, version))
         self._messages = messages
-        rendered = self._view.to_messages(dialect)
+        rendered = [_with_sorted_arguments(each) for each in self._view.to_messages(dialect)]
         if not self._ignore:
             return rendered
         for name, value in values_in(rendered):
@@ -148,11 +173,35 @@ def unpaired(events: Iterable[Event]) -> list[str]:
     return [*alone, *chain.from_iterable(open_calls.values())]
 
 
+def answering_parameters(parameters: JsonMap) -> JsonObject:
+    """Return the parameters on which an answer depends, such as ``temperature``."""
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name not in _OF_THE_WAY and value is not None
+    }
+
+
 def flat_tool(tool: JsonMap) -> JsonObject:
     """Return the schema of a tool in one form, whatever the API."""
     fields = {**tool, **(tool.get("function") or {})}
-    return {
+    flat = {
         "name": fields.get("name") or fields.get("type"),
         "description": fields.get("description"),
-        "parameters": fields.get("input_schema") or fields.get("parameters"),
+        "parameters": _plain_schema(fields.get("input_schema") or fields.get("parameters")),
+    }
+    return {**flat, "strict": True} if fields.get("strict") else flat
+
+
+def _plain_schema(schema: Any) -> Any:
+    if isinstance(schema, list | tuple):
+        return [_plain_schema(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _plain_schema(value)
+        for name, value in schema.items()
+        # a property may be called title, and its schema is no text
+        if not (name in _NO_MATTER and isinstance(value, str))
+        and not (name == "additionalProperties" and value is False)
     }

@@ -28,14 +28,20 @@ from foldlog._testing.differences import (
     first_difference,
     is_same,
 )
-from foldlog._testing.prompts import AskedPrompt, PromptReader, prompt_of, unpaired
+from foldlog._testing.prompts import (
+    AskedPrompt,
+    PromptReader,
+    answering_parameters,
+    prompt_of,
+    unpaired,
+)
 from foldlog._testing.run_file import Run, read_run
 from foldlog._testing.server import ModelServer
 from foldlog.condensers import Condenser
 from foldlog.eventstore import Action, InvalidArgument
 from foldlog.projections import Dialect, View, as_json
 
-Ignored: TypeAlias = Literal["ids", "times", "system"]
+Ignored: TypeAlias = Literal["ids", "times", "system", "tools", "parameters"]
 _IGNORED: Sequence[str] = get_args(Ignored)
 _WAITING_MAX = 3
 Model: TypeAlias = Callable[[Mapping[str, Any]], Any]
@@ -237,7 +243,12 @@ class RecordedRun:
         system = system or beside.get("parameters", {}).get("instructions", "")
         if system:
             beside["system"] = system
-        for name, value in {"system": asked.system, "tools": asked.tools}.items():
+        sent_beside = {
+            "system": asked.system,
+            "tools": asked.tools,
+            "parameters": answering_parameters(asked.parameters),
+        }
+        for name, value in sent_beside.items():
             if value and name not in beside and name not in self._ignore:
                 self._note(call, name, value)
         ours, theirs = recorded.messages, asked.messages

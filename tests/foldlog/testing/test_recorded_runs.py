@@ -12,6 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import foldlog as api
+from foldlog._testing.prompts import flat_tool
 from foldlog._testing.run_file import read_run, run_of
 from foldlog.condensers import condenser_from_config
 from foldlog.errors import InvalidArgument
@@ -115,6 +116,139 @@ def test_a_changed_tool_is_named(tools, words, histories, recorded):
     run = replay(recorded)
     with pytest.raises(RunDiffers, match=words), run:
         run_agent(histories["again"], lambda messages, **_: run(messages, tools=tools, model="m"))
+
+
+def with_schema(**fields):
+    function = TOOL["function"]
+    return [{**TOOL, "function": {**function, "parameters": {**function["parameters"], **fields}}}]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"title": "pay"},
+        {"$schema": "https://json-schema.org/draft/2020-12/schema"},
+        {"additionalProperties": False},
+    ],
+)
+def test_what_an_sdk_adds_to_a_tool_is_no_difference(fields, histories, recorded):
+    tools = with_schema(**fields)
+    with replay(recorded) as run:
+        run_agent(histories["again"], lambda messages, **_: run(messages, tools=tools, model="m"))
+
+
+def test_a_property_of_a_tool_may_be_called_title():
+    schema = {"properties": {"title": {"type": "string", "title": "Title"}}, "title": "Book"}
+    flat = flat_tool({"name": "book", "parameters": schema})
+    assert flat["parameters"] == {"properties": {"title": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("temperature", 0.2),
+        ("top_p", 0.5),
+        ("tool_choice", "required"),
+        ("stop", ["\n"]),
+        ("response_format", {"type": "json_object"}),
+        ("max_tokens", 10),
+        ("reasoning_effort", "high"),
+        ("seed", 0),
+    ],
+)
+def test_a_new_parameter_is_a_difference(name, value, histories, recorded):
+    def model(messages, **beside):
+        return run(messages, **beside, **{name: value})
+
+    run = replay(recorded)
+    with pytest.raises(RunDiffers, match=f"{name} is .* and the run has no {name}"), run:
+        run_agent(histories["again"], model)
+    with replay(recorded, ignore=["parameters"]) as run:
+        run_agent(histories["ignored"], model)
+
+
+@pytest.mark.parametrize(
+    "beside", [{"user": "u1"}, {"stream": False}, {"metadata": {"a": "b"}}, {"temperature": None}]
+)
+def test_who_asks_is_no_difference(beside, histories, recorded):
+    with replay(recorded) as run:
+        run_agent(histories["again"], lambda messages, **others: run(messages, **others, **beside))
+
+
+def test_a_strict_tool_is_a_difference_that_can_be_ignored(histories, recorded):
+    def model(messages, **_):
+        strict = {**TOOL, "function": {**TOOL["function"], "strict": True}}
+        return run(messages, tools=[strict], model="m")
+
+    run = replay(recorded)
+    with pytest.raises(RunDiffers, match=r"tool 1 .pay. differs"), run:
+        run_agent(histories["again"], model)
+    with replay(recorded, ignore=["tools"]) as run:
+        run_agent(histories["ignored"], model)
+
+
+def test_parameters_that_a_run_lacks_are_noted_and_added(histories, tmp_path):
+    replies = iter(range(STEPS))
+    history = histories["plain"]
+    run_agent(history, lambda messages, **_: reply(next(replies)))
+    path = tmp_path / "plain.jsonl"
+    run = run_of(history)
+    beside = {call: {"tools": fields["tools"]} for call, fields in run.beside.items()}
+    bodies = [
+        {name: value for name, value in body.items() if name != "changed"} for body in run.bodies
+    ]
+    assert bodies == run.bodies, "a run keeps what was sent beside the messages apart"
+    run._replace(beside=beside).write(path)
+
+    def model(messages, **others):
+        return recorded(messages, **others, temperature=0.2)
+
+    lacks = "has not recorded the parameters of its requests"
+    with pytest.warns(UserWarning, match=lacks), replay(path) as recorded:
+        run_agent(histories["first"], model)
+    with replay(path, update=True) as recorded:
+        run_agent(histories["second"], model)
+    with replay(path) as recorded:
+        run_agent(histories["third"], model)
+    recorded = replay(path)
+    with pytest.raises(RunDiffers, match=r"temperature is None, and the run has 0\.2"), recorded:
+        run_agent(histories["fourth"], lambda messages, **others: recorded(messages, **others))
+
+
+def test_arguments_in_another_order_are_no_difference(histories, tmp_path):
+    def agent(history, model, turn):
+        history.append([{"role": "system", "content": "You pay."}, said("pay")])
+        for _ in range(2):
+            history.append_reply(model(turn(history.prepare().to_messages())))
+            for call in history.open_calls():
+                history.append_tool_result(call, "paid")
+
+    arguments = '{"to": {"city": "B", "street": "A"}, "euros": 5}'
+    call = {"id": "c0", "type": "function", "function": {"name": "pay", "arguments": arguments}}
+    replies = iter([
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "assistant", "content": "Paid."},
+    ])  # fmt: skip
+    agent(histories["pay"], lambda messages: next(replies), lambda messages: messages)
+    path = tmp_path / "pay.jsonl"
+    run_of(histories["pay"]).write(path)
+
+    def reordered(value):
+        def turn(messages):
+            for message in messages:
+                for each in message.get("tool_calls", ()):
+                    each["function"]["arguments"] = value
+            return messages
+
+        return turn
+
+    with replay(path) as run:
+        other = '{"euros": 5, "to": {"street": "A", "city": "B"}}'
+        agent(histories["again"], run, reordered(other))
+    run = replay(path)
+    other = '{"euros": 6, "to": {"street": "A", "city": "B"}}'
+    with pytest.raises(RunDiffers, match=r"\[5, → 6,\]"), run:
+        agent(histories["changed"], run, reordered(other))
 
 
 UNKNOWN_RESULT = {"role": "tool", "tool_call_id": "c9", "content": "paid 50"}
