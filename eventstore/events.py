@@ -512,12 +512,15 @@ class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
     ``hashes``     the commitments to the former contents, in the order of ``event_ids``
     ``by``         who redacted the events
     ``reason``     why the events were redacted
+    ``bodies``     SHA-256 of the redacted bodies, in the order of ``event_ids``; empty in receipts
+                   of earlier versions of foldlog
     """
 
     event_ids: tuple[int, ...]
     hashes: tuple[str, ...]
     by: str
     reason: str
+    bodies: tuple[str, ...] = ()
     source: Source = "user"
     shown: bool = False
 
@@ -582,9 +585,12 @@ class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
     shares a redacted event, the receipt may be in the parent conversation.
 
     ``event_ids``  the ids of the copied events
+    ``bodies``     SHA-256 of their bodies, in the order of ``event_ids``; empty in entries of
+                   earlier versions of foldlog
     """
 
     event_ids: tuple[int, ...]
+    bodies: tuple[str, ...] = ()
 
 
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):

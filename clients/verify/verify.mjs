@@ -102,7 +102,8 @@ function checkEvent(proof, key) {
   let head = fromHex(proof.before);
   for (const [fields, committed] of proof.links) head = sha256(head, fromHex(proof.salt, 16), `salted ${fields}\n`, fromHex(committed));
   const version = proof.event + proof.links.length;
-  const leaf = sha256([0], sha256(proof.conversation), [0], number(proof.generation, 4), number(version, 8), head, fromHex(proof.ledger));
+  const leaf = sha256([0], sha256(proof.conversation), [0], number(proof.generation, 4), number(version, 8), head, fromHex(proof.ledger),
+    ...(proof.extent ? [fromHex(proof.extent)] : []));
   check(rootOf(leaf, proof.leaf, size, hashes(proof.path)).equals(root), "the checkpoint does not cover the event");
   const recordedAt = new Date(Number(proof.links[0][0].split(" ")[4]) / 1000).toISOString();
   const what = `event ${proof.event} of ${proof.conversation}, recorded at ${recordedAt} by the clock of the store`;

@@ -119,9 +119,11 @@ def check_archived(store: Store, verdict: Verdict) -> Verdict:
     if archived is None:
         return verdict
     state, address = archived
+    check = None
     try:
         rows = as_rows(row for row, _ in read_archived(state.id, address))
-        findings = Check(database, state, state.version, rows).run()
+        check = Check(database, state, state.version, rows)
+        findings = check.run()
     except KeyUnavailable:  # which is a finding already
         return verdict
     except FAILURES as error:
@@ -129,7 +131,8 @@ def check_archived(store: Store, verdict: Verdict) -> Verdict:
     if findings and database.recorder.query(find) != archived:  # it was restored or erased
         *_, verdict = verify(store, state.id)
         return check_archived(store, verdict)
-    return verdict._replace(findings=(*verdict.findings, *findings))
+    redacted = () if check is None else tuple(check.redacted())
+    return verdict._replace(findings=(*verdict.findings, *findings), redacted=redacted)
 
 
 def _read_stored(

@@ -15,7 +15,7 @@ Bytes are in base64. A copy of a store has the lists of its source too.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -25,18 +25,24 @@ from typing import Final
 
 import msgspec
 
-from foldlog.eventstore.errors import StoreDamaged, count
+from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable, StoreDamaged, count
 from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.database import Database, iter_pages, start_after
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.ledger import entries
-from foldlog.eventstore.log.row import stored_event_of
-from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.log.row import is_redacted, stored_event_of
+from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.maintenance.archive import check_archived
 from foldlog.eventstore.maintenance.archived import address_of_object, read_archived
 from foldlog.eventstore.maintenance.merkle import grown_edge, leaf_hash, root_of, root_of_edge
 from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
-from foldlog.eventstore.maintenance.verify import Verdict, of_all, verify
+from foldlog.eventstore.maintenance.verify import (
+    RedactedEvent,
+    Verdict,
+    VerifyFinding,
+    of_all,
+    verify,
+)
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import (
     HEAD_BYTES,
@@ -47,6 +53,9 @@ from foldlog.eventstore.recorders.types import (
     as_text,
     utf8,
 )
+from foldlog.eventstore.sources.blocks import GENESIS, chain_head
+from foldlog.eventstore.sources.reading import blocks_of
+from foldlog.eventstore.sources.tables import Source, Sources, query_sources
 from foldlog.eventstore.store import Store
 
 _OF_THE_STORE: Final = 0
@@ -56,6 +65,7 @@ sources too.
 """
 _CODE: Final = 1
 _CODEC: Final = RowCodec("")
+_BEFORE: Final = "it was not proved, because the checkpoint of an earlier version does not cover"
 _ATTEMPTS: Final = 5
 """How many times a comparison is repeated if the conversation changed during the comparison."""
 _PAGE: Final = 1_000
@@ -64,6 +74,44 @@ _ALL: Final = 2**62
 _NOTHING: Final = bytes(HEAD_BYTES)
 _numbers: Final = struct.Struct(">BIQ").pack
 _time: Final = struct.Struct(">q").pack
+_number: Final = struct.Struct(">Q").pack
+
+
+class Extent(msgspec.Struct, frozen=True, array_like=True):
+    """What a leaf covers beside the events: the source of an import, and what is left of redacted
+    events. Leaves of checkpoints of earlier versions have no extent.
+
+    ``recorded_at``       the time of the last event, in microseconds since 1970
+    ``records``           the number of records of the source, 0 without a source
+    ``source_head``       the end of the chain of the records' hashes
+    ``format``            the name of the source's format
+    ``redacted_records``  the numbers of its redacted records
+    ``redacted``          the ids of redacted events, with SHA-256 of what is left of each. The hash
+                          is empty if the key of the conversation was missing
+    """
+
+    recorded_at: int
+    records: int
+    source_head: bytes
+    format: str
+    redacted_records: tuple[int, ...]
+    redacted: tuple[tuple[int, str], ...]
+
+    @property
+    def hash(self) -> bytes:
+        records = b"".join(map(_number, self.redacted_records))
+        redacted = b"".join(
+            _number(event_id) + (bytes.fromhex(body) or _NOTHING)
+            for event_id, body in self.redacted
+        )
+        return sha256(
+            _number(self.recorded_at)
+            + _number(self.records)
+            + (self.source_head or _NOTHING)
+            + sha256(utf8(self.format)).digest()
+            + sha256(records).digest()
+            + sha256(redacted).digest()
+        ).digest()
 
 
 class Leaf(msgspec.Struct, frozen=True, array_like=True):
@@ -75,6 +123,8 @@ class Leaf(msgspec.Struct, frozen=True, array_like=True):
     ``version``     the number of events
     ``head``        the last head; for a tombstone, a hash of the tombstone
     ``ledger``      a hash over the entries of the conversation's ledger
+    ``extent``      what the leaf covers beside the events; None in older checkpoints, and for
+                    tombstones and the store itself
     """
 
     name: bytes
@@ -83,11 +133,18 @@ class Leaf(msgspec.Struct, frozen=True, array_like=True):
     version: int
     head: bytes
     ledger: bytes
+    extent: Extent | None = None
 
     @property
     def hash(self) -> bytes:
         numbers = _numbers(self.erased, self.generation, self.version)
-        return leaf_hash(sha256(self.name).digest() + numbers + self.head + self.ledger)
+        extent = b"" if self.extent is None else self.extent.hash
+        return leaf_hash(sha256(self.name).digest() + numbers + self.head + self.ledger + extent)
+
+    @property
+    def is_empty(self) -> bool:
+        records = 0 if self.extent is None else self.extent.records
+        return not (self.version or records) and self.ledger == _NOTHING
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -124,8 +181,13 @@ def make_checkpoint(store: Store) -> StoreCheckpoint:
     origin = origin_of(store.database)
     while True:
         newest = recorder.query(partial(_newest, origin=origin))
-        after = recorder.position(newest.position) if newest.position else 0
-        position, leaves = recorder.query(partial(_new_leaves, after_position=after))
+        # Leaves of earlier versions cover less, so make a new leaf for every conversation once.
+        is_old = any(
+            leaf.version and not leaf.erased and leaf.extent is None for leaf in newest.leaves
+        )
+        after = recorder.position(newest.position) if newest.position and not is_old else 0
+        read = partial(_new_leaves, database=store.database, origin=origin, after_position=after)
+        position, leaves = recorder.query(read)
         if recorder.store_count > 1:  # joined stores have no common ledger
             leaves = [leaf for leaf in leaves if leaf.name]
         records = [newest]
@@ -151,17 +213,32 @@ def _put_records(transaction: Transaction, origin: str, records: Iterable[_Store
     transaction.put_records(_OF_THE_STORE, name, with_checksums)
 
 
-def _new_leaves(reader: Reader, after_position: int) -> tuple[str, list[Leaf]]:
+def _new_leaves(
+    reader: Reader, database: Database, origin: str, after_position: int
+) -> tuple[str, list[Leaf]]:
     until, touched = reader.touched(after_position, 0)
     if after_position:
         found = (reader.conversation(key) for key, _ in sorted(touched) if key)
         states = [state for state in found if state and (state.visible or state.erasure)]
     else:
         states = [*_all_states(reader)]
-    leaves = [_leaf(reader, state) for state in states]
+    leaves = [_leaf(reader, database, state) for state in states]
+    if after_position:
+        leaves += _grown_sources(reader, database, {key for key, _ in touched})
     if not after_position or (_OF_THE_STORE, -1) in touched:
         leaves.append(Leaf(b"", 0, False, 0, _NOTHING, _ledger(reader, _OF_THE_STORE)))
-    return str(until), [leaf for leaf in leaves if leaf.version or leaf.ledger != _NOTHING]
+    # An import of records without events has no position, so only its leaf shows whether it is new.
+    if any(leaf.extent is not None and leaf.extent.records for leaf in leaves):
+        known = {leaf.hash for stored in _records(reader, origin) for leaf in stored.leaves}
+        leaves = [leaf for leaf in leaves if leaf.hash not in known]
+    return str(until), [leaf for leaf in leaves if not leaf.is_empty]
+
+
+def _grown_sources(reader: Reader, database: Database, touched: Collection[int]) -> list[Leaf]:
+    """Return leaves of the conversations whose sources have records without events."""
+    keys = [key for (key,) in reader.ask_all("all_with_unmade") if key not in touched]
+    states = [state for state in map(reader.conversation, keys) if state is not None]
+    return [_leaf(reader, database, state) for state in states]
 
 
 def _all_states(reader: Reader) -> Iterator[Conversation]:
@@ -173,10 +250,13 @@ def _all_states(reader: Reader) -> Iterator[Conversation]:
         yield state
 
 
-def _leaf(reader: Reader, state: Conversation) -> Leaf:
+def _leaf(reader: Reader, database: Database, state: Conversation) -> Leaf:
     version, head = state.end
+    extent = None
     if state.erasure is not None:
         head = _receipt(state.erasure)
+    else:
+        extent = _extent(reader, database, state)
     return Leaf(
         utf8(state.id),
         len(tombstones_before(reader, state)),
@@ -184,7 +264,52 @@ def _leaf(reader: Reader, state: Conversation) -> Leaf:
         version,
         head or _NOTHING,
         _ledger(reader, state.key),
+        extent,
     )
+
+
+def _extent(reader: Reader, database: Database, state: Conversation) -> Extent:
+    source = Sources(database, reader).find_by_key(state.key, texts=())
+    redacted = tuple(_redacted(reader, database, state))
+    if source is None:
+        return Extent(state.updated_at or 0, 0, b"", "", (), redacted)
+    return Extent(
+        state.updated_at or 0,
+        source.records,
+        source.head,
+        source.format,
+        tuple(sorted(source.redacted)),
+        redacted,
+    )
+
+
+def _redacted(reader: Reader, database: Database, state: Conversation) -> Iterator[tuple[int, str]]:
+    """Yield the redacted events of a conversation. Cost: reading its rows if it has any."""
+    # The past of a detached fork was copied, and its redactions were not counted again.
+    has_copies = state.parent is None and state.parent_version
+    if not (state.redactions or has_copies):
+        return
+    try:
+        codec = database.codec_of(state)
+    except (KeyUnavailable, CorruptEvent):
+        codec = RowCodec(state.id)
+    for page in _pages(reader, state):
+        redacted = [row for row in page if is_redacted(row.proof)]
+        for row in codec.decode_rows(redacted):
+            is_read = row.encoding != DAMAGED
+            yield row.id, sha256(row.body).hexdigest() if is_read else ""
+
+
+def _pages(reader: Reader, state: Conversation) -> Iterator[Sequence[Row]]:
+    start = state.begins
+    if state.archived:
+        archived = read_archived(state.id, address_of_object(reader, state.key))
+        rows = [row for row, _ in archived]
+        start = rows[-1].id + 1 if rows else start
+        yield rows
+    while page := reader.rows(state.key, start, state.version, _PAGE):
+        yield page
+        start = page[-1].id + 1
 
 
 def _receipt(erasure: Erasure) -> bytes:
@@ -281,7 +406,15 @@ class _Comparison:
         # A copy has a ledger of its own.
         self._is_copy = checkpoint.origin != origin_of(store.database)
         self._leaves = self._recorder.query(partial(leaves_of, checkpoint=checkpoint))
-        self._receipts = set[tuple[bytes, bytes]]()
+        self._receipts = set[tuple[bytes, bytes, int]]()
+        self._covered = {
+            redacted
+            for leaf in self._leaves
+            if leaf.extent is not None
+            for redacted in leaf.extent.redacted
+            if redacted[1]
+        }
+        """The ids of the redacted events of all leaves, with the hashes of what is left of them."""
         self._compared = set[tuple[bytes, int]]()
         self._of_place: dict[tuple[bytes, int], list[Leaf]] = {}
         for leaf in self._leaves:
@@ -307,10 +440,12 @@ class _Comparison:
         for place, leaves in self._of_place.items():
             newest = leaves[-1]
             problem = ""
-            if newest.erased and (newest.name, newest.head) not in self._receipts:
+            receipt = (newest.name, newest.head, newest.version)
+            if newest.erased and receipt not in self._receipts:
                 problem = "its tombstone was changed or removed since the checkpoint"
-            elif newest.version and not newest.erased and place not in self._compared:
-                had = count(newest.version, "event")
+            elif newest.name and not newest.erased and place not in self._compared:
+                records = 0 if newest.extent is None else newest.extent.records
+                had = count(newest.version, "event") if newest.version else count(records, "record")
                 problem = f"it is missing, and had {had} at the checkpoint"
             if problem:
                 yield Verdict(as_text(newest.name), 0, None, None, (of_all(problem),))
@@ -318,7 +453,7 @@ class _Comparison:
     def compare(self, verdict: Verdict, attempts: int = _ATTEMPTS) -> Verdict:
         name = utf8(verdict.conversation or "")
         if verdict.erasure is not None:
-            self._receipts.add((name, _receipt(verdict.erasure)))
+            self._receipts.add((name, _receipt(verdict.erasure), verdict.erasure.events))
         self._compared.add((name, verdict.generation))
         leaves = self._of_place.get((name, verdict.generation), [])
         state = self._recorder.query(partial(_state_of, verdict=verdict))
@@ -334,9 +469,120 @@ class _Comparison:
             if present != state:
                 return self.compare(verdict, attempts - 1)
         findings += map(of_all, changes)
-        if findings or state.erasure is not None:
+        if state.erasure is None:
+            findings += self._changes_beside(state, leaves[-1], verdict)
+        if state.erasure is not None or any(not finding.unproved for finding in findings):
             return verdict._replace(findings=tuple(findings))
-        return verdict._replace(redactions=self._redactions(state, leaves[-1].version))
+        redactions = (
+            *self._redactions(state, leaves[-1].version),
+            *self._copied_redactions(leaves[-1], verdict),
+        )
+        return verdict._replace(findings=tuple(findings), redactions=redactions)
+
+    # -- beside the events
+
+    def _changes_beside(
+        self, state: Conversation, leaf: Leaf, verdict: Verdict
+    ) -> Iterator[VerifyFinding]:
+        for event in verdict.redacted:
+            if event.id < leaf.version:
+                yield from self._changes_of_redacted(leaf, event)
+        if leaf.extent is None:
+            if self._source_of(state) is not None:
+                yield of_all(f"{_BEFORE} the source of an import", unproved=True)
+            return
+        is_read = not any(finding.needs_key for finding in verdict.findings)
+        if is_read:
+            now_redacted = {event.id for event in verdict.redacted}
+            for event_id, _ in leaf.extent.redacted:
+                if event_id not in now_redacted:
+                    problem = "it was redacted at the checkpoint, and has content again"
+                    yield VerifyFinding(event_id, event_id, problem)
+        try:
+            yield from map(of_all, self._changes_of_source(state, leaf.extent, verdict))
+        except KeyUnavailable as error:
+            problem = f"the records of its source could not be checked: {error}"
+            yield of_all(problem, needs_key=True)
+
+    def _changes_of_redacted(self, leaf: Leaf, event: RedactedEvent) -> Iterator[VerifyFinding]:
+        def find(problem: str, *, unproved: bool = False) -> VerifyFinding:
+            return VerifyFinding(event.id, event.id, problem, unproved=unproved)
+
+        is_later = event.receipt is not None and event.receipt >= leaf.version
+        if (event.id, event.body) in self._covered:
+            return
+        if leaf.extent is None:
+            if not (is_later or event.is_whole):
+                yield find(f"{_BEFORE} what is left of redacted events", unproved=True)
+            return
+        left = dict(leaf.extent.redacted)
+        if left.get(event.id) == "":
+            problem = "what is left of it was not proved: the checkpoint was made without the key"
+            yield find(problem, unproved=True)
+        elif event.id in left:
+            yield find("what is left of this redacted event was changed since the checkpoint")
+        elif not event.is_whole or not (is_later or event.entry is not None):
+            yield find("its content was erased since the checkpoint, and no receipt says by whom")
+
+    def _copied_redactions(self, leaf: Leaf, verdict: Verdict) -> Iterator[Redaction]:
+        """Yield redactions since the checkpoint whose receipt is an entry of the ledger."""
+        for event in verdict.redacted:
+            is_old = event.id >= leaf.version or (event.id, event.body) in self._covered
+            if not is_old and leaf.extent is not None and event.receipt is None:
+                yield Redaction(
+                    event_ids=(event.id,),
+                    hashes=(event.mark.hash,),
+                    by=event.mark.by,
+                    reason=event.mark.reason,
+                )
+
+    def _changes_of_source(
+        self, state: Conversation, extent: Extent, verdict: Verdict
+    ) -> Iterator[str]:
+        if not extent.records:
+            return
+        source = self._source_of(state)
+        had = count(extent.records, "record")
+        if source is None:
+            yield f"its source is missing, and had {had} at the checkpoint"
+        elif source.records < extent.records:
+            yield f"its source had {had} at the checkpoint, and has {source.records:,}"
+        elif source.format != extent.format:
+            yield f"its source had the format {extent.format!r} at the checkpoint"
+        elif self._head_of_source(source, extent.records) != extent.source_head:
+            yield "the records of its source were changed since the checkpoint"
+        else:
+            yield from self._redacted_records(state, source, extent, verdict)
+
+    def _source_of(self, state: Conversation) -> Source | None:
+        return self._recorder.query(
+            lambda reader: Sources(self._database, reader).find_by_key(state.key, texts=())
+        )
+
+    def _head_of_source(self, source: Source, records: int) -> bytes:
+        # ``verify`` has compared the head of all records with their hashes.
+        if records == source.records:
+            return source.head
+        head = GENESIS
+        for block in blocks_of(self._database, source):
+            if block.stop > records:
+                return chain_head(head, block.before(records).hashes)
+            head = chain_head(head, block.hashes)
+        return head
+
+    def _redacted_records(
+        self, state: Conversation, source: Source, extent: Extent, verdict: Verdict
+    ) -> Iterator[str]:
+        before = {*extent.redacted_records}
+        for number in sorted(before.difference(source.redacted)):
+            yield f"record {number} of its source was redacted at the checkpoint, and is not now"
+        redacted_ids = {event.id for event in verdict.redacted}
+        made = query_sources(self._database, Sources.made, source)
+        for number in sorted({*source.redacted} - before):
+            first, events = made.get(number, (0, 0))
+            own = {*range(first, first + events)} if first >= state.begins else set()
+            if number < extent.records and own and own.isdisjoint(redacted_ids):
+                yield f"record {number} of its source was erased without a receipt"
 
     def _changes(
         self, state: Conversation, leaves: Sequence[Leaf], has_heads: bool
@@ -345,6 +591,9 @@ class _Comparison:
         the heads belong to the events, unless the key of the conversation is missing.
         """
         version, _ = state.end
+        newest_at = max((leaf.extent.recorded_at for leaf in leaves if leaf.extent), default=0)
+        if state.erasure is not None and state.erasure.erased_at < newest_at:
+            yield "its erasure is dated before its last event"
         for leaf in leaves:
             if leaf.erased or not leaf.version:
                 continue

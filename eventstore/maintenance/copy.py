@@ -35,11 +35,11 @@ from foldlog.eventstore.errors import (
     VersionConflict,
     count,
 )
-from foldlog.eventstore.events import VIEWS, Event, Redaction, RedactionCopied
+from foldlog.eventstore.events import VIEWS, Event, Redaction
 from foldlog.eventstore.log.database import Database, iter_pages, start_after
 from foldlog.eventstore.log.finding import find_again, forks_that_share, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, split_into_batches, stored_rows
-from foldlog.eventstore.log.ledger import enter, enter_erasure
+from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import (
@@ -54,7 +54,12 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.checkpoint import copy_checkpoints
-from foldlog.eventstore.maintenance.redact import redact_rows, sharing_events
+from foldlog.eventstore.maintenance.redact import (
+    enter_copied_redactions,
+    redact_rows,
+    redacted_bodies,
+    sharing_events,
+)
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
@@ -607,8 +612,9 @@ class CopyWriter(StagedWriter):
         )
         super().__init__(target, self.end, existing)
         self._records = records
-        self._without_receipt: frozenset[int] = frozenset()
-        """The ids of redacted events whose receipts have not been copied yet."""
+        self._without_receipt: Mapping[int, str] = {}
+        """The redacted events whose receipts have not been copied yet, with hashes of their bodies.
+        """
 
     def link_rows(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the decoded rows, and count again how many shown and structural rows come before
@@ -641,8 +647,13 @@ class CopyWriter(StagedWriter):
         records from which the events were made. ``keys`` maps a version to the idempotency keys
         whose events end at that version.
         """
-        redacted = {row.id for row in rows if is_redacted(row.proof)}
-        without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
+        redacted = redacted_bodies(rows)
+        named = _named_by_receipts(self.end.id, rows)
+        without_receipt = {
+            event_id: body
+            for event_id, body in (*self._without_receipt.items(), *redacted.items())
+            if event_id not in named
+        }
         start, stop = rows[0].id, rows[-1].id + 1
 
         def makes_a_row(_number: int, events: tuple[int, int]) -> bool:
@@ -659,12 +670,12 @@ class CopyWriter(StagedWriter):
             if redacted:
                 writing.count_redactions(len(redacted))
             if self._is_published:
-                _enter_redactions(writing, without_receipt)
+                enter_copied_redactions(writing, without_receipt)
 
         self._write(start, work)
         self.added += len(rows)
         self.end = self.end.grown(rows[-1])
-        self._without_receipt = frozenset() if self._is_published else without_receipt
+        self._without_receipt = {} if self._is_published else without_receipt
 
     def finish(
         self,
@@ -693,7 +704,7 @@ class CopyWriter(StagedWriter):
         # A new conversation becomes visible only now, when it is complete.
         def enter_all(writing: WriteTransaction) -> None:
             writing.enter_origins(origins)
-            _enter_redactions(writing, self._without_receipt)
+            enter_copied_redactions(writing, self._without_receipt)
 
         check = partial(self._records.check, is_new=lambda _, events: events[0] < version)
         self.publish(version, enter_all, check)
@@ -715,17 +726,6 @@ def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
     return {
         event_id for event in events if isinstance(event, Redaction) for event_id in event.event_ids
     }
-
-
-def _enter_redactions(writing: WriteTransaction, event_ids: Iterable[int]) -> None:
-    # This entry of the ledger is the receipt of these events, because the receipt of the source may
-    # never be copied.
-    copied = RedactionCopied(event_ids=tuple(sorted(event_ids)))
-    if copied.event_ids:
-        state = writing.state
-        enter(
-            writing.transaction, state, copied, max(writing.database.now(), state.updated_at or 0)
-        )
 
 
 def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]) -> None:
@@ -844,4 +844,4 @@ def _redact_too(
             )
         sharing = sharing_events(transaction, writing, event_ids)
         redact_rows(writing, to_redact, sharing)
-        _enter_redactions(writing, event_ids)
+        enter_copied_redactions(writing, redacted_bodies(row for _, row in to_redact))

@@ -30,6 +30,7 @@ from foldlog.eventstore.log.results import ConversationRow, row_of
 from foldlog.eventstore.log.row import dense_rows, sound
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.archived import address_of_object, bytes_remain, remind
+from foldlog.eventstore.maintenance.redact import enter_copied_redactions, redacted_bodies
 from foldlog.eventstore.maintenance.unfinished import (
     OperationUnfinished,
     finish,
@@ -236,7 +237,9 @@ def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> b
     stop = min(start + _CHUNK, state.begins)
     writing = WriteTransaction(transaction, state, database)
     rows = dense_rows(state.id, writing.rows(start, stop, stop - start), start, stop)
-    writing.insert_past([sound(state.id, row) for row in rows])
+    copied = [sound(state.id, row) for row in rows]
+    writing.insert_past(copied)
+    enter_copied_redactions(writing, redacted_bodies(copied))
     transaction.leave_unfinished(state.key, DETACH, str(stop))
     writing.end()
     return stop < state.begins

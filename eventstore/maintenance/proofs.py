@@ -36,6 +36,7 @@ class EventProof(msgspec.Struct, frozen=True):
     before: str
     links: tuple[tuple[str, str], ...]
     ledger: str
+    extent: str | None
     leaf: int
     path: tuple[str, ...]
     checkpoint: str
@@ -79,6 +80,8 @@ def prove_event(
         version, number = min(covering)
         rows = reading.rows(event_id, version, version - event_id)
         event = sound(conversation, rows[0])
+        covered = leaves[number].extent
+        extent = None if covered is None else covered.hash.hex()
         before = reading.head_at(event_id) or first_head(state, reading.salt)
         return EventProof(
             conversation,
@@ -90,6 +93,7 @@ def prove_event(
             before.hex(),
             tuple(_link(sound(conversation, row)) for row in rows),
             leaves[number].ledger.hex(),
+            extent,
             number,
             _in_hex(inclusion_path(number, [leaf.hash for leaf in leaves])),
             str(checkpoint),
@@ -123,7 +127,7 @@ def prove_consistency(
         )
     for verdict in verify_against(store, earlier):
         for finding in verdict.findings:
-            if not (finding.needs_key or finding.unfinished):
+            if not (finding.needs_key or finding.unfinished or finding.unproved):
                 name = verdict.conversation
                 place = "" if name is None else f"conversation {name!r}: "
                 raise InvalidArgument(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from foldlog.eventstore.arguments import check_reason, check_text, check_whole
@@ -23,12 +24,14 @@ from foldlog.eventstore.events import (
     Event,
     Redacted,
     Redaction,
+    RedactionCopied,
     names_source_ids,
     summary_id,
     summary_of,
 )
 from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import find_again, find_existing, forks_that_share
+from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import (
@@ -37,7 +40,13 @@ from foldlog.eventstore.log.redacted import (
     without_content,
     without_trace,
 )
-from foldlog.eventstore.log.row import PLAIN, commitment_of, from_microseconds, stored_event_of
+from foldlog.eventstore.log.row import (
+    PLAIN,
+    commitment_of,
+    from_microseconds,
+    is_redacted,
+    stored_event_of,
+)
 from foldlog.eventstore.log.writing import WriteTransaction, list_again
 from foldlog.eventstore.maintenance.archived import bytes_remain
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
@@ -269,10 +278,30 @@ def _erase_content(
             hashes=tuple(receipt.hash for _, receipt, _ in redacted),
             by=by,
             reason=reason,
+            bodies=tuple(sha256(row.body).hexdigest() for _, _, row in redacted),
         )
         place = writing.append([encode(redaction, ours=True)], now)[0]
         redact_rows(writing, [(event, row) for event, _, row in redacted], sharing)
     return receipts, place
+
+
+def redacted_bodies(rows: Iterable[Row]) -> dict[int, str]:
+    """Map the ids of the redacted rows to SHA-256 of their bodies. The rows are decoded."""
+    return {row.id: sha256(row.body).hexdigest() for row in rows if is_redacted(row.proof)}
+
+
+def enter_copied_redactions(writing: WriteTransaction, bodies: Mapping[int, str]) -> None:
+    """Enter the receipt of redacted events in the ledger, because the conversation may never have
+    the receipt of the conversation from which they were copied. ``bodies`` maps the ids of the
+    events to hashes of their bodies.
+    """
+    if bodies:
+        ids = sorted(bodies)
+        copied = RedactionCopied(
+            event_ids=tuple(ids), bodies=tuple(bodies[event_id] for event_id in ids)
+        )
+        at = max(writing.database.now(), writing.state.updated_at or 0)
+        enter(writing.transaction, writing.state, copied, at)
 
 
 def redact_rows(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, partial
+from hashlib import sha256
+from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
@@ -22,14 +24,22 @@ from foldlog.eventstore.errors import (
     StoreDamaged,
     count,
 )
-from foldlog.eventstore.events import Redaction, RedactionCopied
+from foldlog.eventstore.events import Redacted, Redaction, RedactionCopied
 from foldlog.eventstore.log.database import Database, start_after
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP
 from foldlog.eventstore.log.ledger import decoded_entries
 from foldlog.eventstore.log.past import past_of
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
-from foldlog.eventstore.log.row import commitment_of, first_head, is_redacted, link, stored_event_of
+from foldlog.eventstore.log.row import (
+    checksum_seed,
+    commitment_of,
+    first_head,
+    is_redacted,
+    link,
+    stored_event_of,
+    unsound,
+)
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.sqlite.replacing import is_abandoned
@@ -54,6 +64,24 @@ _state = attrgetter(
 )
 
 
+class RedactedEvent(NamedTuple):
+    """A redacted event, and what says that its redaction was lawful.
+
+    ``body``      SHA-256 of what is left of the event
+    ``mark``      the mark of the redaction, in the event
+    ``receipt``   the id of the event that is the receipt, or None
+    ``entry``     the number of the ledger's entry that serves as the receipt, or None
+    ``is_whole``  whether this receipt or entry has the hash ``body``
+    """
+
+    id: int
+    body: str
+    mark: Redacted
+    receipt: int | None
+    entry: int | None
+    is_whole: bool
+
+
 class Verdict(NamedTuple):
     """The findings in one conversation. If ``conversation`` is None, the findings are problems of
     the database itself.
@@ -62,7 +90,8 @@ class Verdict(NamedTuple):
     If several conversations used this id, one after another, each of them has its own verdict,
     numbered by ``generation``. ``unmade`` is the number of source records without events.
     ``archived`` is the number of archived events, which ``check_archived`` checks. ``redactions``
-    are the redactions since a checkpoint, if the store was compared with one.
+    are the redactions since a checkpoint, if the store was compared with one. ``redacted`` are all
+    redacted events that are stored under the key of the conversation.
     """
 
     conversation: str | None
@@ -74,6 +103,7 @@ class Verdict(NamedTuple):
     unmade: int = 0
     archived: int = 0
     redactions: tuple[Redaction, ...] = ()
+    redacted: tuple[RedactedEvent, ...] = ()
 
     @property
     def events(self) -> int:
@@ -156,14 +186,16 @@ def _generations(
 def _verdict(
     database: Database, conversation: Conversation, *, past: bool, attempts: int = _ATTEMPTS
 ) -> Verdict:
+    redacted: list[RedactedEvent] = []
     try:
         if conversation.erasure:
             checked = _findings_in_tombstone(database, conversation)
         else:
-            checked = _findings(database, conversation, past)
+            checked = _findings(database, conversation, past, redacted)
         findings = list(checked)
     except KeyUnavailable as error:
-        findings = [of_all(f"it could not be checked: {error}", needs_key=True)]
+        not_checked = of_all(f"it could not be checked: {error}", needs_key=True)
+        findings = [not_checked, *_findings_without_key(database, conversation)]
     except StoreDamaged as error:
         findings = [of_all(str(error))]
     if findings and conversation.erasure is None and attempts:
@@ -177,7 +209,45 @@ def _verdict(
         tuple(findings),
         unmade=conversation.unmade,
         archived=conversation.archived,
+        redacted=tuple(redacted),
     )
+
+
+def _findings_without_key(
+    database: Database, conversation: Conversation
+) -> Iterator[VerifyFinding]:
+    """Check what is in the clear: the number, the ids, the times and the counts of events, and the
+    checksums. The heads cannot be computed without the content.
+    """
+    event_id = conversation.begins
+    counts: tuple[int, int] | None = None
+    newest_at = 0
+    while not conversation.archived and event_id < conversation.version:
+        page = database.recorder.query(
+            partial(_rows, key=conversation.key, start=event_id, stop=conversation.version)
+        )
+        if not page:
+            yield VerifyFinding(event_id, conversation.version - 1, _MISSING[1])
+            return
+        unsound_indices = {*unsound(checksum_seed(conversation.id), page)}
+        for index, row in enumerate(page):
+            _, _, shown, structural, recorded_at, *_ = unpacked(row.meta)
+            if row.id != event_id:
+                yield VerifyFinding(event_id, row.id - 1, _MISSING[row.id - 1 > event_id])
+                return
+            if index in unsound_indices:
+                yield VerifyFinding(row.id, row.id, "its checksum does not match")
+                return
+            if recorded_at < newest_at or (counts is not None and counts != (shown, structural)):
+                yield VerifyFinding(row.id, row.id, "it does not follow the event before it")
+                return
+            counts = (shown + row.shown, structural + row.structural)
+            newest_at = recorded_at
+            event_id += 1
+
+
+def _rows(reader: Reader, key: int, start: int, stop: int) -> Sequence[Row]:
+    return reader.rows(key, start, stop, _PAGE)
 
 
 def _changed_since(database: Database, former: Conversation) -> Conversation | None:
@@ -199,7 +269,7 @@ def _findings_in_tombstone(
 
 
 def _findings(
-    database: Database, conversation: Conversation, past: bool
+    database: Database, conversation: Conversation, past: bool, redacted: list[RedactedEvent]
 ) -> Iterator[VerifyFinding]:
     if conversation.version == 0 and not conversation.lacks_events:
         yield of_all("all of its events are missing")
@@ -210,11 +280,28 @@ def _findings(
     own = Check(database, conversation, conversation.version)
     if not conversation.archived:
         yield from own.run()
+        redacted += own.redacted()
+        yield from _findings_in_positions(database, conversation)
     if conversation.parent is not None and (past or not conversation.head):
         for part in checks_of_past(database, conversation):
             yield from [part] if isinstance(part, VerifyFinding) else part.run()
     yield from findings_beside(database, conversation, own.codec)
     yield from findings_in_ledger(database, conversation.key, conversation.id)
+
+
+def _findings_in_positions(
+    database: Database, conversation: Conversation
+) -> Iterator[VerifyFinding]:
+    # The copied past of a detached fork has later positions than the fork's own events.
+    start = 0 if conversation.parent is not None else conversation.parent_version or 0
+    rows = database.recorder.query(
+        lambda reader: reader.ask("positions", conversation.key, conversation.version)
+    )
+    own = [position for (position,) in rows]
+    if conversation.parent is None:
+        own = own[start:]
+    if None not in own and any(later <= former for former, later in pairwise(own)):
+        yield of_all("its events do not have rising positions: events were exchanged", sound=True)
 
 
 # -- the rows of one conversation
@@ -234,7 +321,8 @@ class VerifyFinding(NamedTuple):
     """A problem of the events ``first`` to ``last``, or of the whole conversation if ``first`` and
     ``last`` are None. If ``sound`` is true, the content of the events is unchanged. If
     ``needs_key`` is true, nothing was checked, because a key is missing. If ``unfinished`` is true,
-    nothing is damaged, and the next vacuum finishes an operation.
+    nothing is damaged, and the next vacuum finishes an operation. If ``unproved`` is true, nothing
+    is known to be changed, but the checkpoint does not cover it.
     """
 
     first: int | None
@@ -243,6 +331,7 @@ class VerifyFinding(NamedTuple):
     sound: bool = False
     needs_key: bool = False
     unfinished: bool = False
+    unproved: bool = False
 
     def __str__(self) -> str:
         if self.first is None:
@@ -260,9 +349,14 @@ class VerifyFinding(NamedTuple):
 
 
 def of_all(
-    problem: str, *, sound: bool = False, needs_key: bool = False, unfinished: bool = False
+    problem: str,
+    *,
+    sound: bool = False,
+    needs_key: bool = False,
+    unfinished: bool = False,
+    unproved: bool = False,
 ) -> VerifyFinding:
-    return VerifyFinding(None, None, problem, sound, needs_key, unfinished)
+    return VerifyFinding(None, None, problem, sound, needs_key, unfinished, unproved)
 
 
 class Check:
@@ -295,18 +389,20 @@ class Check:
         self._next = self._start
         self._counts: tuple[int, int] | None = (0, 0)
         self._head: bytes | None = first_head(conversation, self._salt)
+        self._newest_at = 0
         if conversation.parent is not None:
             parent = conversation.parent
             first = conversation.begins
             rows = database.recorder.query(lambda reader: reader.rows(parent, first - 1, first, 1))
             self._head = rows[0].head if rows else None
+            self._newest_at = rows[0].recorded_at if rows else 0
             counts = [
                 (row.shown_before + row.shown, row.structural_before + row.structural)
                 for row in rows
             ]
             self._counts = counts[0] if counts else None
-        self._redacted: dict[int, str] = {}
-        self._receipts: dict[int, set[str]] = {}
+        self._redacted: dict[int, tuple[str, str, Redacted | None]] = {}
+        self._receipts: dict[int, dict[str, tuple[int, str]]] = {}
 
     def run(self) -> list[VerifyFinding]:
         for page in self._pages():
@@ -386,12 +482,15 @@ class Check:
         elif self._counts is not None and self._counts != (before, turns):
             problem = f"its counts of earlier events are wrong: {before} shown, {turns} structural"
             self._find(event_id, problem, sound=True)
+        elif recorded_at < self._newest_at:
+            self._find(event_id, "it is dated before the event before it", sound=True)
         elif kind == "redaction" or is_redacted(proof):
             problem_of_redaction = self._note_redaction(row)
             if problem_of_redaction is not None:
                 self._find(event_id, problem_of_redaction)
         self._next = event_id + 1
         self._counts = (before + shown, turns + structural)
+        self._newest_at = recorded_at
         self._head = head
 
     def _miss(self, until: int) -> None:
@@ -424,12 +523,14 @@ class Check:
         except Undecodable as error:
             return f"its content was changed: {error}"
         if isinstance(event, Redaction):
-            for event_id, content_hash in zip(event.event_ids, event.hashes, strict=False):
-                self._receipts.setdefault(event_id, set()).add(content_hash)
+            bodies = event.bodies or ("",) * len(event.event_ids)
+            for event_id, content, body in zip(event.event_ids, event.hashes, bodies, strict=False):
+                self._receipts.setdefault(event_id, {})[content] = (row.id, body)
         if not is_redacted(row.proof):
             return None
         own_hash = row.proof[HEAD_BYTES:].hex()
-        self._redacted[row.id] = own_hash
+        body = sha256(row.body).hexdigest()
+        self._redacted[row.id] = (own_hash, body, event.redacted)
         if event.redacted is None:
             return "its content was erased or replaced, but no redaction has a receipt for it"
         if event.redacted.hash != own_hash:
@@ -446,24 +547,38 @@ class Check:
             copied = self._conversation.parent_version or 0
         unproved = [
             event_id
-            for event_id, content_hash in self._redacted.items()
+            for event_id, (content_hash, *_) in self._redacted.items()
             if copied <= event_id < self._stop
             and content_hash not in self._receipts.get(event_id, ())
         ]
         return [event_id for event_id in unproved if event_id not in self._redacted_by_copies]
 
+    def redacted(self) -> Iterator[RedactedEvent]:
+        for event_id, (content, body, mark) in self._redacted.items():
+            if mark is None or event_id >= self._stop:
+                continue
+            receipt, receipt_body = self._receipts.get(event_id, {}).get(content, (None, ""))
+            entry, entry_body = self._redacted_by_copies.get(event_id, (None, ""))
+            is_whole = body in (receipt_body, entry_body)
+            yield RedactedEvent(event_id, body, mark, receipt, entry, is_whole)
+
     @cached_property
-    def _redacted_by_copies(self) -> frozenset[int]:
+    def _redacted_by_copies(self) -> dict[int, tuple[int, str]]:
         conversation = self._conversation
-        entries = (
-            stored_event_of(conversation.id, row)
+        entries = [
+            (row.id, stored_event_of(conversation.id, row))
             for row in self._database.recorder.query(
                 partial(decoded_entries, key=conversation.key, conversation=conversation.id)
             )
             if row.kind == "redaction_copied" and row.encoding != DAMAGED
-        )
-        copied = (entry for entry in entries if isinstance(entry, RedactionCopied))
-        return frozenset(event_id for entry in copied for event_id in entry.event_ids)
+        ]
+        copied: dict[int, tuple[int, str]] = {}
+        for number, entry in entries:
+            if isinstance(entry, RedactionCopied):
+                bodies = entry.bodies or ("",) * len(entry.event_ids)
+                for event_id, body in zip(entry.event_ids, bodies, strict=False):
+                    copied[event_id] = (number, body)
+        return copied
 
     def _match_receipts(self) -> None:
         intervals = [
@@ -473,6 +588,13 @@ class Check:
         ]
         for event_id in self._without_receipt():
             self._find(event_id, "it is redacted, but no later event is a receipt with this hash")
+        for event in self.redacted():
+            receipts = self._receipts.get(event.id, {})
+            has_hash = any(body for _, body in receipts.values())
+            is_found = any(first <= event.id <= last for first, last in intervals)
+            if has_hash and not (event.is_whole or is_found):
+                problem = "what is left of it was changed: its receipt is for another redacted form"
+                self._find(event.id, problem)
         for event_id in sorted(self._receipts.keys() - self._redacted.keys()):
             if self._start <= event_id < self._stop and not any(
                 first <= event_id <= last for first, last in intervals

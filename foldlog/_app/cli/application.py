@@ -33,6 +33,7 @@ from foldlog._app.cli.outcome import (
     INTERRUPTED,
     INTERRUPTED_WORDS,
     REFUSED,
+    UNPROVED,
     Refused,
 )
 from foldlog._app.cli.quick_completion import COMPLETE, about_commands
@@ -217,6 +218,8 @@ def run(arguments: Sequence[str]) -> int:
         terminal.complain(INTERRUPTED_WORDS)
     if terminal.print_problems() and status in (None, DONE):
         return FINDINGS
+    if terminal.left_something_unchecked() and status in (None, DONE):
+        return UNPROVED
     return DONE if status is None else int(status)
 
 

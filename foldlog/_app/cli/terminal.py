@@ -53,6 +53,7 @@ _NARROW = re.compile("[ -~\xa0-\xac\xae-\u02ff\u0370-\u0482…]*")
 
 _as_json = False
 _found = False
+_unproved = False
 _unread: dict[str, None] = {}
 
 
@@ -90,9 +91,10 @@ def prepare(*, as_json: bool) -> None:
     With ``as_json``, a line on stderr is a JSON object. Log messages of foldlog's packages are
     printed as notes. An invalid ``COLUMNS`` is removed. Raises ``Refused`` if stdout is closed.
     """
-    global _as_json, _found
+    global _as_json, _found, _unproved
     _as_json = as_json
     _found = False
+    _unproved = False
     _unread.clear()
     logging.getLogger("foldlog").addHandler(_NOTES)
     if not _WIDTH.fullmatch(os.environ.get("COLUMNS", "")):
@@ -411,6 +413,20 @@ def warn(*messages: str) -> None:
     for message in messages:
         matched_nothing()
         _say("found", message)
+
+
+def not_checked(*messages: str) -> None:
+    """Print what a check could not check, each as one line on stderr. Without a finding, the
+    command then ends with status 3.
+    """
+    global _unproved
+    for message in messages:
+        _unproved = True
+        _say("not checked", message)
+
+
+def left_something_unchecked() -> bool:
+    return _unproved
 
 
 def matched_nothing() -> None:

@@ -29,6 +29,7 @@ class Checks:
     ``newest``     the conversation that was checked last
     ``findings``   pairs of a conversation and a finding; for a finding about the whole database,
                    the conversation is None
+    ``not_checked``  pairs as in ``findings``: what could not be checked
     """
 
     def __init__(self) -> None:
@@ -41,15 +42,21 @@ class Checks:
         self.damaged = False
         self.newest: str | None = None
         self.findings: list[tuple[str | None, str]] = []
+        self.not_checked: list[tuple[str | None, str]] = []
 
     def count(
         self, verdicts: Iterator[Verdict], update: Callable[..., object]
     ) -> Iterator[Verdict]:
         """Count all verdicts, and yield only the verdicts about conversations."""
         for verdict in verdicts:
-            self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
+            for finding in verdict.findings:
+                if finding.needs_key or finding.unproved:
+                    self.not_checked.append((verdict.conversation, str(finding)))
+                else:
+                    self.findings.append((verdict.conversation, str(finding)))
             self.damaged |= not all(
-                finding.needs_key or finding.unfinished for finding in verdict.findings
+                finding.needs_key or finding.unfinished or finding.unproved
+                for finding in verdict.findings
             )
             if verdict.conversation is None:
                 continue
@@ -95,7 +102,7 @@ class Checks:
             "checked": CheckedDocument.of(self),
             "unchecked": self.unchecked,
             "database": tuple(finding for name, finding in self.findings if name is None),
-            "sound": not self.findings,
+            "sound": not (self.findings or self.not_checked),
         }
 
 
@@ -120,8 +127,9 @@ def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType)
 
 
 def _status(verdict: Verdict) -> str:
-    if any(finding.needs_key for finding in verdict.findings):
-        return "unchecked"
-    if verdict.findings:
+    is_unchecked = [finding.needs_key or finding.unproved for finding in verdict.findings]
+    if not all(is_unchecked):
         return "damaged"
+    if is_unchecked:
+        return "unchecked"
     return "sound" if verdict.erasure is None else "erased"

@@ -280,6 +280,9 @@ SELECT greatest(
      WHERE first_position < (SELECT position FROM horizon) ORDER BY first_position DESC LIMIT 1),
     0)
 
+-- name: all_with_unmade
+SELECT key FROM {schema}.conversations WHERE pending > 0 AND visible AND erased_at IS NULL
+
 -- name: all_visible
 SELECT c.key, coalesce(l.version, -1) FROM {schema}.conversations c LEFT JOIN {schema}.listing l ON l.conversation = c.key
 WHERE c.visible AND c.erased_at IS NULL

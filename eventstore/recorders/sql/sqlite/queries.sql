@@ -337,6 +337,9 @@ DELETE FROM records WHERE conversation = ?
 -- name: delete_records
 DELETE FROM records WHERE projection = CAST(? AS TEXT) AND conversation = ?
 
+-- name: all_with_unmade
+SELECT key FROM conversations WHERE pending > 0 AND visible AND erased_at IS NULL
+
 -- name: all_visible
 SELECT c.key, coalesce(l.version, -1) FROM conversations c LEFT JOIN listing l ON l.conversation = c.key
 WHERE c.visible AND c.erased_at IS NULL

@@ -7,6 +7,7 @@ from datetime import datetime
 from foldlog._app.cli import terminal
 from foldlog._app.cli.verifying import Checks
 from foldlog._reports.words.gist import count
+from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.maintenance import Verdict
 
@@ -16,6 +17,8 @@ def show_outcome(checks: Checks, stamped_at: datetime | None, *, with_views: boo
         terminal.say(f"The checkpoint existed at {stamped_at:%Y-%m-%d %H:%M:%S} UTC.")
     if checks.findings:
         outcome = f"{count(len(checks.findings), 'finding')}, named above"
+    elif checks.not_checked:
+        outcome = "no changes found in what could be checked"
     else:
         outcome = "no changes found"
     if checks.records:
@@ -50,5 +53,9 @@ def show_redacted(verdict: Verdict) -> None:
         events = ", ".join(map(str, receipt.event_ids))
         terminal.say_wrapped(
             f"{name}: event {events} redacted since the checkpoint by {receipt.by}"
-            f" ({receipt.reason}); event {receipt.id} is the receipt"
+            f" ({receipt.reason}); {_receipt_of(receipt)} is the receipt"
         )
+
+
+def _receipt_of(redaction: Redaction) -> str:
+    return "an entry of the ledger" if redaction.id < 0 else f"event {redaction.id}"

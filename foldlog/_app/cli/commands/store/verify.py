@@ -58,7 +58,8 @@ def run(
     missing.
 
     If events are changed, missing, inserted, swapped or moved, the command reports them, and the
-    exit status is 1. With a checkpoint (--against), the command also detects a missing end and a
+    exit status is 1. If nothing is changed, but something could not be checked, it is 3. With a
+    checkpoint (--against), the command also detects a missing end and a
     rewritten conversation. Lawful erasures and redactions are listed and are not findings. An
     interrupted check prints where to continue (--from).
 
@@ -110,9 +111,9 @@ def run(
             terminal.note(f"the check ended early; '{rest}' continues it")
         raise
     finally:
-        # ``warn`` makes the command end with status 1, also with --json.
-        for name, finding in checks.findings:
-            terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
+        # Findings make the command end with status 1, also with --json.
+        terminal.warn(*map(_in_words, checks.findings))
+        terminal.not_checked(*map(_in_words, checks.not_checked))
     if checks.damaged:
         terminal.note(
             "'foldlog store copy --damaged' copies the undamaged events to a new store; a backup "
@@ -120,6 +121,11 @@ def run(
         )
     if not terminal.prints_json():  # the document has the outcome already
         show_outcome(checks, stamped_at, with_views=views)
+
+
+def _in_words(finding: tuple[str | None, str]) -> str:
+    conversation, problem = finding
+    return problem if conversation is None else f"conversation {conversation!r}: {problem}"
 
 
 def _verdicts(

@@ -1,0 +1,324 @@
+"""What an operator changes beside the events since a checkpoint is named: redactions, sources of
+imports, tombstones, times and positions. The operator makes every hash and checksum anew.
+"""
+
+import json
+import shutil
+import sqlite3
+import zlib
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+
+import pytest
+from msgspec.structs import replace
+
+from foldlog.eventstore import KeyRing, open_store
+from foldlog.eventstore.codec import encode
+from foldlog.eventstore.events import Redacted, RedactionCopied
+from foldlog.eventstore.log.ledger import enter
+from foldlog.eventstore.log.redacted import without_content
+from foldlog.eventstore.log.row import commitment_of, link_of, present, stored_event_of
+from foldlog.eventstore.maintenance.checkpoint import leaves_of, make_checkpoint, verify_against
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.sources.blocks import GENESIS, chain_head
+from tests import stored_rows
+from tests.commands import run_foldlog
+from tests.eventstore.test_operator import key_of, stored_row
+from tests.privacy import erased, redacted
+from tests.said import all_said, say
+from tests.sound import changes
+from tests.stored_rows import with_fields
+
+KEYS = KeyRing(["44" * 32])
+HOUR = 3_600_000_000
+MESSAGES = [
+    {"role": "user", "content": "pay 100 to the mill"},
+    {"role": "assistant", "content": "I pay 100 to the mill"},
+]
+
+
+def opened(path, **options):
+    return open_store(f"sqlite:///{path}", **options)
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("beside")
+    path = folder / "store.db"
+    for name in ("opened", "unopened"):
+        source = folder / f"{name}.json"
+        source.write_text(json.dumps({"messages": MESSAGES}))
+        used = ["--use"] if name == "opened" else []
+        run_foldlog("import", str(source), *used, "--conversation", name, "--db", str(path))
+    with opened(path) as store:
+        for name in ("a", "b", "c", "gone", "parent"):
+            store.append(name, all_said("one", "two", "three", "four"), expected_version=0)
+        redacted(store, "b", 1)
+        redacted(store, "parent", 0)
+        store.fork("parent", 2, "fork")
+        say(store, "fork", "own")
+        erased(store, "gone")
+        note = make_checkpoint(store)
+    assert findings(path, note) == {}
+    return path, note
+
+
+@pytest.fixture
+def path(tmp_path, made_once):
+    return shutil.copy(made_once[0], tmp_path / "store.db")
+
+
+@pytest.fixture
+def note(made_once):
+    return made_once[1]
+
+
+def findings(path, note, **options):
+    with opened(path, **options) as store:
+        return changes(store, note)
+
+
+def run(path, statement, *values):
+    with closing(sqlite3.connect(path)) as connection:
+        changed = connection.execute(statement, values).rowcount
+        connection.commit()
+    assert changed, statement
+
+
+def put_redacted_form(path, name, event_id, **fields):
+    """Put the redacted form of an event in its place, with other ``fields``."""
+    row = stored_row(path, key_of(path, name), event_id)
+    event = stored_event_of(name, row)
+    commitment = commitment_of(row.proof, row.body)
+    mark = event.redacted or Redacted(
+        at=datetime(2026, 1, 1, tzinfo=UTC),
+        by="me",
+        reason="mine",
+        hash=commitment.hex(),
+        bytes=len(row.body),
+    )
+    form = replace(without_content(event, mark), **fields)
+    body = encode(form, ours=True).body
+    stored_rows.replace(path, name, with_fields(row, body=body, proof=row.head + commitment))
+    return sha256(body).hexdigest()
+
+
+def enter_copied(path, name, **fields):
+    with opened(path) as store:
+
+        def work(transaction):
+            state = transaction.conversation(name)
+            enter(transaction, state, RedactionCopied(**fields), present())
+
+        store.database.recorder.transact(work)
+
+
+# -- redactions
+
+
+def test_content_erased_with_an_entry_of_the_ledger_is_named(path, note):
+    put_redacted_form(path, "a", 2)
+    enter_copied(path, "a", event_ids=(2,))
+    assert "event 2: its content was erased since the checkpoint" in findings(path, note)["a"][0]
+
+
+def test_content_erased_with_a_whole_entry_is_listed(path, note):
+    body = put_redacted_form(path, "a", 2)
+    enter_copied(path, "a", event_ids=(2,), bodies=(body,))
+    with opened(path) as store:
+        [verdict] = [each for each in verify_against(store, note) if each.conversation == "a"]
+    [redaction] = verdict.redactions
+    assert (redaction.event_ids, redaction.by, redaction.reason) == ((2,), "me", "mine")
+
+
+def test_content_erased_as_a_copied_past_is_named(path, note):
+    put_redacted_form(path, "a", 2)
+    run(path, "UPDATE conversations SET parent_version = 4 WHERE id = 'a'")
+    assert "event 2: its content was erased since the checkpoint" in findings(path, note)["a"][0]
+
+
+def test_all_content_of_a_conversation_erased_is_named(path, note):
+    for event_id in range(4):
+        put_redacted_form(path, "a", event_id)
+    enter_copied(path, "a", event_ids=(0, 1, 2, 3))
+    assert len(findings(path, note)["a"]) == 4
+
+
+@pytest.mark.parametrize("field, value", [("source", "environment"), ("redacted", "by")])
+@pytest.mark.parametrize("name, event_id", [("b", 1), ("parent", 0)])
+def test_rest_of_a_redacted_event_is_covered(path, note, name, event_id, field, value):
+    if field == "redacted":
+        event = stored_event_of(name, stored_row(path, key_of(path, name), event_id))
+        value = replace(event.redacted, by="somebody else")
+    put_redacted_form(path, name, event_id, **{field: value})
+    assert "was changed" in findings(path, note)[name][0]
+
+
+def test_rest_of_an_event_redacted_later_is_covered(path, note):
+    with opened(path) as store:
+        redacted(store, "c", 1)
+    assert findings(path, note) == {}
+    put_redacted_form(path, "c", 1, source="environment")
+    assert "its receipt is for another redacted form" in findings(path, note)["c"][0]
+
+
+def test_detached_fork_keeps_its_receipts(path, note):
+    with opened(path) as store:
+        redacted(store, "parent", 1)
+        erased(store, "parent", detach_forks=True)
+        assert changes(store, note) == changes(store, make_checkpoint(store)) == {}
+    put_redacted_form(path, "fork", 0, source="environment")
+    assert "fork" in findings(path, note)
+
+
+# -- sources of imports
+
+
+def forge_source(path, name):
+    """Change the bytes of the records of a source, with right hashes and heads."""
+    key = key_of(path, name)
+    with closing(sqlite3.connect(path)) as connection:
+        [(count, places, body)] = connection.execute(
+            "SELECT records, places, body FROM blocks WHERE conversation = ?", (key,)
+        ).fetchall()
+        raw = zlib.decompress(body).replace(b"100", b"999")
+        index = zlib.decompressobj()
+        numbers = memoryview(index.decompress(places)).cast("I")
+        hashes = b""
+        at = 0
+        for record in range(count):
+            start = at + numbers[2 * record]
+            at = start + numbers[2 * record + 1]
+            hashes += sha256(raw[start:at]).digest()[:16]
+        connection.execute(
+            "UPDATE blocks SET places = ?, body = ? WHERE conversation = ?",
+            (zlib.compress(bytes(numbers)) + hashes, zlib.compress(raw), key),
+        )
+        head = chain_head(GENESIS, hashes)
+        connection.execute("UPDATE sources SET head = ? WHERE conversation = ?", (head, key))
+        connection.commit()
+
+
+@pytest.mark.parametrize("name", ["opened", "unopened"])
+def test_forged_source_is_named(path, note, name):
+    forge_source(path, name)
+    assert findings(path, note) == {
+        name: ["the records of its source were changed since the checkpoint"]
+    }
+
+
+@pytest.mark.parametrize(
+    "statement, problem",
+    [
+        ("UPDATE sources SET redacted = x'00000000'", "was erased without a receipt"),
+        ("UPDATE sources SET format = 'atif'", "had the format 'openai-chat'"),
+        ("DELETE FROM sources", "its source is missing"),
+    ],
+)
+def test_changed_row_of_a_source_is_named(path, note, statement, problem):
+    run(path, f"{statement} WHERE conversation = {key_of(path, 'opened')}")
+    assert any(problem in finding for finding in findings(path, note)["opened"])
+
+
+def test_import_without_events_that_is_gone_is_named(path, note):
+    key = key_of(path, "unopened")
+    for table in ("sources", "blocks"):
+        run(path, f"DELETE FROM {table} WHERE conversation = {key}")
+    run(path, f"DELETE FROM conversations WHERE key = {key}")
+    assert "it is missing, and had" in findings(path, note)["unopened"][0]
+
+
+def test_later_import_without_events_gets_a_leaf_once(path, note, tmp_path):
+    source = tmp_path / "later.json"
+    source.write_text(json.dumps({"messages": MESSAGES}))
+    run_foldlog("import", str(source), "--conversation", "later", "--db", str(path))
+    with opened(path) as store:
+        later = make_checkpoint(store)
+        leaves = store.database.recorder.query(partial(leaves_of, checkpoint=later))
+        # The copied file has an entry in the ledger of the store, too.
+        assert [leaf.name for leaf in leaves[note.size :]] == [b"later", b""]
+        assert make_checkpoint(store) == later
+    forge_source(path, "later")
+    assert [*findings(path, later)] == ["later"]
+
+
+# -- tombstones, times and positions
+
+
+def test_changed_tombstone_is_named(path, note):
+    run(path, "UPDATE conversations SET erased_events = 99 WHERE id = 'gone'")
+    assert "tombstone was changed" in findings(path, note)["gone"][0]
+
+
+def test_erasure_dated_before_the_checkpoint_is_named(path, note):
+    with opened(path) as store:
+        erased(store, "c")
+    run(path, f"UPDATE conversations SET erased_at = erased_at - {HOUR} WHERE id = 'c'")
+    assert findings(path, note)["c"] == ["its erasure is dated before its last event"]
+
+
+def test_event_dated_before_the_event_before_it_is_named(path, note):
+    with opened(path) as store:
+        say(store, "a", "approved")
+    row = stored_row(path, key_of(path, "a"), 4)
+    redate(path, "a", row, stored_rows.meta_field(row.meta, "recorded_at") - HOUR)
+    assert findings(path, note)["a"] == ["event 4: it is dated before the event before it"]
+
+
+def redate(path, name, row, at):
+    """Change the time of the last event of a conversation, and make its head anew."""
+    key = key_of(path, name)
+    before = stored_row(path, key, row.id - 1)
+    with opened(path) as store:
+        salt = store.database.recorder.query(lambda reader: reader.conversation(name)).salt
+    dated = with_fields(row, recorded_at=at)
+    head = link_of(before.head, salt, dated)
+    stored_rows.replace(path, name, with_fields(dated, proof=head + row.proof[32:]))
+
+
+def test_exchanged_positions_are_named(path, note):
+    key = key_of(path, "a")
+    place = "(SELECT position FROM events WHERE conversation = ? AND id = ?)"
+    with closing(sqlite3.connect(path)) as connection:
+        first, second = (
+            connection.execute(f"SELECT {place}", (key, event_id)).fetchone()[0]
+            for event_id in (1, 2)
+        )
+    for old, new in ((first, 10**9), (second, first), (10**9, second)):
+        run(path, "UPDATE events SET position = ? WHERE position = ?", new, old)
+    assert "rising positions" in findings(path, note)["a"][0]
+
+
+# -- without a key
+
+
+@pytest.fixture
+def sealed(path):
+    with opened(path, keys=KEYS) as store:
+        assert [*rekey(store)]
+        store.append("secret", all_said("one", "two", "three"), expected_version=0)
+        note = make_checkpoint(store)
+        assert changes(store, note) == {}
+    return note
+
+
+def test_unchanged_encrypted_store_has_a_status_of_its_own(path, sealed, tmp_path, capsys):
+    (tmp_path / "note.txt").write_text(str(sealed))
+    check = ("store", "verify", "--against", str(tmp_path / "note.txt"), "--db", str(path))
+    assert run_foldlog(*check) == 3
+    out, err = capsys.readouterr()
+    assert "no changes found in what could be checked" in out
+    assert "not checked: conversation 'secret'" in err
+
+
+def test_changed_encrypted_store_is_named_without_the_key(path, sealed, tmp_path, capsys):
+    (tmp_path / "note.txt").write_text(str(sealed))
+    key = key_of(path, "secret")
+    for old, new in ((1, 900), (2, 1), (900, 2)):
+        run(path, "UPDATE events SET id = ? WHERE conversation = ? AND id = ?", new, key, old)
+    check = ("store", "verify", "--against", str(tmp_path / "note.txt"), "--db", str(path))
+    assert run_foldlog(*check) == 1
+    err = capsys.readouterr().err
+    assert "found: conversation 'secret': event 1: its checksum does not match" in err
