@@ -109,6 +109,7 @@ def run_case(case, output):
         ('echo "in \\"quotes > no.txt\\"" > yes.txt', ["yes.txt"]),
         ("if [[ b > a ]]; then echo 1 > c.txt; fi", ["c.txt"]),
         ("(( 4 > 3 )) && n=$((9 > 8)) && echo $n > d.txt", ["d.txt"]),
+        ("touch e.txt\n(( 4 > 3 ))\n((( 8 > 9 )); touch f.txt)", ["e.txt", "f.txt"]),
         ("touch one.txt \\\n  two.txt", ["one.txt", "two.txt"]),
         ("touch my\\ file.txt", ["my file.txt"]),
         ("find . -name x -exec cat {} \\; > found.txt", ["found.txt"]),

@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 """Matches operators, a word with its quoted parts and escaped characters, or a quotation mark that
 is never closed.
 """
-_ARITHMETIC = re.compile(r"\(\([^()\n;]*\)\)")
+_ARITHMETIC = re.compile(r"\(\([^()\n;'\"]*\)\)")
 """Matches ``((x > 3))``, which compares and writes no file, like ``[[ $x > 3 ]]``."""
 _CONTINUED = re.compile(r"\\\n")
 _HOME = "~"
@@ -219,7 +219,8 @@ def _parse(text: str) -> Sequence[_Simple]:
     without_documents = _DOCUMENT.sub(
         lambda found: found[0].partition("\n")[0].replace("<<", " ") + "\n", text
     )
-    return _parsed_words(_CONTINUED.sub(" ", without_documents[:_READ_MAX]))
+    in_one_line = _CONTINUED.sub(" ", without_documents[:_READ_MAX])
+    return _parsed_words(_ARITHMETIC.sub("$", in_one_line))
 
 
 @lru_cache(_COMMANDS_MAX)  # the documents in a command may be large, so they are not kept
@@ -227,15 +228,10 @@ def _parsed_words(text: str) -> Sequence[_Simple]:
     commands = [_Simple([], [])]
     is_target = False
     depth = 0
-    compared_to = 0
     for match in _TOKEN.finditer(text):
         token = match[0]
         words = commands[-1].words
-        is_compared = "[[" in words and "]]" not in words and token != "]]"
-        if is_compared or match.start() < compared_to:
-            continue
-        if "((" in token and (comparison := _ARITHMETIC.match(text, match.start())):
-            compared_to = comparison.end()
+        if "[[" in words and "]]" not in words and token != "]]":
             continue
         word = _QUOTED.sub(_unquote, token)
         if token[0] in _OPERATORS:
