@@ -12,6 +12,7 @@ from foldlog._base.values import values_in
 from foldlog._reports.passages import find_passages
 from foldlog._testing.prompts import AskedPrompt, answering_parameters, flat_tool
 from foldlog.eventstore import EventStoreError
+from foldlog.formats.record import omit
 from foldlog.projections import as_json
 
 _NAMES = ("role", "type", "name", "tool_call_id", "call_id")
@@ -52,18 +53,20 @@ def beside_differences(
     if "system" not in ignore and not is_same(system, asked.system):
         yield f"the system prompt differs{_changed_words(system, asked.system)}"
     if "tools" not in ignore:
-        tools = recorded.get("tools", asked.tools)
-        difference = first_difference("tool", map(flat_tool, tools), map(flat_tool, asked.tools))
+        ours = [*map(flat_tool, recorded.get("tools", asked.tools))]
+        theirs = [*map(flat_tool, asked.tools)]
+        if not any("strict" in tool for tool in ours):  # some runtimes do not know it
+            theirs = [omit(tool, "strict") for tool in theirs]
+        difference = first_difference("tool", ours, theirs)
         if difference is not None:
             yield difference
-    if "parameters" not in ignore and recorded.get("parameters"):
-        yield from _parameter_differences(recorded["parameters"], asked.parameters)
+    parameters = omit(recorded.get("parameters", {}), "instructions")
+    if "parameters" not in ignore and parameters:
+        yield from _parameter_differences(parameters, asked.parameters)
 
 
 def _parameter_differences(recorded: JsonMap, asked: JsonMap) -> Iterator[str]:
     for name, value in recorded.items():
-        if name == "instructions":
-            continue
         other = asked.get(name)
         if not is_same(value, other):
             yield f"{name} is {other!r}, and the run has {value!r}"

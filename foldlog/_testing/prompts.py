@@ -39,6 +39,8 @@ _OF_THE_WAY = frozenset((
 """Parameters that say who asks and how, so the answer does not depend on them. The model is
 compared if the run has recorded it.
 """
+_DEFAULTS = {"n": 1, "parallel_tool_calls": True, "tool_choice": "auto", "truncation": "disabled"}
+"""What a server does without the parameter, so an SDK may send it or not."""
 _NO_MATTER = frozenset(("$schema", "title"))
 """Texts in the schema of a tool that some SDKs add and others leave out."""
 
@@ -178,7 +180,7 @@ def answering_parameters(parameters: JsonMap) -> JsonObject:
     return {
         name: value
         for name, value in parameters.items()
-        if name not in _OF_THE_WAY and value is not None
+        if name not in _OF_THE_WAY and value is not None and _DEFAULTS.get(name) != value
     }
 
 

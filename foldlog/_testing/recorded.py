@@ -243,14 +243,16 @@ class RecordedRun:
         system = system or beside.get("parameters", {}).get("instructions", "")
         if system:
             beside["system"] = system
-        sent_beside = {
+        sent_beside: dict[str, Any] = {
             "system": asked.system,
             "tools": asked.tools,
             "parameters": answering_parameters(asked.parameters),
         }
         for name, value in sent_beside.items():
-            if value and name not in beside and name not in self._ignore:
-                self._note(call, name, value)
+            if value and not _has_recorded(beside, name) and name not in self._ignore:
+                # what the run has of its parameters is their instructions
+                has = beside.get(name, {}) if name == "parameters" else {}
+                self._note(call, name, {**has, **value} if has else value)
         ours, theirs = recorded.messages, asked.messages
         alone: list[str] = []
         if ours != theirs:
@@ -308,6 +310,11 @@ class RecordedRun:
         facts they lost (``lost``, ``missing``), and how many needed facts they show.
         """
         return replay_events(self.history.events(), condenser)
+
+
+def _has_recorded(beside: JsonMap, name: str) -> bool:
+    # The instructions of a prompt are recorded among the parameters.
+    return name in beside and (name != "parameters" or {*beside[name]} != {"instructions"})
 
 
 replay = RecordedRun

@@ -175,16 +175,33 @@ def test_who_asks_is_no_difference(beside, histories, recorded):
         run_agent(histories["again"], lambda messages, **others: run(messages, **others, **beside))
 
 
-def test_a_strict_tool_is_a_difference_that_can_be_ignored(histories, recorded):
+def test_a_tool_that_is_no_longer_strict_is_a_difference(histories, tmp_path):
+    strict = {**TOOL, "function": {**TOOL["function"], "strict": True}}
+
+    def agent(history, model, tool):
+        history.append([{"role": "system", "content": "You pay."}, said("pay")])
+        request = history.prepare().request("openai", tools=[tool], model="m")
+        answer = model(request.messages, tools=request.tools, model="m")
+        history.append_reply(answer, request=request)
+
+    agent(histories["pay"], lambda messages, **_: reply(0), strict)
+    run_of(histories["pay"]).write(path := tmp_path / "pay.jsonl")
+    with replay(path) as run:
+        agent(histories["again"], run, strict)
+    run = replay(path)
+    with pytest.raises(RunDiffers, match=r"tool 1 .pay. differs"), run:
+        agent(histories["changed"], run, TOOL)
+    with replay(path, ignore=["tools"]) as run:
+        agent(histories["ignored"], run, TOOL)
+
+
+def test_a_runtime_that_knows_no_strict_tools_is_not_blamed(histories, recorded):
     def model(messages, **_):
         strict = {**TOOL, "function": {**TOOL["function"], "strict": True}}
         return run(messages, tools=[strict], model="m")
 
-    run = replay(recorded)
-    with pytest.raises(RunDiffers, match=r"tool 1 .pay. differs"), run:
+    with replay(recorded) as run:
         run_agent(histories["again"], model)
-    with replay(recorded, ignore=["tools"]) as run:
-        run_agent(histories["ignored"], model)
 
 
 def test_parameters_that_a_run_lacks_are_noted_and_added(histories, tmp_path):
