@@ -274,6 +274,8 @@ def _findings(
     if conversation.version == 0 and not conversation.lacks_events:
         yield of_all("all of its events are missing")
         return
+    if conversation.sealed_key is None and conversation.key_id is not None:
+        yield of_all(f"its row names the key {conversation.key_id}, but it is not encrypted")
     yield from map(of_all, problems_of(database, conversation))
     if conversation.version == 0:
         return

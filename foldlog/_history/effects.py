@@ -10,10 +10,13 @@ See docs/internals/decisions/0096-effects.md.
 from __future__ import annotations
 
 import inspect
+import os
+import pwd
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from types import MethodType
@@ -443,6 +446,48 @@ def approval_of(history: HistoryLog, trace: CallTrace) -> JsonObject:
             " it"
         )
     return {"by": decision["by"], "reason": decision["reason"], "approval": event_id}
+
+
+class Decision(NamedTuple):
+    """A decision about a call. ``by`` is a text that nobody checks. ``token`` is the name of the
+    token that made the decision over HTTP; without it, the user of this process made the decision.
+    """
+
+    approved: bool
+    by: str
+    reason: str = ""
+    until: datetime | None = None
+    token: str | None = None
+
+    @property
+    def data(self) -> JsonMap:
+        """The data of the annotation. Raises ``InvalidArgument``."""
+        try:
+            end = None if self.until is None else self.until.astimezone(UTC).isoformat()
+        except OverflowError:
+            raise InvalidArgument(f"until {self.until} is not from year 1 to 9999 in UTC") from None
+        if self.token is None:
+            maker = {"user": _process_user()}
+        else:
+            maker = {"token": self.token}
+        return {
+            "approved": self.approved,
+            "by": self.by,
+            "reason": self.reason,
+            "until": end,
+            **maker,
+        }
+
+
+def _process_user() -> str:
+    """Return the name of the user that the system runs this process for. Unlike
+    ``getpass.getuser``, do not believe the environment.
+    """
+    user_id = os.geteuid()
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:  # as in many containers
+        return str(user_id)
 
 
 def record_approval(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -257,7 +257,8 @@ class HistoryRun(HistoryLog):
         Args:
             call: The open call.
             approved: Whether the person approved the call.
-            by: The person who decided.
+            by: The person who decided. Nobody checks it, so the decision also records the user of
+                the process.
             reason: Why.
             until: The end of an approval, by the clock of the store. By default, an approval does
                 not end.
@@ -275,12 +276,8 @@ class HistoryRun(HistoryLog):
         """
         from foldlog._history import effects
 
-        try:
-            end = None if until is None else until.astimezone(UTC).isoformat()
-        except OverflowError:
-            raise InvalidArgument(f"until {until} is not from year 1 to 9999 in UTC") from None
-        decision = {"approved": approved, "by": by, "reason": reason, "until": end}
-        return effects.record_approval(self, call, decision, idempotency_key)
+        decision = effects.Decision(approved, by, reason, until)
+        return effects.record_approval(self, call, decision.data, idempotency_key)
 
     def effects(
         self, state: Literal["intended", "begun", "done", "failed", "unknown"] | None = None

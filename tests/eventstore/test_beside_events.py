@@ -10,6 +10,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.redacted import without_content
 from foldlog.eventstore.log.row import commitment_of, link_of, present, stored_event_of
 from foldlog.eventstore.maintenance.checkpoint import leaves_of, make_checkpoint, verify_against
+from foldlog.eventstore.maintenance.proofs import prove_event
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
 from tests import stored_rows
@@ -322,3 +324,89 @@ def test_changed_encrypted_store_is_named_without_the_key(path, sealed, tmp_path
     assert run_foldlog(*check) == 1
     err = capsys.readouterr().err
     assert "found: conversation 'secret': event 1: its checksum does not match" in err
+
+
+def test_key_of_a_plain_conversation_is_named(path, note):
+    run(path, "UPDATE conversations SET key_id = '65c982694d302e90' WHERE id = 'a'")
+    assert findings(path, note)["a"] == [
+        "its row names the key 65c982694d302e90, but it is not encrypted"
+    ]
+
+
+# -- proofs of one event
+
+
+def root_by_rfc_9162(leaf, index, size, path):
+    """Section 2.1.3.2, step by step."""
+    fn, sn, r = index, size - 1, leaf
+    for p in path:
+        assert sn
+        if fn & 1 or fn == sn:
+            r = sha256(b"\1" + p + r).digest()
+            while fn and not fn & 1:
+                fn >>= 1
+                sn >>= 1
+        else:
+            r = sha256(b"\1" + r + p).digest()
+        fn >>= 1
+        sn >>= 1
+    assert sn == 0
+    return r
+
+
+@pytest.mark.parametrize("name, event_id", [("opened", 1), ("b", 1), ("a", 0), ("parent", 0)])
+def test_leaf_of_a_proved_event_by_another_reading_of_the_rfc(path, note, name, event_id):
+    with opened(path) as store:
+        proof = prove_event(store, note, name, event_id)
+    head = bytes.fromhex(proof.before)
+    for fields, committed in proof.links:
+        linked = head + bytes.fromhex(proof.salt) + f"salted {fields}\n".encode()
+        head = sha256(linked + bytes.fromhex(committed)).digest()
+    version = event_id + len(proof.links)
+    leaf = sha256(
+        b"\0"
+        + sha256(name.encode()).digest()
+        + b"\0"
+        + proof.generation.to_bytes(4, "big")
+        + version.to_bytes(8, "big")
+        + head
+        + bytes.fromhex(proof.ledger)
+        + bytes.fromhex(proof.extent)
+    ).digest()
+    steps = [bytes.fromhex(step) for step in proof.path]
+    assert root_by_rfc_9162(leaf, proof.leaf, note.size, steps) == note.root
+
+
+# -- the claims of docs/PROOF.md
+
+ATTACKS = {
+    "an event, its order": ("test_operator", "test_change_of_each_kind_is_named"),
+    "the content of an event": (
+        "test_beside_events",
+        "test_content_erased_with_an_entry_of_the_ledger_is_named",
+    ),
+    "the source of an import": ("test_beside_events", "test_forged_source_is_named"),
+    "an event dated before": (
+        "test_beside_events",
+        "test_event_dated_before_the_event_before_it_is_named",
+    ),
+    "a conversation was erased": ("test_proof", "test_erasures_and_redactions_have_their_receipts"),
+    "an event was redacted": ("test_proof", "test_erasures_and_redactions_have_their_receipts"),
+    "a tombstone or the ledger": ("test_beside_events", "test_changed_tombstone_is_named"),
+    "new events, forks": ("test_operator", "test_lawful_work_raises_no_alarm"),
+    "the list of checkpoints": ("test_proof", "test_changed_leaf_is_named"),
+}
+"""Maps the beginning of each claim of the first table to a test that attacks it."""
+
+
+def test_each_claim_has_an_attack():
+    page = (Path(__file__).parents[2] / "docs" / "PROOF.md").read_text()
+    table = page.split("| changed since the checkpoint |", 1)[1].split("\n\n", 1)[0]
+    claims = [line.split("|")[1].strip() for line in table.splitlines()[2:]]
+    assert len(claims) == len(ATTACKS)
+    for claim in claims:
+        [(module, test)] = [
+            attack for beginning, attack in ATTACKS.items() if claim.startswith(beginning)
+        ]
+        source = (Path(__file__).parent / f"{module}.py").read_text()
+        assert f"def {test}(" in source, test

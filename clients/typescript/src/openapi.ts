@@ -584,10 +584,11 @@ export interface paths {
          * Record that a person approved or refused the open call with this event id.
          * @description Record that a person approved or refused the open call with this event id.
          *
-         *     ``by`` names the person, by default by the name of the token. An approval ends at ``until``,
-         *     a time with its zone. A begin with ``needs_approval`` obeys the last decision.
+         *     ``by`` names the person, by default by the name of the token; nobody checks it. The decision
+         *     also records the name of the token. An approval ends at ``until``, a time with its zone. A begin
+         *     with ``needs_approval`` obeys the last decision.
          *
-         *     Scope: append.
+         *     Scope: approve.
          */
         post: operations["decide"];
         delete?: never;

@@ -79,7 +79,8 @@ def _approval(event: events.Annotation) -> str:
     verb = "approved" if fields["approved"] is True else "refused"
     end = f" until {fields['until']}" if fields.get("until") else ""
     reason = f": {fields['reason']}" if fields.get("reason") else ""
-    return f"{fields.get('by') or 'somebody'} {verb} {call}{end}{reason}"
+    token = f" with the token {fields['token']!r}" if fields.get("token") else ""
+    return f"{fields.get('by') or 'somebody'}{token} {verb} {call}{end}{reason}"
 
 
 def _document(name: str, change: JsonObject) -> str:

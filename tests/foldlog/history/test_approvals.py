@@ -1,6 +1,8 @@
 """Approvals are events: who was asked, who decided, and the call that the decision allows."""
 
 import json
+import os
+import pwd
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -130,3 +132,10 @@ def test_page_shows_approvals(decided):
     with api.open("foldlog.db") as histories, asking_store(histories.store) as client:
         page = client.json("history?id=c")
     assert [page["kinds"][kind] for kind in page["events"]["kind"]][2:] == ["approval"] * 3
+
+
+def test_a_decision_names_the_user_of_the_process(history, call, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "boss")
+    data = approve(history, call).data
+    assert data["by"] == "ann"
+    assert data["user"] == pwd.getpwuid(os.geteuid()).pw_name != "boss"

@@ -16,6 +16,7 @@ from foldlog._app.server.problems import Refusal
 from foldlog._app.server.service.events import AppendedEvents, RecordedEvent
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
+from foldlog._app.server.service.tokens import Scope
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history import effects
 from foldlog._reports.answers.document import Document
@@ -88,7 +89,7 @@ def ask_approval(
     return RecordedEvent.of_recorded(recorded)
 
 
-@operation("POST", "/conversations/{conversation}/approvals/{event}/decisions")
+@operation("POST", "/conversations/{conversation}/approvals/{event}/decisions", Scope.APPROVE)
 def decide(
     request: AdmittedRequest,
     event: Count,
@@ -101,16 +102,19 @@ def decide(
 ) -> RecordedEvent:
     """Record that a person approved or refused the open call with this event id.
 
-    ``by`` names the person, by default by the name of the token. An approval ends at ``until``,
-    a time with its zone. A begin with ``needs_approval`` obeys the last decision.
+    ``by`` names the person, by default by the name of the token; nobody checks it. The decision
+    also records the name of the token. An approval ends at ``until``, a time with its zone. A begin
+    with ``needs_approval`` obeys the last decision.
     """
-    recorded = request.history.decide(
-        _call(request, event),
-        approved,
+    decision = effects.Decision(
+        approved=approved,
         by=by or request.principal.name,
         reason=reason,
         until=until,
-        idempotency_key=idempotency_key,
+        token=request.principal.name,
+    )
+    recorded = effects.record_approval(
+        request.history, _call(request, event), decision.data, idempotency_key
     )
     return RecordedEvent.of_recorded(recorded)
 

@@ -33,6 +33,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.store import prepare_append
 from foldlog.projections import Dialect, ModelRequest
+from foldlog.projections.effects import is_approval
 from foldlog.types import ExpectedVersion
 
 EVENTS_MAX: Final = 1_000
@@ -49,6 +50,12 @@ AppendableEvent = (
     | CondensationRequest
     | CondensationAction
 )
+
+
+def _check_approvals(request: AdmittedRequest, events: Sequence[AppendableEvent]) -> None:
+    """Refuse annotations with which a program that appends decides about its own calls."""
+    if any(is_approval(event) for event in events):
+        request.principal.require(Scope.ADMINISTER)
 
 
 class RecordedEvent(Document, frozen=True):
@@ -142,6 +149,7 @@ def append_events(
     """
     if events and messages:
         raise Refusal(400, "send either 'events' or 'messages', not both")
+    _check_approvals(request, events)
     history = request.history
     recorded = history.append(
         events or messages,
@@ -256,6 +264,8 @@ def append_together(
     store = request.histories.store
     if LEASE in request.headers:
         raise Refusal(400, "an append to several conversations writes under no lease")
+    for each in appends:
+        _check_approvals(request, each.events)
     histories = [request.histories[each.conversation] for each in appends]
     for history in histories:
         request.check_visible(history)

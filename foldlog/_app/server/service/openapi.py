@@ -88,7 +88,7 @@ def _describe(
     described: JsonObject = {
         "operationId": operation.name,
         "summary": operation.summary.partition("\n")[0],
-        "description": f"{operation.summary}\n\nScope: {operation.scope.name.lower()}.",
+        "description": f"{operation.summary}\n\nScope: {operation.scope.value}.",
         "parameters": parameters,
         "responses": {
             str(operation.status): answer,

@@ -4,7 +4,8 @@ A file of tokens is TOML. The file contains a hash of each token, or the token i
 
     [worker]
     sha256 = "9f86…"            # printf %s TOKEN | sha256sum
-    scope = "append"            # read, append (and read), or administer (everything)
+    scope = "append"            # read; append (and read); approve (decide on calls, and read);
+                                # administer (everything)
     where = { user = "ann" }    # only conversations with these attributes
     requests_per_s = 50
     connections = 20
@@ -28,16 +29,21 @@ from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import InvalidOption
 
 
-class Scope(enum.IntEnum):
-    """A scope includes the scopes before it."""
+class Scope(enum.Enum):
+    READ = "read"
+    APPEND = "append"
+    APPROVE = "approve"
+    ADMINISTER = "administer"
 
-    READ = 1
-    APPEND = 2
-    ADMINISTER = 3
+    def includes(self, other: Scope) -> bool:
+        """Return whether a token with this scope may do what ``other`` allows. A worker that
+        appends does not approve its own calls.
+        """
+        return other in (Scope.READ, self) or self is Scope.ADMINISTER
 
 
 class TokenEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    scope: Literal["read", "append", "administer"]
+    scope: Literal["read", "append", "approve", "administer"]
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{64}$")] | None = None
     token: str | None = None
     where: dict[str, str | int | bool] = {}
@@ -53,7 +59,7 @@ class Principal:
 
     def __init__(self, name: str, entry: TokenEntry) -> None:
         self.name = name
-        self.scope = Scope[entry.scope.upper()]
+        self.scope = Scope(entry.scope)
         self.where: Mapping[str, str | int | bool] = entry.where
         self.body_bytes_max = entry.body_bytes_max
         self._rate = entry.requests_per_s
@@ -70,11 +76,11 @@ class Principal:
         )
 
     def require(self, scope: Scope) -> None:
-        if self.scope < scope:
+        if not self.scope.includes(scope):
             raise Refusal(
                 403,
-                f"this token has the scope {self.scope.name.lower()!r}, and the request needs"
-                f" {scope.name.lower()!r}",
+                f"this token has the scope {self.scope.value!r}, and the request needs"
+                f" {scope.value!r}",
             )
 
     def enter(self) -> None:

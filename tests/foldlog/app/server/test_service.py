@@ -16,6 +16,7 @@ from tests.said import said
 from tests.web_client import Client, application
 
 TOKEN = "a token of enough length"
+APPROVING = "token-of-the-desk"
 BEARER = ("authorization", f"Bearer {TOKEN}")
 JSON = ("content-type", "application/json")
 C1 = "/v1/conversations/c1"
@@ -36,7 +37,12 @@ def ending():
 
 @pytest.fixture
 def app(store, ending):
-    tokens = Tokens([("worker", TokenEntry(scope="append", token=TOKEN))])
+    tokens = Tokens(
+        [
+            ("worker", TokenEntry(scope="append", token=TOKEN)),
+            ("desk", TokenEntry(scope="approve", token=APPROVING)),
+        ]
+    )
     service = Service(Histories(store), tokens, check=lambda: None, is_ending=ending.is_set)
     return application(store, token="page", service=service)
 
@@ -226,10 +232,37 @@ def test_a_stream_reads_a_large_event_alone(http, store, monkeypatch):
     assert read == [1]
 
 
-@pytest.mark.parametrize("end", ["2030-01-01T00:00:00", "9999-12-31T23:59:59-23:59"])
-def test_an_approval_ends_at_a_time_with_a_zone(http, end):
+@pytest.fixture
+def desk(app):
+    return HttpClient(app, APPROVING)
+
+
+@pytest.fixture
+def asked(http):
     call = {"id": "k1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
     reply = {"role": "assistant", "content": None, "tool_calls": [call]}
     http("append_reply", conversation="c1", body={"reply": reply})
+
+
+def test_a_decision_names_its_token(store, desk, asked):
+    desk("decide", conversation="c1", event=1, body={"approved": True, "by": "boss"})
+    *_, decision = store.events("c1")
+    assert (decision.data["by"], decision.data["token"]) == ("boss", "desk")
+
+
+def test_a_worker_does_not_approve_its_own_call(http, desk, asked):
+    body = {"approved": True, "by": "boss"}
+    assert http.refusal("decide", conversation="c1", event=1, body=body).status == 403
+    annotation = {"kind": "annotation", "name": "foldlog.approval", "cause": 1, "data": body}
+    events = {"events": [annotation]}
+    assert http.refusal("append_events", conversation="c1", body=events).status == 403
+    together = [{"conversation": name, **events, "expected_version": 0} for name in ("x", "y")]
+    assert http.refusal("append_together", body={"appends": together}).status == 403
+    # A token that approves does not append.
+    assert desk.refusal("append_events", conversation="c1", body=events).status == 403
+
+
+@pytest.mark.parametrize("end", ["2030-01-01T00:00:00", "9999-12-31T23:59:59-23:59"])
+def test_an_approval_ends_at_a_time_with_a_zone(desk, asked, end):
     decision = {"approved": True, "until": end}
-    assert http.refusal("decide", conversation="c1", event=1, body=decision).status == 400
+    assert desk.refusal("decide", conversation="c1", event=1, body=decision).status == 400
