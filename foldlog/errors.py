@@ -2,6 +2,7 @@
 ``EventStoreError``.
 """
 
+from foldlog._history.effects import NotApproved as NotApproved
 from foldlog._history.lease import LeaseTaken as LeaseTaken
 from foldlog.condensers import (
     CondenserError as CondenserError,

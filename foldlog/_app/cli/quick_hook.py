@@ -53,6 +53,11 @@ def answer(options: Sequence[str]) -> None:
         from foldlog.eventstore.recorders.urls import as_url
 
         payload = json.load(sys.stdin)
+        if not isinstance(payload, dict):
+            raise TypeError(
+                "a program sends a JSON object with the fields of its hook on stdin, not"
+                f" {json.dumps(payload):.80}"
+            )
         make_folder_of(db)
         is_secret = None
         if redact_secrets:

@@ -259,6 +259,16 @@ def test_json_is_an_option_anywhere(foldlog):
     assert foldlog("-- list --json").rows() == ["c"]
 
 
+@pytest.mark.parametrize("sent", ["[]", "3", "true", "null"])
+def test_hook_names_what_it_expects(sent, foldlog, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(sent.encode())))
+    ran = foldlog("hook")
+    assert (ran.status, ran.out) == (0, "{}\n")
+    assert (
+        f"a program sends a JSON object with the fields of its hook on stdin, not {sent}" in ran.err
+    )
+
+
 def test_hook_works_after_two_dashes(foldlog, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"no JSON")))
     assert "the hook did nothing" in foldlog("-- hook").err
