@@ -222,8 +222,9 @@ def _new_leaves(
         states = [state for state in found if state and (state.visible or state.erasure)]
     else:
         states = [*_all_states(reader)]
-    leaves = [_leaf(reader, database, state) for state in states]
-    if after_position:
+    has_sources = bool(reader.ask_all("any_source"))
+    leaves = [_leaf(reader, database, state, has_sources) for state in states]
+    if after_position and has_sources:
         leaves += _grown_sources(reader, database, {key for key, _ in touched})
     if not after_position or (_OF_THE_STORE, -1) in touched:
         leaves.append(Leaf(b"", 0, False, 0, _NOTHING, _ledger(reader, _OF_THE_STORE)))
@@ -238,7 +239,7 @@ def _grown_sources(reader: Reader, database: Database, touched: Collection[int])
     """Return leaves of the conversations whose sources have records without events."""
     keys = [key for (key,) in reader.ask_all("all_with_unmade") if key not in touched]
     states = [state for state in map(reader.conversation, keys) if state is not None]
-    return [_leaf(reader, database, state) for state in states]
+    return [_leaf(reader, database, state, True) for state in states]
 
 
 def _all_states(reader: Reader) -> Iterator[Conversation]:
@@ -250,13 +251,16 @@ def _all_states(reader: Reader) -> Iterator[Conversation]:
         yield state
 
 
-def _leaf(reader: Reader, database: Database, state: Conversation) -> Leaf:
+def _leaf(reader: Reader, database: Database, state: Conversation, has_sources: bool) -> Leaf:
     version, head = state.end
     extent = None
     if state.erasure is not None:
         head = _receipt(state.erasure)
     else:
-        extent = _extent(reader, database, state)
+        source = None
+        if has_sources:
+            source = Sources(database, reader).find_by_key(state.key, texts=())
+        extent = _extent(reader, database, state, source)
     return Leaf(
         utf8(state.id),
         len(tombstones_before(reader, state)),
@@ -268,8 +272,9 @@ def _leaf(reader: Reader, database: Database, state: Conversation) -> Leaf:
     )
 
 
-def _extent(reader: Reader, database: Database, state: Conversation) -> Extent:
-    source = Sources(database, reader).find_by_key(state.key, texts=())
+def _extent(
+    reader: Reader, database: Database, state: Conversation, source: Source | None
+) -> Extent:
     redacted = tuple(_redacted(reader, database, state))
     if source is None:
         return Extent(state.updated_at or 0, 0, b"", "", (), redacted)
