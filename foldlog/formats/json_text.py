@@ -34,11 +34,7 @@ TOO_MANY_DIGITS = f"holds a number with more than {DIGITS_MAX:,} digits, the lim
 _STEP = 400
 _DIGITS_AT_STEPS = re.compile(rb"\d{10}")
 
-_SPACE = re.compile(r"\s*")
-_JOINED = re.compile(rb"\}\s*\{")
-
 _strict = msgspec.json.Decoder()
-_lenient = json.JSONDecoder(strict=False)
 _encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 
@@ -81,35 +77,6 @@ def parse_stored(text: bytes) -> Any:
         return _strict.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _parse_leniently(text)
-
-
-def joined_objects(text: bytes) -> list[bytes]:
-    """Return the JSON texts of the objects that one line holds one after the other, without the
-    space between them. The list is empty if the line holds anything else, or a single object.
-
-    Two programs that append to one file, or one that is killed before it ends its line, leave such
-    lines.
-    """
-    if not _JOINED.search(text):
-        return []
-    objects = list[bytes]()
-    try:
-        rest = text.decode().strip()
-        end = 0
-        while end < len(rest):
-            start = _end_of_space(rest, end)
-            value, end = _lenient.raw_decode(rest, start)
-            if type(value) is not dict:
-                return []
-            objects.append(rest[start:end].encode())
-    except (ValueError, RecursionError):  # the line is damaged in another way
-        return []
-    return objects if len(objects) > 1 else []
-
-
-def _end_of_space(text: str, start: int) -> int:
-    space = _SPACE.match(text, start)
-    return start if space is None else space.end()
 
 
 def parse_text(value: Any) -> Any:

@@ -20,20 +20,13 @@ from foldlog.eventstore.files.open_files import open_database
 from foldlog.formats.files.documents import document_in, document_of, elements, text_of
 from foldlog.formats.files.found_sources import NotAHistory
 from foldlog.formats.format import Contained
-from foldlog.formats.json_text import (
-    RECORD_SIZE_MAX,
-    TOO_LONG,
-    UnreadableJson,
-    joined_objects,
-    parse,
-)
+from foldlog.formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
 from foldlog.formats.record import Located, at, describe_type, omit
 
 
 class JsonLines:
-    """Reads JSON Lines. A line is a record, and so is each of several objects in one line. The
-    reader skips empty lines, and NUL bytes around a line. If ``is_packed`` is true, the reader
-    decompresses the file.
+    """Reads JSON Lines. A line is a record. The reader skips empty lines, and NUL bytes around a
+    line. If ``is_packed`` is true, the reader decompresses the file.
     """
 
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
@@ -63,12 +56,8 @@ class JsonLines:
                     line = line.strip(_PADDING)
                 if line and not line.isspace():
                     located = parse_line(line, number, start, source)
-                    joined = joined_objects(line) if located.problem is not None else []
-                    waits = located.problem is not None and not is_whole and not joined
-                    for record in joined:
-                        yield parse_line(record, number, start, source)._replace(text=record)
-                    if not joined:
-                        yield located._replace(text=line, waits=waits)
+                    waits = located.problem is not None and not is_whole
+                    yield located._replace(text=line, waits=waits)
 
 
 def on_lines(path: Path, least: int = 2) -> bool:

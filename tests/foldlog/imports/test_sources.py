@@ -13,7 +13,6 @@ from foldlog._imports.writing import SourceWriter
 from foldlog.eventstore.maintenance import erase
 from tests.between import before_next_call
 from tests.figures import FiguresOfStore
-from tests.foldlog.formats.reading import records_in
 from tests.foldlog.imports.imports import (
     Failed,
     Import,
@@ -279,45 +278,3 @@ def test_odd_file_name_and_title_are_imported(tmp_path, store):
     outcomes = list(Import(store, [tmp_path]))
     assert sorted(outcome.conversation for outcome in outcomes) == ["c", "k"]
     assert source_files(store, ["c"]) == {"c": (str(tmp_path),)}
-
-
-@pytest.mark.parametrize("between", [b"", b" \t"])
-@pytest.mark.parametrize("end", [b"\n", b""])
-def test_objects_joined_in_one_line_are_records(between, end, lines, path, store):
-    texts = [line.rstrip() for line in lines]
-    written = b"\n".join(texts[:-2]) + b"\n" + texts[-2] + between + texts[-1] + end
-    path.write_bytes(written)
-    (outcome,) = Import(store, [path])
-    assert (outcome.added, outcome.findings_count, outcome.waits) == (len(lines), 0, False)
-    assert bytes_of(store, outcome.conversation) == written
-    assert [*map(str, records_in(store, outcome.conversation))] == [
-        str(json.loads(text)) for text in texts
-    ]
-    with path.open("ab") as file:
-        file.write((b"" if end else b"\n") + texts[1] + b"\n")
-    (grown,) = Import(store, [path])
-    assert (grown.conversation, grown.added) == (outcome.conversation, 1)
-
-
-@pytest.mark.parametrize("damage", [b"[]", b"{", b"x", b"{}}"])
-def test_joined_line_with_another_value_is_one_finding(damage, lines, path, store):
-    broken = lines[1].rstrip() + damage + b"\n"
-    outcome = imported_lines(store, path, [lines[0], broken, *lines[2:]])
-    assert [finding.place for finding in outcome.findings] == [f"{path}:2"]
-    assert outcome.added == len(lines) - 1
-
-
-def test_nul_bytes_in_place_of_a_record_are_a_finding(lines, path, store):
-    lost = [
-        [*lines[:2], b"\0" * (len(lines[2]) - 1) + b"\n", *lines[3:]],
-        [*lines[:2], b"\0" * 1_234, *lines[3:]],
-        [*lines[:2], *lines[3:], b"\0" * 1_234],
-    ]
-    for number, damaged in enumerate(lost):
-        place = path.with_name(f"{number}.jsonl")
-        place.write_bytes(b"".join(damaged))
-        (outcome,) = Import(store, [place])
-        (finding,) = outcome.findings
-        assert finding.place == f"{place}:{3 if number < 2 else len(lines)}"
-        assert "NUL bytes" in finding.problem
-        assert outcome.findings_count == 1
