@@ -1,0 +1,3 @@
+-- A leaf of a checkpoint has an extent: the source of an import, and what is left of redacted events. A receipt of a
+-- redaction has the hash of the redacted body. The tables stay as they are, and earlier leaves and receipts too: the number
+-- keeps a program away that knows neither, and would call them changed.
