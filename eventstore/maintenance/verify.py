@@ -281,9 +281,11 @@ def _findings(
         return
     own = Check(database, conversation, conversation.version)
     if not conversation.archived:
-        yield from own.run()
+        in_rows = [*own.run()]
+        yield from in_rows
         redacted += own.redacted()
-        yield from _findings_in_positions(database, conversation)
+        if not in_rows:  # rows that were moved or doubled have named themselves
+            yield from _findings_in_positions(database, conversation)
     if conversation.parent is not None and (past or not conversation.head):
         for part in checks_of_past(database, conversation):
             yield from [part] if isinstance(part, VerifyFinding) else part.run()
