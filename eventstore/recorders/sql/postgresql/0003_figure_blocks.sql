@@ -1,5 +1,5 @@
 -- The sums of the conversations that 2,048 transactions began (2^31 keys), so that a total of the store reads no row of
--- figures. "body" is JSON: the answers of the statements that foldlog/_reports/figures/blocks.py names. Rows can be deleted: foldlog
+-- figures. "body" is JSON: the answers of the statements that foldlog/_figures/blocks.py names. Rows can be deleted: foldlog
 -- sums up the block again.
 CREATE TABLE {schema}.figure_blocks (
     block bigint PRIMARY KEY,
