@@ -91,6 +91,23 @@ def standing_events(history: History) -> Iterator[Event]:
     return (event for event in history.events(0, version) if contains(intervals, event.id))
 
 
+def groups_of_parallel_results(events: Iterable[Event]) -> dict[int, str]:
+    """Map the id of each result of parallel calls to a name of its group. Such results come in
+    the order in which their tools ended, so in another run their ids may be exchanged.
+    """
+    names: dict[int, str] = {}
+    together: list[Event] = []
+    for event in [*events, None]:
+        if isinstance(event, Observation) or (event is not None and not event.shown):
+            together.append(event)
+            continue
+        if sum(isinstance(each, Observation) for each in together) > 1:
+            name = f"{together[0].id}-{together[-1].id}"
+            names |= {each.id: name for each in together}
+        together = []
+    return names
+
+
 Results = list[tuple[Action, Observation]]
 """The results of tools that a program has not used yet, with their calls."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import Any
@@ -20,6 +20,7 @@ from foldlog._base.values import parse, replace_texts, texts_in, values_in
 from foldlog._history.replies import from_openai
 from foldlog._reports.words.texts import text_of
 from foldlog._testing.calls import join_replies
+from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import Dialect, View, as_json
 
@@ -28,6 +29,7 @@ _SYSTEM = ("system", "developer")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 _ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{24,}")
 _WORD = re.compile(r"[\w-]+")
+_EVENT_ID = re.compile(r"\[(\d+)\]")
 _REMINDERS = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
 """Claude Code writes a part of its system prompt into messages of the user."""
 _KEYS_OF_IDS = frozenset(("id", "call_id", "tool_call_id", "tool_use_id"))
@@ -159,6 +161,18 @@ class PromptReader:
             text = _ID.sub(lambda match: self._number(match[0]), text)
             text = self._ids.get(text, text)
         return _TIME.sub("<time>", text) if "times" in self._ignore else text
+
+
+def with_groups_of_results(messages: Messages, groups: Mapping[int, str]) -> Messages:
+    """Return the messages with digests that name the group of a result of parallel calls in place
+    of its id: see ``groups_of_parallel_results``.
+    """
+
+    def group(match: re.Match[str]) -> str:
+        return f"[{groups.get(int(match[1]), match[1])}]"
+
+    digests = {text: _EVENT_ID.sub(group, text) for text in texts_in(messages) if TITLE in text}
+    return replace_texts(messages, digests) if groups and digests else messages
 
 
 def unpaired(events: Iterable[Event]) -> list[str]:

@@ -20,7 +20,13 @@ from foldlog._reports.as_sent import sent
 from foldlog._reports.replays import Replay, replay as replay_events
 from foldlog._reports.words.gist import count
 from foldlog._testing.answers import answer_of
-from foldlog._testing.calls import RecordedCall, recorded_calls, recorded_results, take_result
+from foldlog._testing.calls import (
+    RecordedCall,
+    groups_of_parallel_results,
+    recorded_calls,
+    recorded_results,
+    take_result,
+)
 from foldlog._testing.differences import (
     PLACEHOLDER,
     RunDiffers as RunDiffers,
@@ -34,6 +40,7 @@ from foldlog._testing.prompts import (
     answering_parameters,
     prompt_of,
     unpaired,
+    with_groups_of_results,
 )
 from foldlog._testing.run_file import Run, read_run
 from foldlog._testing.server import ModelServer
@@ -120,6 +127,7 @@ class RecordedRun:
         self._is_closed = False
         self.failure: Exception | None = None
         self._results = recorded_results(self.history)
+        self._groups = groups_of_parallel_results(self.history.events())
 
     def __enter__(self) -> Self:
         return self
@@ -261,6 +269,9 @@ class RecordedRun:
                 for reader, messages in zip(self._readers, (ours, theirs), strict=True)
             )
             alone = self._readers[1].unpaired()
+            ours, theirs = (
+                with_groups_of_results(messages, self._groups) for messages in (ours, theirs)
+            )
         differences = [*beside_differences(beside, asked, self._ignore)]
         if difference := first_difference("message", ours, theirs):
             differences.append(difference)

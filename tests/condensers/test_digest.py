@@ -9,6 +9,7 @@ import tracemalloc
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from foldlog.condensers import ESTIMATE
 from foldlog.condensers.strategies.digest import (
@@ -21,7 +22,13 @@ from foldlog.condensers.strategies.digest import (
 from foldlog.condensers.strategies.digest.commands import changes_by
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.unseen import step
-from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
+from foldlog.eventstore.events import (
+    Action,
+    Annotation,
+    CondensationSummary,
+    Message,
+    Observation,
+)
 from foldlog.projections import View
 from foldlog.replays import replay
 from tests.beside import SAMPLES, needs_samples
@@ -271,6 +278,41 @@ def test_a_digest_is_the_same_however_folded(events, length, place):
     assert len(text) <= length
     if not any(isinstance(event, Observation) for event in events[place:]):
         assert text_of(Digest.of(events[:place]).plus(events[place:]), length) == text
+
+
+BOOKKEEPING = Annotation(name="started")
+ENDINGS = {
+    "pytest -q": answer("FAILED tests/test_oven.py - assert 1 == 2", is_error=True),
+    "cat ovens.txt": answer("heat: /etc/oven/heat.toml"),
+    "sed -i s/a/b/ oven.py": answer("done"),
+    "git commit -am warm": answer("[main 0a1b2c3] warm the oven"),
+}
+
+
+@given(
+    st.permutations(range(len(ENDINGS))),
+    st.permutations(range(len(ENDINGS) * 2)),
+    st.integers(500, 2_000),
+)
+def test_parallel_results_are_digested_in_the_order_of_their_calls(first, second, length):
+    def texts_and_ids(results, others):
+        turns = [message("warm the oven")]
+        for number, order in enumerate((results, others)):
+            calls = [call("bash", f"{number}.{n}", command=c) for n, c in enumerate(ENDINGS)]
+            answers = [
+                replace(result, call_id=f"{number}.{n}")
+                for n, result in enumerate(ENDINGS.values())
+            ]
+            ended = [*answers, *[BOOKKEEPING] * (len(order) - len(answers))]
+            turns += [*calls, *(ended[place] for place in order), message("on", "agent")]
+        events = later(20, *turns)
+        text = text_of(Digest.of(events), length)
+        for found in re.finditer(r"(exit 1|heat: |FAILED|0a1b2c3).*\[(\d+)\]$", text, re.MULTILINE):
+            assert found[1] in events[int(found[2]) - 20].content
+        return re.sub(r"\[\d+\]", "[]", text)
+
+    count = len(ENDINGS)
+    assert texts_and_ids(first, second) == texts_and_ids(range(count), range(2 * count))
 
 
 @pytest.mark.parametrize("case", some(CASES, 40), ids=lambda case: case.rule)

@@ -16,7 +16,8 @@ again.
     - `pytest -q` → exit 1 [56]
 
 ``fold.py`` contains the fold. ``facts.py`` finds out what calls do and how they end.
-``commands.py`` parses shell commands, ``names.py`` finds names, and ``layout.py`` writes the text.
+``order.py`` gives results of parallel calls the order of their calls. ``commands.py`` parses shell
+commands, ``names.py`` finds names, and ``layout.py`` writes the text.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from foldlog.condensers.strategies.digest.facts import (
     words_in_refusal,
 )
 from foldlog.condensers.strategies.digest.names import is_file, names_in
+from foldlog.condensers.strategies.digest.order import in_order_of_calls
 from foldlog.condensers.strategies.user_words import (
     answers_in,
     command_in,
@@ -123,7 +124,8 @@ class OpenError(NamedTuple):
 class Digest:
     """``lines`` maps each section to its lines by subject, with the oldest line first.
 
-    A call is noted with its result, because the result shows what the call did.
+    A call is noted with its result, because the result shows what the call did. The results of
+    parallel calls are noted in the order of their calls.
     """
 
     count: int = 0
@@ -142,6 +144,10 @@ class Digest:
     """
     tasks: dict[str, str] = field(default_factory=dict)
     said: DigestLine | None = None
+    log_ids: dict[int, int] = field(default_factory=dict)
+    """The ids in the log of the results that came in another order than their calls, by the ids
+    that the lines have.
+    """
     _pending: dict[object, Deed] = field(default_factory=dict)
 
     @classmethod
@@ -159,10 +165,13 @@ class Digest:
             checks=self.checks.copy(),
             errors=self.errors.copy(),
             names=self.names.copy(),
+            log_ids=self.log_ids.copy(),
             # A call and its result are always forgotten together, so no call is pending.
             _pending={},
         )
-        for event in events:
+        for event, log_id in in_order_of_calls(events):
+            if event.id != log_id:
+                digest.log_ids[event.id] = log_id
             digest._take(event)
         forget_commands()
         return digest
@@ -176,7 +185,7 @@ class Digest:
         if not event.shown:
             return
         self.count += 1
-        self.newest = event.id
+        self.newest = max(self.newest, self.log_ids.get(event.id, event.id))
         match event:
             case CondensationSummary():
                 self._quote(event.id, event.content)

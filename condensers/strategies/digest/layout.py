@@ -109,6 +109,7 @@ def text_of(digest: Digest, max_length: int) -> str:
     if _OMITTED in body:
         most = min(most, int(_NAMES_SHARE * room))
     if others := _lines_of_names(names, body, most):
+        others = _with_log_ids(others, digest)
         texts[Section.NAMES] = _section_text(Section.NAMES, others)
     return title + "".join(texts.values())
 
@@ -125,7 +126,13 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
     lines[Section.ERRORS] = [error.line for error in digest.errors.values()]
     if digest.said:
         lines[Section.SAID].append(digest.said._replace(text=" ".join(digest.said.text.split())))
-    return lines
+    return {section: _with_log_ids(listed, digest) for section, listed in lines.items()}
+
+
+def _with_log_ids(lines: Sequence[DigestLine], digest: Digest) -> list[DigestLine]:
+    return [
+        line._replace(event_id=digest.log_ids.get(line.event_id, line.event_id)) for line in lines
+    ]
 
 
 def _with_later_changes(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:

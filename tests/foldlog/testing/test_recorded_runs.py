@@ -268,6 +268,44 @@ def test_arguments_in_another_order_are_no_difference(histories, tmp_path):
         agent(histories["changed"], run, reordered(other))
 
 
+def run_in_parallel(history, model, ended, raised=0):
+    """``ended`` gets the open calls, and returns them in the order in which they end. The first
+    result of turn 2 is ``raised``.
+    """
+    history.append([{"role": "system", "content": "You pay."}, said("pay all")])
+    for turn in range(8):
+        request = history.prepare().request("openai", tools=[TOOL], model="m")
+        history.append_reply(model(request.messages, tools=[TOOL], model="m"), request=request)
+        for call in ended(history.open_calls()):
+            euros = call.arguments["euros"] + raised * (call.call_id == "c2")
+            history.append_tool_result(call, f"turn {turn}: paid {euros} to /accounts/{euros}.txt")
+
+
+def parallel_reply(number):
+    answer = reply(number)
+    calls = answer["choices"][0]["message"]["tool_calls"]
+    for place in range(1, 4):
+        calls += reply(10 * number + place)["choices"][0]["message"]["tool_calls"]
+        calls[-1]["id"] = f"c{number}.{place}"
+    return answer
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_parallel_results_may_come_in_another_order(seed):
+    shuffled = random.Random(seed)
+    with api.open("memory:", condenser={"type": "digest", "max_size": 20}) as histories:
+        replies = iter(map(parallel_reply, range(8)))
+        run_in_parallel(histories["pay"], lambda messages, **_: next(replies), list)
+        assert histories["pay"].view().summary_event is not None
+        with replay(histories["pay"]) as model:
+            run_in_parallel(
+                histories["again"], model, lambda calls: shuffled.sample([*calls], len(calls))
+            )
+        run = replay(histories["pay"])
+        with pytest.raises(RunDiffers), run:
+            run_in_parallel(histories["raised"], run, list, raised=1)
+
+
 UNKNOWN_RESULT = {"role": "tool", "tool_call_id": "c9", "content": "paid 50"}
 SECOND_RESULT = {"role": "tool", "tool_call_id": "c0", "content": "paid 50"}
 UNANSWERED = {
