@@ -75,6 +75,8 @@ _NOTHING: Final = bytes(HEAD_BYTES)
 _numbers: Final = struct.Struct(">BIQ").pack
 _time: Final = struct.Struct(">q").pack
 _number: Final = struct.Struct(">Q").pack
+_NOTHING_BESIDE: Final = _number(0) + _NOTHING + 3 * sha256().digest()
+"""What an extent hashes after the time if there is neither a source nor a redacted event."""
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True):
@@ -99,6 +101,8 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def hash(self) -> bytes:
+        if self == Extent(self.recorded_at, 0, b"", "", (), ()):
+            return sha256(_number(self.recorded_at) + _NOTHING_BESIDE).digest()
         records = b"".join(map(_number, self.redacted_records))
         redacted = b"".join(
             _number(event_id) + (bytes.fromhex(body) or _NOTHING)
@@ -289,7 +293,9 @@ def _extent(
 
 
 def _redacted(reader: Reader, database: Database, state: Conversation) -> Iterator[tuple[int, str]]:
-    """Yield the redacted events of a conversation. Cost: reading its rows if it has any."""
+    """Yield the redacted events of a conversation. Cost: if it has any, a scan of its rows that
+    reads only the redacted ones.
+    """
     # The past of a detached fork was copied, and its redactions were not counted again.
     has_copies = state.parent is None and state.parent_version
     if not (state.redactions or has_copies):
@@ -298,21 +304,18 @@ def _redacted(reader: Reader, database: Database, state: Conversation) -> Iterat
         codec = database.codec_of(state)
     except (KeyUnavailable, CorruptEvent):
         codec = RowCodec(state.id)
-    for page in _pages(reader, state):
-        redacted = [row for row in page if is_redacted(row.proof)]
-        for row in codec.decode_rows(redacted):
+    for page in _redacted_pages(reader, state):
+        for row in codec.decode_rows(page):
             is_read = row.encoding != DAMAGED
             yield row.id, sha256(row.body).hexdigest() if is_read else ""
 
 
-def _pages(reader: Reader, state: Conversation) -> Iterator[Sequence[Row]]:
+def _redacted_pages(reader: Reader, state: Conversation) -> Iterator[Sequence[Row]]:
     start = state.begins
     if state.archived:
         archived = read_archived(state.id, address_of_object(reader, state.key))
-        rows = [row for row, _ in archived]
-        start = rows[-1].id + 1 if rows else start
-        yield rows
-    while page := reader.rows(state.key, start, state.version, _PAGE):
+        yield [row for row, _ in archived if is_redacted(row.proof)]
+    while page := reader.rows(state.key, start, state.version, _PAGE, "redacted_rows"):
         yield page
         start = page[-1].id + 1
 

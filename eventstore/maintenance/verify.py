@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, partial
 from hashlib import sha256
-from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
@@ -284,28 +283,14 @@ def _findings(
         in_rows = [*own.run()]
         yield from in_rows
         redacted += own.redacted()
-        if not in_rows:  # rows that were moved or doubled have named themselves
-            yield from _findings_in_positions(database, conversation)
+        if not in_rows and not own.rises:  # rows that were moved or doubled have named themselves
+            problem = "its events do not have rising positions: events were exchanged"
+            yield of_all(problem, sound=True)
     if conversation.parent is not None and (past or not conversation.head):
         for part in checks_of_past(database, conversation):
             yield from [part] if isinstance(part, VerifyFinding) else part.run()
     yield from findings_beside(database, conversation, own.codec)
     yield from findings_in_ledger(database, conversation.key, conversation.id)
-
-
-def _findings_in_positions(
-    database: Database, conversation: Conversation
-) -> Iterator[VerifyFinding]:
-    # The copied past of a detached fork has later positions than the fork's own events.
-    start = 0 if conversation.parent is not None else conversation.parent_version or 0
-    rows = database.recorder.query(
-        lambda reader: reader.ask("positions", conversation.key, conversation.version)
-    )
-    own = [position for (position,) in rows]
-    if conversation.parent is None:
-        own = own[start:]
-    if None not in own and any(later <= former for former, later in pairwise(own)):
-        yield of_all("its events do not have rising positions: events were exchanged", sound=True)
 
 
 # -- the rows of one conversation
@@ -394,6 +379,9 @@ class Check:
         self._counts: tuple[int, int] | None = (0, 0)
         self._head: bytes | None = first_head(conversation, self._salt)
         self._newest_at = 0
+        self.rises = True
+        """Whether each event has a higher position than the event before it."""
+        self._position = -(2**63)
         if conversation.parent is not None:
             parent = conversation.parent
             first = conversation.begins
@@ -452,13 +440,16 @@ class Check:
         columns = self._database.recorder.query(
             lambda reader: reader.columns(key, start, stop, size)
         )
-        return {
-            index
-            for index, (row, (event_id, kind, *flags)) in enumerate(
-                zip(page, columns, strict=False)
-            )
-            if event_id == row.id and (kind_name(kind), *flags) != in_columns(row.meta)
-        }
+        misfits = set()
+        for index, (row, stored) in enumerate(zip(page, columns, strict=False)):
+            event_id, kind, shown, structural, position = stored
+            if event_id == row.id and (kind_name(kind), shown, structural) != in_columns(row.meta):
+                misfits.add(index)
+            # On a server, the rows of a staged import have no positions.
+            if position is not None:
+                self.rises = self.rises and position > self._position
+                self._position = position
+        return misfits
 
     def _take(self, row: Row, *, is_misfit: bool = False) -> None:
         meta = row.meta

@@ -177,14 +177,15 @@ class Reader(ABC):
         self, key: int, start: int, stop: int, limit: int, which: str = "rows"
     ) -> Sequence[Row]:
         """Return at most ``limit`` rows with ``start <= id < stop``, sorted by id. ``which`` is the
-        name of the query. The query ``structural`` returns only structural rows. The query
-        ``document_changes`` returns only rows that change documents, from the newest to the oldest.
+        name of the query. The query ``structural`` returns only structural rows, and
+        ``redacted_rows`` only rows of redacted events. The query ``document_changes`` returns only
+        rows that change documents, from the newest to the oldest.
         """
         return self._with_attachments(as_rows(self.ask(which, key, start, stop, limit)), key)
 
     def columns(self, key: int, start: int, stop: int, limit: int) -> Sequence[Columns]:
-        """Return the id, the kind (in UTF-8), ``shown`` and ``structural`` of each row that
-        ``rows`` would return.
+        """Return the id, the kind (in UTF-8), ``shown``, ``structural`` and the position of each
+        row that ``rows`` would return. On a server, staged rows have no position.
         """
         return self.ask("columns", key, start, stop, limit)
 

@@ -216,12 +216,19 @@ ORDER BY id LIMIT $4::bigint
 
 -- The indexed fields, which are columns too.
 -- name: columns
-SELECT id, kind, shown, structural
+SELECT id, kind, shown, structural, position
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
 ORDER BY id LIMIT $4::bigint
 
 -- name: positions
 SELECT position FROM {schema}.events WHERE conversation = $1::bigint AND id < $2::bigint ORDER BY id
+
+-- The proof of a redacted event has 64 bytes.
+-- name: redacted_rows
+SELECT {row}
+FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
+    AND substring(meta FROM 32 FOR 1) = '\x40'::bytea
+ORDER BY id LIMIT $4::bigint
 
 -- name: structural
 SELECT {row}

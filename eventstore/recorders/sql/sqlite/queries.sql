@@ -125,12 +125,16 @@ id, meta, body
 -- name: rows
 SELECT {row} FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
--- The indexed fields, which are columns too.
+-- The indexed fields, which are columns too, and the position.
 -- name: columns
-SELECT id, kind, shown, structural FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
+SELECT id, kind, shown, structural, position FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
 -- name: positions
 SELECT position FROM events WHERE conversation = ? AND id < ? ORDER BY id
+
+-- The proof of a redacted event has 64 bytes.
+-- name: redacted_rows
+SELECT {row} FROM events WHERE conversation = ? AND id >= ? AND id < ? AND substr(meta, 32, 1) = x'40' ORDER BY id LIMIT ?
 
 -- name: structural
 SELECT {row} FROM events INDEXED BY events_structural
