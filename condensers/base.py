@@ -194,6 +194,10 @@ class Overrun:
     limit: int
     counter: AgentModel
 
+    def has_room(self, head: int, part: float) -> bool:
+        """Return whether the first ``head`` events have fewer tokens than ``part`` of the limit."""
+        return self.sums[min(head, len(self.sums) - 1)] < int(self.limit * part)
+
     def tail(self, head: int, part: float) -> int:
         """Return how many of the newest events fit into a prompt after the first ``head`` events.
         The prompt must have fewer tokens than ``part`` (0 to 1) of the limit. Returns 0 if the

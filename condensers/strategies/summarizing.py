@@ -179,7 +179,7 @@ class SummarizingCondenser(RollingCondenser):
         head = next_cut(view.cut_points, self._head(view))
         start = len(view) if head is None else head
         if over:
-            tails.append(over.tail(start, _HEAD_AND_TAIL))
+            tails.append(self._tail_by_tokens(view, start, over))
         if Reason.COST in due:
             tails.append(self._tail_by_cost(view, start, agent_llm))
         span = middle(view, start, min(tails)) or slice(start, start)
@@ -206,6 +206,22 @@ class SummarizingCondenser(RollingCondenser):
             or "; set a smaller keep_first, raise the limit, or go on without a condensation"
         )
         raise NoCondensationAvailable(problem + advice)
+
+    def _tail_by_tokens(self, view: View, head: int, over: Overrun) -> int:
+        """Return how many of the newest events stay after the first ``head`` events, so that the
+        prompt has at most half of the limit.
+
+        ``head`` may be more than ``keep_first``, because it ends with a whole unit. If the first
+        ``head`` events alone have more than half of the limit, no tail is short enough. Then only
+        ``keep_first`` events count as the head, but the prompt keeps its room for a summary. If
+        the first ``head`` events alone exceed the limit, a shorter tail would be of no use.
+        """
+        if over.has_room(head, _HEAD_AND_TAIL):
+            return over.tail(head, _HEAD_AND_TAIL)
+        tail = over.tail(self._head(view), _HEAD_AND_TAIL)
+        if over.has_room(head, 1):
+            return min(tail, over.tail(head, 1 - _SUMMARY))
+        return tail
 
     def _head(self, view: View) -> int:
         return max(self.keep_first, after_system_prompt(view))

@@ -1,13 +1,12 @@
 """Chat histories of LangChain in foldlog: a ``BaseChatMessageHistory``.
 
-    histories = foldlog.open("history.db")
-    chain = RunnableWithMessageHistory(
-        model, lambda session_id: FoldlogChatMessageHistory(session_id, histories)
-    )
+    session = FoldlogChatMessageHistory("user-7", foldlog.open("history.db"))
+    session.add_messages([HumanMessage("hello")])
+    session.add_messages([model.invoke(session.messages)])
 
 A session is a conversation in the format ``langchain``. By default, ``clear`` retracts the
-messages, and they stay in the log. Agents of LangGraph store their messages in checkpoints: see
-``foldlog.adapters.langgraph``.
+messages, and they stay in the log. LangChain deprecates chat histories in favour of LangGraph's
+checkpoints: see ``foldlog.adapters.langgraph``.
 """
 
 from __future__ import annotations
@@ -85,8 +84,8 @@ class FoldlogRequests(BaseCallbackHandler):  # type: ignore[misc]
 
 
 class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type: ignore[misc]
-    """The messages of a session. Return this object from the function that you pass to
-    ``RunnableWithMessageHistory``.
+    """The messages of a session. ``RunnableWithMessageHistory``, which LangChain deprecates, also
+    accepts a function that returns this object.
 
         session_id  the id of the session; the conversation's id is ``PREFIX/SESSION``, quoted as in
                     a URL

@@ -252,7 +252,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             "metadata": codec.packed(base.get_checkpoint_metadata(config, metadata)),
         }
         thread = self._thread(conf)
-        parent = conf.get("checkpoint_id")
+        parent = conf.get("checkpoint_id") or None
         value = values.get(self._messages)
         listed: Callable[[Checkpoint, RecordList], Listed | None] = _none
         messages = value.value if isinstance(value, DeltaSnapshot) else value

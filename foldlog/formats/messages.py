@@ -142,8 +142,7 @@ def compaction_in(item: Any) -> Message | None:
     """
     if kind_of(item) != "compaction" or not text_or_empty(item, "encrypted_content"):
         return None
-    part = {key: item[key] for key in ("type", "id", "encrypted_content") if item.get(key)}
-    return Message(source="agent", content=(part,))
+    return Message(source="agent", content=(dict(item),))
 
 
 def compacts(event: Event) -> bool:

@@ -200,7 +200,7 @@ def _can_be_sent(part: Part) -> bool:
         }:
             return all(_is_block(text) and text["type"] == "text" for text in texts)
         case {"type": "compaction", "encrypted_content": str()}:
-            return isinstance(part.get("id", ""), str)
+            return isinstance(part.get("id"), str | None)
         case {"type": "input_audio", "input_audio": {"data": str(), "format": str()}}:
             return True
         case {"type": "video_url", "video_url": {"url": str()}}:

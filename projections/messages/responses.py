@@ -35,7 +35,10 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
         moved: list[Part] = []
         for part in turn.parts:
             if part["type"] == "compaction":
-                items.add({key: part[key] for key in _COMPACTION if key in part}, turn.positions)
+                items.add(
+                    {key: part[key] for key in _COMPACTION if part.get(key) is not None},
+                    turn.positions,
+                )
         for call in turn.calls:
             for item in (
                 *_reasoning(call.thinking),

@@ -13,7 +13,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.eventstore import SystemMessage
-from tests.condensers.made import message, messages, new_history, plan, viewed
+from tests.condensers.made import answer, call, message, messages, new_history, plan, viewed
 from tests.condensers.scripted import Characters, Scripted, said
 
 WINDOW = 1_000_000
@@ -84,3 +84,20 @@ def test_head_and_tail_take_half_the_limit(limit):
     condenser = LLMSummarizingCondenser(Scripted("a short summary " * 9), keep_first=1)
     tokens = model.token_sums(view.then([plan(condenser.condense(view, model))]))[-1]
     assert limit * 0.9 / 3 < tokens <= limit * 0.9 / 2 + 1_000
+
+
+@pytest.mark.parametrize(
+    ("result", "newest"),
+    [(100, 7), (300, 3), (420, 0), (600, 4), (850, 0), (5_000, 10)],
+    ids=["small", "fits", "almost half", "above half", "no room", "above the limit"],
+)
+def test_a_large_result_in_the_head_does_not_empty_the_tail(result, newest):
+    """The head of two events ends in the middle of a call, whose result stays too."""
+    head = [message("find the file"), call(), answer("x" * result)]
+    view = viewed(head, [message(f"{n:040}") for n in range(40)])
+    condenser = LLMSummarizingCondenser(
+        Scripted("a summary"), keep_first=2, max_tokens=1_000, token_margin_ratio=0
+    )
+    after = view.then([plan(condenser.condense(view, Characters()))])
+    assert [event.id for event in after if event.id in (0, 1, 2)] == [0, 1, 2]
+    assert len(after) == 3 + 1 + newest

@@ -142,12 +142,12 @@ class Checkpoints:
     def find(
         self, thread: str, checkpoint_id: str | None = None, *, hidden: bool = False
     ) -> Checkpoint | None:
-        """Return a checkpoint, by default the newest checkpoint. Return None if the checkpoint does
-        not exist or is hidden.
+        """Return a checkpoint, by default the newest checkpoint. An empty id is no id, as in the
+        SDK's own savers. Return None if the checkpoint does not exist or is hidden.
 
         Cost: the branches of the thread are read.
         """
-        if checkpoint_id is None:
+        if not checkpoint_id:
             return next(self.walk(thread, hidden=hidden), None)
         branches = self.branches.of(thread)
         if not hidden and _is_hidden(branches)(checkpoint_id):

@@ -3,6 +3,7 @@ the log keeps.
 """
 
 import random
+import warnings
 
 import pytest
 from langchain_core.chat_history import InMemoryChatMessageHistory
@@ -157,3 +158,16 @@ async def test_a_reply_names_its_request(histories):
         await chain.ainvoke([HumanMessage(turn)], config)
     sent = check_requests(histories["langchain/s"])
     assert [len(each.request.messages) for each in sent] == [1, 3]
+
+
+def test_the_example_of_the_page_is_not_deprecated(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    section = (contract.ROOT / "docs/ADAPTERS.md").read_text().split("\n## LangChain\n")[1]
+    example = section.split("```py\n")[1].split("```")[0]
+    model = GenericFakeChatModel(messages=iter([AIMessage("hello, you")]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec(compile(example, "ADAPTERS.md", "exec"), {"model": model})
+    with foldlog.open("history.db") as histories:
+        shown = [event.content for event in histories["langchain/user-7"].view()]
+    assert shown == ["hello", "hello, you"]

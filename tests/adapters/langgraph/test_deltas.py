@@ -193,6 +193,28 @@ def test_writes_become_history_when_their_step_ends(histories):
     assert shown(other) == ["question 0", "said"]
 
 
+def test_an_empty_checkpoint_id_means_the_newest_checkpoint(histories):
+    """What a caller asks for without an id, with an empty one, and of the SDK's saver."""
+    ours, theirs = FoldlogSaver(histories), InMemorySaver()
+    newest = []
+    for saver in (ours, theirs):
+        compiled = graph(channel(100), saver, answer)
+        for number in range(3):
+            ask(compiled, number)
+        for names in ({}, {"checkpoint_id": ""}):
+            config = {"configurable": {"thread_id": "t", "checkpoint_ns": "", **names}}
+            history = saver.get_delta_channel_history(config=config, channels=["messages"])
+            written = [value for _, _, value in history["messages"]["writes"]]
+            newest.append([message.content for value in written for message in value])
+    assert newest[0][-1] == "answer 2"
+    assert newest == [newest[0]] * 4
+    begun = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": ""}}
+    assert ours.history(begun).id == "langgraph/t"
+    compiled = graph(channel(100), ours, answer)
+    compiled.invoke(question(3), {**THREAD, "configurable": {"thread_id": "t", **begun}})
+    assert state(compiled)[-1] == ("a3", "answer 3")
+
+
 def test_a_copied_thread_has_its_history(histories):
     with SqliteSaver.from_conn_string(":memory:") as other:
         compiled = graph(channel(3), other, answer)

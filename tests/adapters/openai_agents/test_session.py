@@ -337,6 +337,19 @@ async def test_the_sdks_compaction_is_a_condensation(session, kept):
     assert [await session.pop_item() for _ in [*items, 0]] == [*items[::-1], None]
 
 
+async def test_a_compaction_keeps_all_its_fields(session):
+    """A server may add fields, and what is null or empty is a field too."""
+    first = {**COMPACTION, "created_by": "client", "status": "in_progress", "note": None}
+    second = {"type": "compaction", "encrypted_content": "y", "id": None, "tags": []}
+    await session.add_items([user("one"), said("two").model_dump(), first])
+    assert await session.get_items() == [user("one"), first]
+    await session.clear_session()
+    await session.add_items([user("one"), second])
+    assert await session.get_items() == [user("one"), second]
+    sent = history_of(session).view().to_messages("responses")[-1]
+    assert sent == {"type": "compaction", "encrypted_content": "y"}, "what a server accepts"
+
+
 def append_other(session):
     history_of(session).append_records([user("other")], format="openai-responses")
 

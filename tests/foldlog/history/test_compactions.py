@@ -99,6 +99,14 @@ def test_import_reads_compactions_as_replies():
     assert [type(each) for each in again] == [Message]  # nothing is gone
 
 
+def test_an_item_keeps_fields_that_no_server_accepts():
+    item = {"type": "compaction", "encrypted_content": "z", "id": None, "status": "completed"}
+    events = list(decode([ASKED, item], "openai-responses"))
+    assert events[-1].content == (item,)
+    sent = View.from_events(events).to_messages("responses")[-1]
+    assert sent == {"type": "compaction", "encrypted_content": "z"}
+
+
 def test_a_block_is_written_as_it_came(history):
     history.append_reply(MESSAGE)
     *_, written = encode(history.events(), "anthropic-messages")
