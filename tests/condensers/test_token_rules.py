@@ -87,7 +87,7 @@ def test_head_and_tail_take_half_the_limit(limit):
 
 
 @pytest.mark.parametrize(
-    ("result", "newest"),
+    "result, newest",
     [(100, 7), (300, 3), (420, 0), (600, 4), (850, 0), (5_000, 10)],
     ids=["small", "fits", "almost half", "above half", "no room", "above the limit"],
 )
