@@ -27,6 +27,7 @@ from foldlog._testing.calls import (
     recorded_results,
     take_result,
 )
+from foldlog._testing.condensing import condensing_difference
 from foldlog._testing.differences import (
     PLACEHOLDER,
     RunDiffers as RunDiffers,
@@ -273,6 +274,10 @@ class RecordedRun:
                 with_groups_of_results(messages, self._groups) for messages in (ours, theirs)
             )
         differences = [*beside_differences(beside, asked, self._ignore)]
+        if ours != theirs and (
+            difference := condensing_difference(ours, theirs, self.history.events(), call.version)
+        ):
+            differences.append(difference)
         if difference := first_difference("message", ours, theirs):
             differences.append(difference)
         if alone:

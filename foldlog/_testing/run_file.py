@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +24,15 @@ from foldlog._base.values import replace_texts, values_in
 from foldlog._history.history import History
 from foldlog._history.requests import REQUEST
 from foldlog._history.sent_requests import beside_of
-from foldlog._privacy.secrets import SECRET, kinds_in, without_secrets
+from foldlog._privacy.secrets import kinds_in, without_secrets
 from foldlog._testing.calls import recorded_calls
+from foldlog._testing.passwords import (
+    PASSWORD,
+    is_long,
+    is_password,
+    passwords_in,
+    without_passwords,
+)
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidArgument, Redaction
 from foldlog.eventstore.codec import decode
 from foldlog.eventstore.files.whole_file import whole_file
@@ -35,32 +41,6 @@ from foldlog.projections.messages.content import data_url
 _RUN = "foldlog_run"
 _VERSION = 1
 _META = frozenset(("model", "finish_reason", "usage", "reply", REQUEST, SHOWN, COPIED))
-
-_PASSWORD = SECRET.format("password")
-_NAMES = (
-    r"(?:pass(?:word|wd|phrase|code)|pwd|(?<![a-z])pass|secret|authorization|cookie"
-    r"|(?:api|access|private|secret)[_-]?key|(?:access|auth|bearer|refresh|session)[_-]?token)"
-)
-_PASSWORD_FIELD = re.compile(rf"(?i)(?:^token|{_NAMES}\d?)$")
-_PASSWORD_IN_JSON = re.compile(
-    rf"""(?i)((?:\btoken|{_NAMES}\d?)(?P<quote>\\*["'])\s*:\s*(?P=quote))"""
-    r"""(?P<value>(?:(?!(?P=quote))(?:\\.|.))+)"""
-)
-"""Matches a field in a text that is JSON, a part of JSON, or JSON in JSON."""
-_PASSWORD_IN_VARIABLE = re.compile(
-    r"""\b((?:[A-Z0-9]+_)*(?:PASSWORD|PASSWD|[A-Z0-9]+_PASS|SECRET|TOKEN"""
-    r"""|(?:API|ACCESS|PRIVATE|SECRET)_KEY)=["']?)[^\s"'$]+"""
-)
-"""Matches the value of a variable in a shell or in a file ``.env``."""
-_PASSWORD_IN_HEADER = re.compile(
-    r"""(?i)(authorization["']?\s*[:=]\s*["']?(?:bearer|basic|token)\s+)[^\s"'\\]+"""
-)
-_PASSWORD_IN_URL = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")
-_PATTERNS = (_PASSWORD_IN_JSON, _PASSWORD_IN_VARIABLE, _PASSWORD_IN_HEADER, _PASSWORD_IN_URL)
-_PASSWORD_MIN = 8
-"""A shorter value may be a common word, so it is replaced only in its field. A longer value is
-replaced wherever it occurs in the run.
-"""
 
 
 class Run(NamedTuple):
@@ -110,7 +90,7 @@ class Run(NamedTuple):
             value = hidden
             parts = (part for pair in values_in(value) for part in pair)
             for text in dict.fromkeys(part for part in parts if isinstance(part, str)):
-                rest = _without_passwords(without_secrets(text), passwords)
+                rest = without_passwords(without_secrets(text), passwords)
                 if rest != text:
                     changed[text] = rest
                     found.append(f"{place}: {', '.join(kinds_in(text)) or 'a password'} replaced")
@@ -124,19 +104,12 @@ class Run(NamedTuple):
         return Run(replaced(self.id, "the id"), beside, bodies), found
 
     def _passwords(self) -> list[str]:
-        """Return the long values of fields such as ``password`` and ``api_key``, also of fields in
-        JSON, with the longest first.
+        """Return the long values of fields such as ``password`` and ``api_key``, and the long
+        passwords in texts, with the longest first.
         """
         values = [*values_in([*self.beside.values(), *self.bodies])]
-        passwords = {text for name, text in values if _is_password(name, text)}
-        passwords |= {
-            match["value"]
-            for _, text in values
-            if isinstance(text, str)
-            for match in _PASSWORD_IN_JSON.finditer(text)
-            if not kinds_in(match["value"])
-        }
-        passwords = {text for text in passwords if len(text) >= _PASSWORD_MIN}
+        passwords = {text for name, text in values if is_password(name, text) and is_long(text)}
+        passwords |= {*passwords_in(text for _, text in values if isinstance(text, str))}
         return sorted(passwords, key=len, reverse=True)
 
     def write(self, path: Path) -> None:
@@ -151,20 +124,7 @@ def _without_password_fields(value: Any, name: str = "") -> Any:
         return {key: _without_password_fields(item, key) for key, item in value.items()}
     if isinstance(value, list):
         return [_without_password_fields(item, name) for item in value]
-    return _PASSWORD if _is_password(name, value) else value
-
-
-def _is_password(name: str, value: object) -> bool:
-    is_field = isinstance(value, str) and value and _PASSWORD_FIELD.search(name)
-    return bool(is_field) and not kinds_in(str(value))
-
-
-def _without_passwords(text: str, passwords: Sequence[str]) -> str:
-    for password in passwords:
-        text = text.replace(password, _PASSWORD)
-    for pattern in _PATTERNS:
-        text = pattern.sub(rf"\1{_PASSWORD}", text)
-    return text
+    return PASSWORD if is_password(name, value) else value
 
 
 def read_run(path: Path) -> Run:

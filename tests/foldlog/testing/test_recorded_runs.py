@@ -306,6 +306,35 @@ def test_parallel_results_may_come_in_another_order(seed):
             run_in_parallel(histories["raised"], run, list, raised=1)
 
 
+REPEAT = {"type": "digest", "max_size": 24, "keep_first": 1}
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (
+            {"max_size": 16},
+            "the run had condensed nothing yet: .* a lower limit than the run's"
+            r" \(event \d+: View of \d+ events exceeded 24\)",
+        ),
+        ({"max_size": 40}, r"no digest, .* a higher limit .*events exceeded 24\), or another type"),
+        ({"keep_first": 2}, r"a digest of \d+ events.*, and the run a digest of .* or keep_first"),
+        ({"max_length": 500}, "the run knew"),
+    ],
+)
+def test_a_changed_limit_of_a_condenser_is_named(change, words):
+    with api.open("memory:", condenser=REPEAT) as histories:
+        replies = iter(map(parallel_reply, range(8)))
+        run_in_parallel(histories["pay"], lambda messages, **_: next(replies), list)
+        with replay(histories["pay"]) as run:
+            run_in_parallel(histories["again"], run, list)
+        with api.open("memory:", condenser=REPEAT | change) as changed:
+            run = replay(histories["pay"])
+            with pytest.raises(RunDiffers, match=words) as raised, run:
+                run_in_parallel(changed["pay"], run, list)
+    assert ("condenser" in str(raised.value)) == ("max_length" not in change)
+
+
 UNKNOWN_RESULT = {"role": "tool", "tool_call_id": "c9", "content": "paid 50"}
 SECOND_RESULT = {"role": "tool", "tool_call_id": "c0", "content": "paid 50"}
 UNANSWERED = {
@@ -739,6 +768,25 @@ def test_passwords_are_not_exported(histories, tmp_path):
         ("PASS=12 KEY=a API_KEY=$KEY", "PASS=12 KEY=a API_KEY=$KEY"),
         ("curl -H 'Authorization: Bearer ab.cd-ef'", "curl -H 'Authorization: Bearer []'"),
         ("Basic authorization: none", "Basic authorization: none"),
+        ("?user=me&password=letmein&page=2", "?user=me&password=[]&page=2"),
+        ("Passphrase: 'correct horse', twice", "Passphrase: '[]', twice"),
+        ("passwd: 7Gates7", "passwd: []"),
+        ('smtp_password = "tulip"', 'smtp_password = "[]"'),
+        ("secret_key := q8w7e6", "secret_key := []"),
+        ("PGPASSWORD=oak psql", "PGPASSWORD=[] psql"),
+        ("mysqldump -h db -u me -poak5 shop", "mysqldump -h db -u me -p[] shop"),
+        ("sshpass -p 'two words' ssh me@host", "sshpass -p '[]' ssh me@host"),
+        ("curl -s -u me:oak https://host", "curl -s -u me:[] https://host"),
+        ("tool login --db-password oak --fast", "tool login --db-password [] --fast"),
+        ("redis-cli -h host -a oak ping", "redis-cli -h host -a [] ping"),
+        ("docker login -u me -p oak", "docker login -u me -p []"),
+        ("CREATE USER me IDENTIFIED BY 'oak'", "CREATE USER me IDENTIFIED BY '[]'"),
+        ("ALTER ROLE me WITH PASSWORD 'oak'", "ALTER ROLE me WITH PASSWORD '[]'"),
+        ("machine host login me password oak", "machine host login me password []"),
+        ("<db.password>oak</db.password>", "<db.password>[]</db.password>"),
+        ("Cookie: session=12ab; theme=dark", "Cookie: []"),
+        ("amqp://me:p@ss@host/vhost", "amqp://me:[]@host/vhost"),
+        ("the password is gate77", "the password is []"),
     ],
 )
 def test_passwords_in_texts_are_not_exported(text, rest, histories):
@@ -746,6 +794,37 @@ def test_passwords_in_texts_are_not_exported(text, rest, histories):
     history.append(said(text))
     [body] = run_of(history).without_secrets()[0].bodies
     assert body["content"] == rest.replace("[]", "[secret: password]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "connect(password=password, token=settings.token1)",
+        "password = getpass.getpass()",
+        "def log_in(user: str, password: str | None = None):",
+        "if session_api_key:\n    return 200000",
+        "the password is wrong",
+        "mysql -u root -p shop",
+        "tool --password --verbose",
+        'curl -H "Authorization: $TOKEN" --user "$NAME:$SECRET"',
+        "git clone https://oauth2:${GITLAB_TOKEN}@host/repo.git",
+        "export DB_PASSWORD=$(cat file)",
+        "16 tests: pass: 15, fail: 1",
+        "session_token=None, cookie={}",
+    ],
+)
+def test_what_only_names_a_password_is_exported(text, histories):
+    histories["run"].append(said(text))
+    run, found = run_of(histories["run"]).without_secrets()
+    assert (run.bodies[0]["content"], found) == (text, [])
+
+
+def test_a_long_password_of_a_text_is_replaced_everywhere(histories):
+    histories["run"].append(said("password=gate77gate"))
+    histories["run"].append(said("it said gate77gate"))
+    run, found = run_of(histories["run"]).without_secrets()
+    assert run.bodies[1]["content"] == "it said [secret: password]"
+    assert found == ["event 0: a password replaced", "event 1: a password replaced"]
 
 
 def test_many_replaced_secrets_are_compared(histories):
