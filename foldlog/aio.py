@@ -644,10 +644,10 @@ class AsyncHistory:
     async def begin_child(
         self,
         call: Action,
-        conversation: str | None = None,
+        id: str | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> AsyncHistory:
-        child = await _begun(self, call, conversation, attributes)
+        child = await _begun(self, call, id, attributes)
         return self._histories[child.id]
 
     begin_child.__doc__ = SyncHistory.begin_child.__doc__

@@ -9,7 +9,14 @@ from functools import cached_property
 from typing import Any, TypeVar, overload
 
 from foldlog._base.json_types import JsonMap, JsonObject
-from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+)
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import count
 from foldlog.projections.condensations import StoredCondensations
@@ -185,6 +192,26 @@ class View:
             for position in open_positions(self.events, self.units)
             if isinstance(action := self[position], Action) and action.source == "agent"
         )
+
+    @property
+    def reply_due(self) -> bool:
+        """Whether the model should be asked next: no call is open, and the newest event that is sent
+        is a message to the model, or a result. False if a summary is the newest event, because no
+        condenser forgets an event that the model has not seen.
+
+        After a crash, this says whether the reply had been recorded. Cost: as ``open_calls``.
+        """
+        if self._open_calls:
+            return False
+        for position in reversed(self.fit_positions):
+            match self[position]:
+                case Observation():
+                    return True
+                case Message(source=source):
+                    return source != "agent"
+                case Action() | CondensationSummary():
+                    return False
+        return False
 
     @property
     def units(self) -> Units:

@@ -45,10 +45,10 @@ class SubAgent(NamedTuple):
 
 
 def begin_child(
-    parent: HistoryLog, call: Action, conversation: str | None, attributes: JsonMap
+    parent: HistoryLog, call: Action, id: str | None, attributes: JsonMap
 ) -> HistoryLog:
     histories = parent._histories
-    child = histories[conversation or f"{parent.id}/agent-{call.id}"]
+    child = histories[id or f"{parent.id}/agent-{call.id}"]
     link = {PARENT: parent.id, PARENT_CALL: call.call_id or str(call.id)}
     key = f"{SUB_AGENT} {child.id}"
     if not child.version():  # an erased id is refused before anything is written

@@ -60,7 +60,7 @@ class History(HistoryRun):
     def begin_child(
         self,
         call: Action,
-        conversation: str | None = None,
+        id: str | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> History:
         """Begin the history of a sub-agent for an open call, and return the history. If the call
@@ -68,15 +68,15 @@ class History(HistoryRun):
 
         The attributes ``parent`` and ``parent_call`` of the new history name this history and the
         call. Figures, lists and erasures can so include the sub-agents of a task. Append the result
-        of the sub-agent with ``append_tool_result``. ``conversation`` is the id of the new history.
-        The default is made from this id and the call. Raises ``InvalidEvent`` if the call is not
-        open, ``InvalidArgument`` if another call began ``conversation``, and the errors of
-        ``append``. Durability: both histories are on disk when the method returns. Cost: two
+        of the sub-agent with ``append_tool_result``. ``id`` is the name of the new history. The
+        default is made from the name of this history and the call. Raises ``InvalidEvent`` if the
+        call is not open, ``InvalidArgument`` if another call began the history ``id``, and the
+        errors of ``append``. Durability: both histories are on disk when the method returns. Cost: two
         appends.
         """
         from foldlog._history.children import begin_child
 
-        return cast(History, begin_child(self, call, conversation, attributes or {}))
+        return cast(History, begin_child(self, call, id, attributes or {}))
 
     def sent_request(self, event_id: int) -> SentRequest:
         """Make the request again that the reply with this event answered, and say whether it has

@@ -4,10 +4,15 @@ import pytest
 from msgspec.structs import replace
 
 from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
     CondensationRequest,
     InvalidEvent,
     Message,
+    Observation,
     Retraction,
+    SystemMessage,
     UnknownEvent,
     UnknownEventType,
 )
@@ -59,3 +64,42 @@ def test_other_events_keep_version_and_request():
     assert masked.version == 3
     assert masked.unhandled_condensation_request
     assert ids(view) == [0, 1]
+
+
+CALL = Action(tool="run", call_id="k", response_id="r")
+OTHER = Action(tool="run", call_id="l", response_id="r")
+RESULT = Observation(content="done", call_id="k", tool="run")
+SAID = Message(source="agent", content="it works")
+ASKED = Message(source="user", content="why?")
+
+
+@pytest.mark.parametrize(
+    "events, due",
+    [
+        ([], False),
+        ([SystemMessage(content="Be brief.")], False),
+        ([ASKED], True),
+        ([ASKED, SystemMessage(content="Be brief.")], True),
+        ([Message(source="environment", content="a file changed")], True),
+        ([ASKED, Annotation(name="usage"), CondensationRequest()], True),
+        ([ASKED, SAID], False),
+        ([ASKED, SAID, Annotation(name="usage")], False),
+        ([ASKED, CALL], False),
+        ([ASKED, CALL, RESULT], True),
+        ([ASKED, CALL, OTHER, RESULT], False),
+        ([ASKED, CALL, ASKED], False),
+        ([ASKED, CALL, RESULT, SAID], False),
+        ([ASKED, SAID, Retraction(version=1)], True),
+        (
+            [
+                ASKED,
+                SAID,
+                CondensationAction(forgotten_event_ids=[0, 1], summary="x", summary_offset=0),
+            ],
+            False,
+        ),
+        ([ASKED, SAID, ASKED, CondensationAction(forgotten_event_ids=[0, 1])], True),
+    ],
+)
+def test_a_reply_is_due_after_what_the_model_has_not_answered(events, due):
+    assert View.from_events(events).reply_due is due
