@@ -195,9 +195,9 @@ class View:
 
     @property
     def reply_due(self) -> bool:
-        """Whether the model should be asked next: no call is open, and the newest event that is sent
-        is a message to the model, or a result. False if a summary is the newest event, because no
-        condenser forgets an event that the model has not seen.
+        """Whether the model should be asked next: no call is open, and the newest event that is
+        sent is a message to the model, or a result. False if a summary is the newest event, because
+        no condenser forgets an event that the model has not seen.
 
         After a crash, this says whether the reply had been recorded. Cost: as ``open_calls``.
         """

@@ -71,8 +71,8 @@ class History(HistoryRun):
         of the sub-agent with ``append_tool_result``. ``id`` is the name of the new history. The
         default is made from the name of this history and the call. Raises ``InvalidEvent`` if the
         call is not open, ``InvalidArgument`` if another call began the history ``id``, and the
-        errors of ``append``. Durability: both histories are on disk when the method returns. Cost: two
-        appends.
+        errors of ``append``. Durability: both histories are on disk when the method returns. Cost:
+        two appends.
         """
         from foldlog._history.children import begin_child
 
