@@ -63,6 +63,7 @@ from foldlog.eventstore.maintenance import (
     signed_note,
     verify,
 )
+from foldlog.eventstore.maintenance.order import OldByOrder
 from foldlog.eventstore.maintenance.unfinished import PURGE_PATIENCE_S
 from foldlog.eventstore.recorders.urls import as_url
 from foldlog.projections.conversations.companions import (
@@ -259,7 +260,8 @@ class Maintenance:
         """Erase the conversations without recent events, and vacuum the store once.
 
         An old conversation is not erased if it has a younger fork or a new event, or if a worker
-        holds its lease. A later call of ``expire`` can erase the conversation.
+        holds its lease. A later call of ``expire`` can erase the conversation. A conversation that
+        a wrong clock dated before earlier events of the store stays too.
 
         Args:
             older_than: The least age of the last event of a conversation.
@@ -285,20 +287,22 @@ class Maintenance:
         Cost: the method reads the list of conversations, deletes the events of the erased
         conversations, and vacuums once.
         """
-        rows = conversations_with(self._store, where, self._ago(older_than))
+        before = self._ago(older_than)
+        rows = conversations_with(self._store, where, before)
         trees = NO_TREES
         if with_children:
             from foldlog._reports.figures.shown import trees_of
 
             trees = trees_of(self._store)
-            rows = old_tasks(self._store, rows, self._ago(older_than), trees)
+            rows = old_tasks(self._store, rows, before, trees)
+        by_order = OldByOrder(self._store, before)
         expected = {row.id: row for row in rows}
         stay: list[str] = []
         how = Erasure(
             reason,
             detach_forks=detach_forks,
             expected=expected,
-            stays=self._stays,
+            stays=lambda name: self._stays(name) or by_order.problem(name),
             complete=False,
             dry_run=dry_run,
             trees=trees,

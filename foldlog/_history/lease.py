@@ -1,9 +1,10 @@
 """At most one worker drives a conversation. The lease of the worker is a row in the database of the
 events, and every append of the worker checks this row.
 
-The row has a random token and the time when the lease ends, by the clock of the database. An append
-compares the token in its own transaction. Clocks therefore decide only when another worker may take
-over a lease, and never whether an append is valid. See ``docs/internals/decisions/0095-leases.md``.
+The row has a random token and the time when the lease ends: on a server by the clock of the
+database, in a file by a clock of the machine that nobody can set. An append compares the token in
+its own transaction. Clocks therefore decide only when another worker may take over a lease, and
+never whether an append is valid. See ``docs/internals/decisions/0095-leases.md``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
+from foldlog._base import steady_clock
 from foldlog._base.telemetry import tell
 from foldlog.eventstore import (
     ConversationErased,
@@ -36,7 +38,7 @@ from foldlog.eventstore.arguments import check_unicode
 from foldlog.eventstore.derived.cached_values import CachedValues
 from foldlog.eventstore.log.database import Binding, Database
 from foldlog.eventstore.log.finding import PAGE, Fence, find_to_append, tombstones_before
-from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.log.row import from_microseconds, present
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Record, utf8
@@ -101,12 +103,16 @@ class Lease:
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """All times are in microseconds, by the clock of the database."""
+    """All times are in microseconds. ``until`` is by the clock of the database, ``steady_until`` by
+    the machine's clock with the name ``steady``. The name is empty if there is no such clock.
+    """
 
     token: int
     worker: str
     until: int
     ttl: int
+    steady: str = ""
+    steady_until: int = 0
 
     @property
     def ends(self) -> datetime:
@@ -146,6 +152,24 @@ def _now(database: Database, reader: Reader) -> int:
     return int(reader.value("now") or database.now())
 
 
+def _steady_clock(database: Database) -> str:
+    # Processes on several machines share a server. A program may give a store a clock of its own.
+    uses_own_clock = database.recorder.on_server or database.now is not present
+    return "" if uses_own_clock else steady_clock.name()
+
+
+def _remaining(database: Database, reader: Reader, row: _Row) -> int:
+    """Return the number of microseconds until a lease ends. If it has ended, the number is not
+    positive.
+    """
+    if row.steady and row.steady == _steady_clock(database):
+        remaining = row.steady_until - steady_clock.now()
+    else:
+        remaining = row.until - _now(database, reader)
+    # A lease never lasts longer than its time to live, even if a clock was set back.
+    return min(remaining, row.ttl)
+
+
 def _find_living(database: Database, conversation: str, reader: Reader) -> tuple[_Row, int] | None:
     """Return the valid lease of a conversation, and the number of microseconds until the lease
     ends.
@@ -153,9 +177,7 @@ def _find_living(database: Database, conversation: str, reader: Reader) -> tuple
     row = _read_row(reader, _find_record_name(database, reader, conversation))
     if row is None:
         return None
-    # A lease never lasts longer than its time to live, even if the clock of the database was set
-    # back.
-    remaining = min(row.until - _now(database, reader), row.ttl)
+    remaining = _remaining(database, reader, row)
     return (row, remaining) if remaining > 0 else None
 
 
@@ -203,14 +225,14 @@ def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
 
 def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]:
     # The end time is None for a lease that is over and was not released.
-    now = _now(database, reader)
     ends: dict[str, datetime | None] = {}
     for record in reader.records(_OF_THE_STORE, None, 0, sys.maxsize):
         if not record.projection.startswith("lease "):
             continue
         row = _decode_row(record.projection, record)
         if row is not None:
-            ends[record.projection] = row.ends if row.until > now else None
+            is_living = _remaining(database, reader, row) > 0
+            ends[record.projection] = row.ends if is_living else None
     return ends
 
 
@@ -470,7 +492,7 @@ class LeaseBlock:
         return None
 
     def _other(self, reader: Reader) -> _Row | None:
-        # A lease ends by the clock of the database, which somebody may set back. So a lease also
+        # A lease may end by the clock of a server, which somebody may set back. So a lease also
         # ends if this process sees it unchanged for its whole time to live.
         living = _find_living(self._database, self._id, reader)
         if living is None or living[0].token == self._token:
@@ -493,7 +515,15 @@ class LeaseBlock:
 
     def _write(self, transaction: Transaction) -> None:
         ttl = int(self.ttl_s * 1e6)
-        row = _Row(self._token, self.lease.worker, _now(self._database, transaction) + ttl, ttl)
+        steady = _steady_clock(self._database)
+        row = _Row(
+            self._token,
+            self.lease.worker,
+            _now(self._database, transaction) + ttl,
+            ttl,
+            steady,
+            steady_clock.now() + ttl if steady else 0,
+        )
         record = _CODEC.encoded_record(self._name, Record(1, _CODE, msgspec.json.encode(row)))
         transaction.put_records(_OF_THE_STORE, self._name, [record], replace_all=True)
         self.lease.until = row.ends

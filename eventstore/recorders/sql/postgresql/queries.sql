@@ -294,6 +294,17 @@ SELECT key FROM {schema}.conversations WHERE pending > 0 AND visible AND erased_
 SELECT c.key, coalesce(l.version, -1) FROM {schema}.conversations c LEFT JOIN {schema}.listing l ON l.conversation = c.key
 WHERE c.visible AND c.erased_at IS NULL
 
+-- The position of the last event of a conversation, and whether an event between two positions has a time between two
+-- times, which are bytes as in "meta". Events that were imported or copied have no positions, and prove nothing.
+-- name: newer_before
+WITH last AS (
+    SELECT position AS until FROM {schema}.events WHERE conversation = $1::bigint ORDER BY id DESC LIMIT 1
+)
+SELECT until, EXISTS (
+    SELECT 1 FROM {schema}.events
+    WHERE position > $2::bigint AND position < until AND substring(meta FROM 17 FOR 8) BETWEEN $3::bytea AND $4::bytea
+) FROM last WHERE until IS NOT NULL
+
 -- name: touched
 SELECT t.key, coalesce(l.version, -1) FROM (
     SELECT abs(conversation) AS key FROM {schema}.events WHERE position > $1::bigint AND position <= $2::bigint

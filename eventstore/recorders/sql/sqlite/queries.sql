@@ -167,6 +167,14 @@ ORDER BY e.position LIMIT ?
 SELECT position, coalesce((SELECT c.id FROM conversations c WHERE c.key = abs(e.conversation)), x''), e.id
 FROM events e INDEXED BY events_by_id WHERE e.position >= ? ORDER BY e.position LIMIT 1
 
+-- The position of the last event of a conversation, and whether an event between two positions has a time between two
+-- times, which are bytes as in "meta". Events that were imported or copied have negative positions, and prove nothing.
+-- name: newer_before
+WITH last AS (SELECT position AS until FROM events WHERE conversation = ? ORDER BY id DESC LIMIT 1)
+SELECT until, EXISTS (
+    SELECT 1 FROM events WHERE position > ? AND position < until AND substr(meta, 17, 8) BETWEEN ? AND ?
+) FROM last WHERE until > 0
+
 -- The published import that contains the next position. If no import contains it, the first import after it.
 -- name: publications
 SELECT first_position, key, 0, published, id FROM conversations
