@@ -22,6 +22,8 @@ from foldlog.eventstore.errors import KeyUnavailable as KeyUnavailable
 from foldlog.eventstore.errors import StoreDamaged as StoreDamaged
 from foldlog.eventstore.errors import StoreRefused as StoreRefused
 from foldlog.eventstore.errors import StoreUnavailable as StoreUnavailable
+from foldlog.eventstore.errors import StreamConflict as StreamConflict
+from foldlog.eventstore.errors import StreamNotFound as StreamNotFound
 from foldlog.eventstore.errors import UnknownEventType as UnknownEventType
 from foldlog.eventstore.errors import VersionConflict as VersionConflict
 from foldlog.eventstore.events import ATTRIBUTES as ATTRIBUTES

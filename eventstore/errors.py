@@ -9,6 +9,8 @@
     ├── ConversationNotFound   the store has no such conversation: check the id
     ├── ConversationErased     the conversation was erased on purpose, and only a tombstone is left
     ├── ConversationHasForks   forks need the events: erase the forks too, or detach them
+    ├── StreamNotFound         the stream was deleted, or never existed: read the events
+    ├── StreamConflict         another writer closed the stream, or appended to it: stop writing it
     ├── EventsNotMade          an imported conversation has records without events: open the store
     │                          with foldlog.open
     ├── InvalidEvent           the event breaks a rule, and nothing was written: correct the event
@@ -242,6 +244,32 @@ class ConversationHasForks(EventStoreError):
         super().__init__(f"{self.problem}; {remedy}")
         self.conversation = conversation
         self.forks = forks
+
+
+class StreamNotFound(EventStoreError):
+    """The conversation has no such stream. A closed stream is deleted after a while; if it became a
+    reply, the events of the reply have its content.
+    """
+
+    def __init__(self, conversation: str, stream: str) -> None:
+        super().__init__(
+            f"conversation {conversation!r} has no stream {stream}; if it was closed, it has been"
+            " deleted, so read the events of the conversation"
+        )
+        self.conversation = conversation
+
+
+class StreamConflict(EventStoreError):
+    """A stream is not as its writer left it: it is open, closed, or another writer appended to it.
+    Nothing was written. ``stream`` is the stream as it is.
+    """
+
+    def __init__(self, conversation: str, name: str, problem: str, stream: Any) -> None:
+        super().__init__(
+            f"conversation {conversation!r}: stream {name!r} {problem}; nothing was written"
+        )
+        self.conversation = conversation
+        self.stream = stream
 
 
 class EventsNotMade(EventStoreError):

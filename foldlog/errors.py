@@ -29,6 +29,8 @@ from foldlog.eventstore import (
     StoreDamaged as StoreDamaged,
     StoreRefused as StoreRefused,
     StoreUnavailable as StoreUnavailable,
+    StreamConflict as StreamConflict,
+    StreamNotFound as StreamNotFound,
     UnknownEventType as UnknownEventType,
     VersionConflict as VersionConflict,
 )

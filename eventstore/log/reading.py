@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Final
 
 from foldlog.eventstore.arguments import check_whole
-from foldlog.eventstore.errors import CorruptEvent, EventsNotMade
+from foldlog.eventstore.errors import CorruptEvent, EventsNotMade, StoreDamaged
 from foldlog.eventstore.events import Detached, DocumentChanges, Event
 from foldlog.eventstore.log import ledger
 from foldlog.eventstore.log.database import Database
@@ -22,7 +22,16 @@ from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import dense_events, dense_rows, event_of, events_of, sound
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row, counts, utf8
+from foldlog.eventstore.recorders.types import (
+    Chunk,
+    Conversation,
+    RecalledKey,
+    Record,
+    Row,
+    Stream,
+    counts,
+    utf8,
+)
 
 _PAGE = 1_000
 _FIRST_PAGE = 100
@@ -393,6 +402,29 @@ class ReadTransaction:
                 if codec.decoded_record(projection, record) is None
             )
             after = max(after + 1, stored[-1].version)
+
+    def streams(self) -> list[Stream]:
+        """Return the streams of the conversation, the newest first."""
+        return self._reader.streams(self.state.key)
+
+    def stream(self, number: int) -> Stream | None:
+        return self._reader.stream(self.state.key, number)
+
+    def chunks(self, stream: Stream, after: int, limit: int) -> list[Chunk]:
+        """Return at most ``limit`` chunks that end behind the unit ``after``, in order. Raises
+        ``StoreDamaged`` if a chunk is missing or unreadable.
+        """
+        chunks: list[Chunk] = []
+        for stored in self._reader.chunks(self.state.key, stream.number, after, limit):
+            chunk = self._codec().decoded_chunk(stream.number, stored)
+            expected = chunks[-1].ends if chunks else min(after, stored.begins)
+            if chunk is None or chunk.begins != expected:
+                raise StoreDamaged(
+                    f"conversation {self.conversation!r}: stream {stream.name!r} is damaged at unit"
+                    f" {expected}; delete it, and run 'foldlog store verify'"
+                )
+            chunks.append(chunk)
+        return chunks
 
     # -- for the store and its maintenance
 

@@ -45,6 +45,7 @@ from foldlog.eventstore.errors import ConversationErased, CorruptEvent, StoreDam
 from foldlog.eventstore.events import Event, UnknownEvent
 from foldlog.eventstore.recorders.types import (
     HEAD_BYTES,
+    Chunk,
     Conversation,
     Row,
     packed,
@@ -177,6 +178,11 @@ def record_checksum(
 ) -> int:
     fields = f"{projection} {version} {code} {encoding} "
     return crc32(body, crc32(utf8(fields), seed))
+
+
+def chunk_checksum(seed: int, stream: int, chunk: Chunk) -> int:
+    fields = f"stream {stream} {chunk.begins} {chunk.ends} {chunk.encoding} "
+    return crc32(chunk.body, crc32(utf8(fields), seed))
 
 
 _checksum_and_id = struct.Struct(">II").unpack_from

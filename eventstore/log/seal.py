@@ -38,6 +38,7 @@ from foldlog.eventstore.log.row import (
     SALT_BYTES,
     NotAsWritten,
     checksum_seed,
+    chunk_checksum,
     is_redacted,
     record_checksum,
     unsound,
@@ -45,6 +46,7 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.recorders.types import (
     HEAD_BYTES,
+    Chunk,
     Conversation,
     RecalledKey,
     Record,
@@ -180,6 +182,7 @@ begins.
 """
 
 _record_columns = struct.Struct(">3q").pack
+_chunk_columns = struct.Struct(">4q").pack
 _key_columns = struct.Struct(">2q").pack
 _length = struct.Struct(">I").pack
 
@@ -381,6 +384,31 @@ class RowCodec(NamedTuple):
             return None
         return body if record.encoding == PLAIN else None
 
+    # -- chunks of streams
+
+    def encoded_chunk(self, stream: int, chunk: Chunk) -> Chunk:
+        chunk = chunk._replace(encoding=PLAIN if self.data_key is None else ENCRYPTED)
+        if self.data_key is not None:
+            body = self.data_key.encrypt(chunk.body, _place_of_chunk(stream, chunk))
+            chunk = chunk._replace(body=body)
+        checksum = chunk_checksum(checksum_seed(self.conversation), stream, chunk)
+        return chunk._replace(checksum=checksum)
+
+    def decoded_chunk(self, stream: int, chunk: Chunk) -> Chunk | None:
+        """Return the chunk with its plain body, or None if it is damaged."""
+        key = self.data_key
+        expected = PLAIN if key is None else ENCRYPTED
+        try:
+            checksum = chunk_checksum(checksum_seed(self.conversation), stream, chunk)
+            if chunk.encoding != expected or chunk.checksum != checksum:
+                return None
+            if key is None:
+                return chunk
+            body = key.decrypt(chunk.body, _place_of_chunk(stream, chunk))
+        except (TypeError, NotAsWritten):  # a column has a wrong type
+            return None
+        return Chunk(chunk.begins, chunk.ends, body)
+
     # -- idempotency keys
 
     def with_proof(self, idempotency_key: str, recalled: RecalledKey) -> RecalledKey:
@@ -438,6 +466,10 @@ def _place_of_attachment(name: bytes, encoding: int) -> bytes:
 def _place_of_record(projection: str, record: Record) -> bytes:
     columns = _record_columns(record.version, record.code, record.encoding)
     return b"record\0%b%b" % (columns, _name_bytes(projection))
+
+
+def _place_of_chunk(stream: int, chunk: Chunk) -> bytes:
+    return b"chunk\0" + _chunk_columns(stream, chunk.begins, chunk.ends, chunk.encoding)
 
 
 def _place_of_key(idempotency_key: str, recalled: RecalledKey) -> bytes:

@@ -30,10 +30,19 @@ from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import make_rows
 from foldlog.eventstore.log.seal import RowCodec, mark_of
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Record, Row
+from foldlog.eventstore.recorders.types import (
+    Chunk,
+    Conversation,
+    Place,
+    RecalledKey,
+    Record,
+    Row,
+    Stream,
+)
 
 _body = attrgetter("body")
 _PROJECTIONS_MAX = 1_000
+_CHUNKS: Final = 256
 _RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
 """The newest rows of the last conversation stay in memory: at most ``_RECENT_MAX`` rows, with
@@ -104,11 +113,13 @@ class WriteTransaction(ReadTransaction):
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
         """Delete the records, except for the records of attributes and Views. If ``codec`` is
-        passed, delete only the records of attributes, and encode all other records again with
-        ``codec``.
+        passed, delete only the records of attributes, and encode all other records and the streams
+        again with ``codec``.
         """
         key = self.state.key
         own = self._codec()
+        if codec is not None:
+            self.seal_streams(codec)
         for newest in self._reader.records(key, None, 0, _PROJECTIONS_MAX):
             name = newest.projection
             encoded: list[Record] = []
@@ -119,6 +130,30 @@ class WriteTransaction(ReadTransaction):
                 records = self._records_of(name, key, own, 0)
                 encoded = [codec.encoded_record(name, record) for record in records]
             self._reader.put_records(key, name, encoded, replace_all=True)
+
+    def put_stream(self, stream: Stream) -> None:
+        self._reader.put_stream(self.state.key, stream)
+
+    def put_chunk(self, stream: int, chunk: Chunk) -> None:
+        encoded = self._codec_to_write().encoded_chunk(stream, chunk)
+        self._reader.put_chunk(self.state.key, stream, encoded)
+
+    def drop_stream(self, stream: int) -> None:
+        self._reader.delete_stream(self.state.key, stream)
+
+    def seal_streams(self, codec: RowCodec) -> None:
+        """Encode the chunks of all streams again with ``codec``. A damaged chunk stays as it is."""
+        key = self.state.key
+        own = self._codec()
+        for stream in self.streams():
+            after = 0
+            while chunks := self._reader.chunks(key, stream.number, after, _CHUNKS):
+                for stored in chunks:
+                    chunk = own.decoded_chunk(stream.number, stored)
+                    if chunk is not None:
+                        encoded = codec.encoded_chunk(stream.number, chunk)
+                        self._reader.replace_chunk(key, stream.number, encoded)
+                after = chunks[-1].ends
 
     # -- for the store and its maintenance
 
@@ -183,6 +218,11 @@ class WriteTransaction(ReadTransaction):
         stored under the key of the conversation. A fork must not replace a row that it shares.
         """
         self._reader.replace_rows(self.state.key, self._encode_rows(rows), redactions=len(rows))
+        # The chunks of a streamed reply repeat the content of its events.
+        redacted_ids = {row.id for row in rows}
+        for stream in self.streams():
+            if not redacted_ids.isdisjoint(stream.event_ids):
+                self.drop_stream(stream.number)
         self._changes = None  # the remembered event may be redacted now
         self.state = self.state._replace(redactions=self.state.redactions + len(rows))
         self._changed = True

@@ -28,6 +28,7 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import ARCHIVE, BACKUP, DELETE_OBJECT, ERASE, IMPORT, REKEY
 from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.log.streams import sweep_all
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.unfinished import finish, mark_unfinished
@@ -307,9 +308,9 @@ def vacuum(
     store: Store, patience_s: float = PATIENCE_S, *, copied_objects: bool = False
 ) -> Vacuumed:
     """Complete interrupted erasures, and remove the leftovers of killed imports, of killed backups,
-    and of interrupted copies of events into forks. Return the space of deleted rows to the file
-    system. After a vacuum, the file and its log contain no bytes of erased, redacted or
-    re-encrypted events.
+    and of interrupted copies of events into forks. Delete old streams (``sweep_all``). Return the
+    space of deleted rows to the file system. After a vacuum, the file and its log contain no bytes
+    of erased, redacted or re-encrypted events.
 
     A vacuum does not change the positions of events. Readers continue, but writers wait until the
     vacuum ends. If an older reader still needs bytes that should be erased, the vacuum waits for at
@@ -325,6 +326,7 @@ def vacuum(
     path = database.recorder.path
     bytes_before = size_on_disk(path)
     discarded, objects_left = _finish_operations(database, copied_objects=copied_objects)
+    sweep_all(database)
     pending = path is None or database.bytes_pending
     try:
         space_returned = recorder.compact(patience_s if pending else 0)

@@ -9,7 +9,7 @@ have different events at the same version of a conversation, the copy leaves the
 conversation unchanged and reports the problem.
 
 Copied events get new positions, so followers of the target begin at position 0. The copy includes
-the records of Views, but not the records of other projections.
+the records of Views and the streams, but not the records of other projections.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
-from foldlog.eventstore.arguments import check_whole
+from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.errors import (
     CannotRedact,
     ConversationErased,
@@ -64,7 +64,15 @@ from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row
+from foldlog.eventstore.recorders.types import (
+    HEAD_BYTES,
+    Chunk,
+    Conversation,
+    RecalledKey,
+    Record,
+    Row,
+    Stream,
+)
 from foldlog.eventstore.sources.moving import (
     CopiedRecords,
     RedactedRecords,
@@ -404,7 +412,9 @@ def copy_conversation(
         if existing is None:
             _check_not_redacted(source, original, target, ancestors, 0, writer.end.version)
         origins = _up_to_damage(read_origins(), damage)
-        writer.finish(keys, 0 if is_ahead else original.redactions, [*views], [*origins])
+        redactions = 0 if is_ahead else original.redactions
+        streams = None if is_ahead else _up_to_damage(_read(source, original, _streams), damage)
+        writer.finish(keys, redactions, [*views], [*origins], streams)
     pending = copy_source(records, writer.end.version)
     moved = Moved(
         original.id, writer.added, writer.end.version, tombstones=tombstones, records=pending
@@ -683,8 +693,10 @@ class CopyWriter(StagedWriter):
         redactions: int,
         views: Sequence[Record],
         origins: Sequence[Border],
+        streams: Iterable[tuple[Stream, Sequence[Chunk]]] | None,
     ) -> None:
         version = self.end.version
+        copied_streams = None if streams is None else [*streams]
         copied_keys = (
             (name, recalled)
             for name, recalled in keys
@@ -697,8 +709,10 @@ class CopyWriter(StagedWriter):
             if writing.redactions < redactions:
                 writing.count_redactions(redactions - writing.redactions)
             writing.put_records(VIEWS, [record for record in views if record.version <= version])
+            if copied_streams is not None:
+                _put_streams(writing, copied_streams)
 
-        if redactions or views:
+        if redactions or views or copied_streams:
             self._write_beside(count_and_put)
 
         # A new conversation becomes visible only now, when it is complete.
@@ -719,6 +733,23 @@ class CopyWriter(StagedWriter):
                 writing.end()
 
         self.transact(in_transaction)
+
+
+def _streams(reading: ReadTransaction) -> Iterator[tuple[Stream, Sequence[Chunk]]]:
+    # A stream is short, and closed streams are deleted soon.
+    for stream in reading.streams():
+        yield stream, reading.chunks(stream, 0, NUMBER_MAX)
+
+
+def _put_streams(
+    writing: WriteTransaction, streams: Iterable[tuple[Stream, Sequence[Chunk]]]
+) -> None:
+    for copied_before in writing.streams():
+        writing.drop_stream(copied_before.number)
+    for stream, chunks in streams:
+        writing.put_stream(stream)
+        for chunk in chunks:
+            writing.put_chunk(stream.number, chunk)
 
 
 def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:

@@ -202,6 +202,8 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     if data_key is not None and (decrypt or not was_encrypted):
         seal_again(transaction, database, key, None if decrypt else data_key)
         if decrypt:
+            writing = WriteTransaction(transaction, conversation, database, codec)
+            writing.seal_streams(RowCodec(conversation.id))
             become_plain(transaction, database, conversation, data_key)
     return has_new_key and not decrypt
 

@@ -719,6 +719,7 @@ def _findings_in_records(
                     )
                     yield of_all(f"{problem}: the newest events may be cut off")
             version = records[-1].version
+    yield from _findings_in_streams(reader, conversation, codec)
     proved = 0
     for name, recalled in reader.all_recalled(conversation.key):
         first, length, proof, _ = recalled
@@ -736,3 +737,24 @@ def _findings_in_records(
     if codec.is_strict and proved < codec.mark.keys:
         missing = codec.mark.keys - proved
         yield of_all(f"{missing} of its {codec.mark.keys} idempotency keys are missing")
+
+
+def _findings_in_streams(
+    reader: Reader, conversation: Conversation, codec: RowCodec
+) -> Iterator[VerifyFinding]:
+    for stream in reader.streams(conversation.key):
+        end = 0
+        while chunks := reader.chunks(conversation.key, stream.number, end, _PAGE):
+            for chunk in chunks:
+                if chunk.begins != end or codec.decoded_chunk(stream.number, chunk) is None:
+                    yield of_all(f"stream {stream.name!r} is damaged at unit {end}", sound=True)
+                end = chunk.ends
+        if end != stream.end:
+            problem = f"stream {stream.name!r} ends at unit {end}, not at unit {stream.end}"
+            yield of_all(problem, sound=True)
+        if stream.event_ids.stop > conversation.version:
+            yield of_all(
+                f"stream {stream.name!r} became event {stream.event_ids.stop - 1}, but the"
+                f" conversation has {count(conversation.version, 'event')}: the newest events may"
+                " be cut off"
+            )

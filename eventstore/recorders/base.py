@@ -30,6 +30,7 @@ from foldlog.eventstore.recorders.types import (
     NUMBERS,
     UNREADABLE,
     Ancestor,
+    Chunk,
     Conversation,
     Erasure,
     ListedConversation,
@@ -39,11 +40,14 @@ from foldlog.eventstore.recorders.types import (
     RecalledKey,
     Record,
     Row,
+    Stream,
     Unfinished,
+    as_chunk,
     as_conversation,
     as_recalled,
     as_record,
     as_rows,
+    as_stream,
     as_text,
     check_types,
     encodings,
@@ -56,6 +60,8 @@ PATIENCE_S: Final = 60.0
 """The default time, in seconds, for which a call waits for other writers or for an unreachable
 server.
 """
+SYNC_S: Final = 0.1
+"""The time, in seconds, after which a transaction that is not ``durable`` is on the disk."""
 AT_ONCE_S: Final = 0.1
 """The time, in seconds, for which a call with ``at_once`` waits for other writers."""
 
@@ -266,6 +272,21 @@ class Reader(ABC):
 
     def ids_with_records(self, projection: str) -> list[str]:
         return [as_text(name) for (name,) in self.ask_all("ids_with_records", projection)]
+
+    def streams(self, key: int) -> list[Stream]:
+        """Return the streams of a conversation, the newest first."""
+        return list(map(as_stream, self.ask("streams", key)))
+
+    def stream(self, key: int, number: int) -> Stream | None:
+        for columns in self.ask("stream", key, number):
+            return as_stream(columns)
+        return None
+
+    def chunks(self, key: int, number: int, after: int, limit: int) -> list[Chunk]:
+        """Return at most ``limit`` chunks of a stream that end behind the unit ``after``, in order.
+        The first chunk may begin before ``after``.
+        """
+        return list(map(as_chunk, self.ask("stream_chunks", key, number, after, limit)))
 
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
@@ -618,6 +639,27 @@ class Transaction(Reader):
         for record in records:
             self.write("put_record", projection, key, *record[:5])
 
+    def put_stream(self, key: int, stream: Stream) -> None:
+        """Store a stream, which replaces the stored stream with its number. The end of an open
+        stream is not stored, because its last chunk has it.
+        """
+        end = None if stream.closed_at is None else stream.end
+        self.write("put_stream", key, *stream[:5], end, *stream[6:])
+
+    def put_chunk(self, key: int, number: int, chunk: Chunk) -> None:
+        """Store a chunk. Raises ``StoreUnavailable`` (``taken``), here or at the commit, if the
+        stream has a chunk that begins at the same unit.
+        """
+        self.write("put_stream_chunk", key, number, *chunk)
+
+    def replace_chunk(self, key: int, number: int, chunk: Chunk) -> None:
+        self._leave_bytes(key)
+        self.write("replace_stream_chunk", *chunk[2:], key, number, chunk.begins)
+
+    def delete_stream(self, key: int, number: int) -> None:
+        self.write("delete_chunks_of_stream", key, number)
+        self.write("delete_stream", key, number)
+
     def put_listing(self, key: int, at: int, version: int, digests: Sequence[bytes] | None) -> None:
         """Write the list entry of a conversation: the time ``at`` of its last activity, its
         version, and the digests of its attributes. If ``digests`` is None, the stored digests stay.
@@ -739,10 +781,11 @@ class Transaction(Reader):
                 self.write("attach", key, row.id, name, encoding)
 
     def _delete_all(self, key: int, limit: int) -> bool:
-        parts = ("delete_rows", "delete_attachments", "delete_blocks")
+        parts = ("delete_rows", "delete_attachments", "delete_blocks", "delete_stream_chunks")
         if not all(self._delete(statement, key, limit) for statement in parts):
             return False
         for statement in (
+            "delete_streams",
             "delete_made",
             "delete_source",
             "detach_all",
@@ -817,10 +860,19 @@ class Recorder(ABC):
 
     @abstractmethod
     def transact(
-        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        any_thread: bool = False,
+        at_once: bool = False,
+        durable: bool = True,
     ) -> T:
         """Run ``work`` in a write transaction. Wait until the transaction is durable, then return
         the result of ``work``.
+
+        If ``durable`` is false, the transaction survives the end of this process, but may be lost
+        in a power cut. In a file, it is on the disk ``SYNC_S`` seconds later. A server writes it to
+        its own disk at once, and does not wait for a standby.
 
         Several callers may share one transaction and its fsync. If ``work`` raises an error, its
         writes are not stored, and only its caller gets the error. ``work`` may run more than once,

@@ -81,9 +81,12 @@ def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]
     return [_describe_missing(kind, name) for kind, name in sorted(parts.difference(there))]
 
 
-def orphans(rows: Iterable[Sequence[int]], attachments: int) -> Iterator[str]:
+def orphans(
+    rows: Iterable[Sequence[int]], attachments: int, streams: int, chunks: int
+) -> Iterator[str]:
     """Describe rows of conversations that do not exist, as pairs of the conversation's key and the
-    number of rows, and a number of attachments without an event.
+    number of rows, a number of attachments without an event, of streams without a conversation, and
+    of chunks without a stream.
     """
     for key, events in rows:
         belong = count(events, "event belongs", "events belong")
@@ -91,6 +94,12 @@ def orphans(rows: Iterable[Sequence[int]], attachments: int) -> Iterator[str]:
     if attachments:
         belong = count(attachments, "attachment belongs", "attachments belong")
         yield f"{belong} to no event (an attachment is a value stored beside events)"
+    if streams:
+        belong = count(streams, "stream belongs", "streams belong")
+        yield f"{belong} to no conversation (a stream is a reply that is being written)"
+    if chunks:
+        belong = count(chunks, "chunk belongs", "chunks belong")
+        yield f"{belong} to no stream (a stream is a reply that is being written)"
 
 
 def _describe_missing(kind: str, name: str) -> str:

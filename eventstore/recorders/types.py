@@ -389,6 +389,42 @@ class Record(NamedTuple):
     projection: str = ""
 
 
+class Stream(NamedTuple):
+    """A text of a conversation that is written piece by piece. ``number`` is never used again, and
+    a later stream has a higher number. ``end`` is the number of its units so far: JSON values in a
+    stream of JSON, else bytes. Times are in microseconds, and ``closed_at`` is None while the
+    stream is open. If the stream became a reply, ``event`` is the id of its first event. ``state``
+    is JSON, and belongs to the service.
+    """
+
+    number: int
+    name: str
+    type: str
+    began_at: int
+    closed_at: int | None = None
+    end: int = 0
+    event: int | None = None
+    events: int | None = None
+    state: bytes = b"{}"
+
+    @property
+    def event_ids(self) -> range:
+        first = self.event or 0
+        return range(first, first + (self.events or 0))
+
+
+class Chunk(NamedTuple):
+    """The units of a stream from ``begins`` to ``ends``, which were appended together.
+    ``encoding`` and ``checksum`` mean the same as in a ``Row``.
+    """
+
+    begins: int
+    ends: int
+    body: bytes
+    encoding: int = 0
+    checksum: int = 0
+
+
 class RecalledKey(NamedTuple):
     """The events that were appended under an idempotency key: the first id, and the number of
     events. The row codec makes and checks ``proof``.
@@ -453,6 +489,19 @@ def as_record(columns: Sequence[Any]) -> Record:
     return _new(Record, (*columns[:5], as_text(columns[5]) if len(columns) > 5 else ""))
 
 
+def as_stream(columns: Sequence[Any]) -> Stream:
+    what = "the row of a stream"
+    check_types(what, _SOME_NUMBERS, _NUMBERS_OF_STREAM(columns))
+    check_types(what, BYTES, [columns[8]])
+    number, name, kind, *rest = columns
+    return Stream(number, as_text(name), as_text(kind), *rest)
+
+
+def as_chunk(columns: Sequence[Any]) -> Chunk:
+    check_types("the place of a chunk of a stream", NUMBERS, columns[:2])
+    return Chunk(*columns)
+
+
 @lru_cache(1_000)  # there are few kinds and many rows
 def kind_name(kind: object) -> str:
     # A damaged value is converted to a text too, and the row's checksum then does not match.
@@ -467,6 +516,7 @@ _YEARS: Final = range(YEAR_10000)
 _NO_END: Final = (0, None, None, 0, 0)
 """The version, the time, the head and the counts of a conversation without events of its own."""
 _NUMBERS_OF_CONVERSATION = itemgetter(0, 2, 4, 6, 7, 10, 12, 14, 18, 19)
+_NUMBERS_OF_STREAM = itemgetter(0, 3, 4, 5, 6, 7)
 _BYTES_OF_CONVERSATION = itemgetter(3, 5, 9, 13, 16, 17)
 
 

@@ -91,6 +91,10 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
             " position %(position)d"
         ),
     ),
+    "foldlog.store.not_synced": (
+        _WARNING,
+        "the newest chunks of streams may not be on the disk: %(problem)s",
+    ),
     "foldlog.lease.taken_over": (
         _WARNING,
         (

@@ -50,7 +50,7 @@ class Groups:
         while not self.lock_is_free:
             time.sleep(0.001)
 
-    def begin(self):
+    def begin(self, *, durable):
         assert self.open is None, "a transaction was left open"
         self._stands, self.open = False, []
 
@@ -349,9 +349,9 @@ def test_each_caller_gets_its_own_error(queue, groups):
         until(lambda: len(queue._waiting) == 3)
         begin = groups.begin
 
-        def begin_to_fail():
+        def begin_to_fail(*, durable):
             groups.commits_fail = True
-            begin()
+            begin(durable=durable)
 
         groups.begin = begin_to_fail
     outcomes = callers.finish()

@@ -1,5 +1,6 @@
 """Messages about the work: each by what causes it, compared with the page that lists them."""
 
+import errno
 import logging
 import re
 import socket
@@ -16,6 +17,7 @@ from foldlog.condensers.reply import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.errors import StoreRefused
 from foldlog.eventstore.derived.follower import Follower
+from foldlog.eventstore.recorders.sqlite import log_syncs
 from tests.condensers.scripted import Scripted, failed
 from tests.waiting import in_thread
 
@@ -162,6 +164,17 @@ def keys_ignored(path):
     foldlog.LLMConfig.model_validate(table)
 
 
+def not_synced(path):
+    with pytest.MonkeyPatch.context() as patch, foldlog.open(path / "s.db") as histories:
+        patch.setattr(log_syncs, "sync", raise_full)
+        recorder = histories.store.database.recorder
+        recorder.transact(lambda transaction: transaction.set_value("x", "y"), durable=False)
+
+
+def raise_full(path):
+    raise OSError(errno.ENOSPC, "no space left")
+
+
 def overtaken(path):
     with foldlog.open(path / "s.db") as histories, histories["c1"].lease():
         block = histories["c1"].lease(worker="other")
@@ -200,6 +213,7 @@ CAUSES = [
     (waited_for_a_thread, "foldlog.store.waited"),
     (away, "foldlog.store.away"),
     (moved, "foldlog.store.moved"),
+    (not_synced, "foldlog.store.not_synced"),
     (behind, "foldlog.follower.behind"),
     (overtaken, "foldlog.lease.taken_over"),
     (not_given_back, "foldlog.lease.failed"),

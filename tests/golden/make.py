@@ -22,6 +22,7 @@ import foldlog
 from foldlog import formats
 from foldlog._app.server.notes import Notes
 from foldlog.eventstore import (
+    ANY_VERSION,
     DELETED,
     Annotation,
     CondensationAction,
@@ -32,6 +33,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.codec import encode
+from foldlog.eventstore.log import streams
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
@@ -122,6 +124,8 @@ def make_store(url, folder, take):
         archive(store, "archived", f"file://{folder}/objects")
         Notes(store).change("documents", 0, "a note")
         work(histories["working"])
+        for name in ("exact", "working"):  # one is plain, and one encrypted
+            write_streams(store, name)
         histories.list()  # writes the figures and the list
         with histories["working"].lease(ttl_s=5, worker="a worker"):
             take()
@@ -182,6 +186,23 @@ def work(history):
     history.append(said("and?"), idempotency_key="asked")
 
 
+def write_streams(store, name):
+    """Write a stream that became an event, and one that is open."""
+
+    def begin(writing):
+        stream = streams.begin(writing, "reply", streams.JSON)
+        return streams.append(writing, stream.number, 0, 2, b'["a ","kite"]').number
+
+    number = store.project(name, begin)
+    store.append(
+        name,
+        said("a kite"),
+        expected_version=ANY_VERSION,
+        also=lambda writing: streams.close(writing, number),
+    )
+    store.project(name, begin)
+
+
 def end_worker():
     raise KeyboardInterrupt
 
@@ -215,6 +236,8 @@ def contents_of(histories, row):
     found["records"] = sha256(bytes_of(store, row.id)).hexdigest()
     if row.id in ("archived", "unused", "used"):  # reading them would change the store
         return found
+    if texts := store.query(row.id, streams_in):
+        found["streams"] = texts
     history = histories[row.id]
     step = max(1, row.version // 20)
     past = [[event.id for event in history.at(n)] for n in range(0, row.version, step)]
@@ -228,6 +251,14 @@ def contents_of(histories, row):
         "effects": [[effect.key, effect.state] for effect in history.effects()],
         "notes": [[note.event, note.text] for note in Notes(store).of(row.id).notes],
     }
+
+
+def streams_in(reading):
+    return [
+        [stream.name, stream.end, stream.event]
+        + [chunk.body.decode() for chunk in reading.chunks(stream, 0, 10)]
+        for stream in reading.streams()
+    ]
 
 
 def short(items):

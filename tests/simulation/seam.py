@@ -59,7 +59,7 @@ class Seam:
             self.at_transaction()
 
     @makes_pending
-    def transact(self, work, *, any_thread=False, at_once=False):
+    def transact(self, work, *, any_thread=False, at_once=False, durable=True):
         self._begin()
         self.transactions += 1
         if self.transactions == self.refuse_at:

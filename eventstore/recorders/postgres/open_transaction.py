@@ -51,6 +51,8 @@ class OpenTransaction:
         self._wire = wire
         self._schema = schema.encode()
         self._durable = durable
+        self._durability = "" if durable else "begin_relaxed"
+        """The statement that lowers the durability of this transaction."""
         self._at_once = at_once
         self._positions = Positions(part)
         self._number_asked: int | None = None
@@ -71,6 +73,12 @@ class OpenTransaction:
         self._begin()
         self._wire.queue(statement, *parameters)
         return self._wire.rows(self._answers()[-1])
+
+    def wait_for_no_standby(self) -> None:
+        """Commit when the server's own disk has the transaction. Call this before any query."""
+        if self._durable:
+            self._durable = False
+            self._durability = "begin_local"
 
     def lock(self, number: int) -> None:
         # The statement for the lock is sent with the next query.
@@ -160,8 +168,8 @@ class OpenTransaction:
         if not self._begun:
             self._begun = True
             self._wire.queue("begin_writing")
-            if not self._durable:
-                self._wire.queue("begin_relaxed")
+            if self._durability:
+                self._wire.queue(self._durability)
             if self._at_once:
                 self._wire.queue("begin_at_once")
 

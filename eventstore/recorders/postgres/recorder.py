@@ -157,7 +157,12 @@ class PostgresRecorder(Recorder):
 
     @makes_pending
     def transact(
-        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        any_thread: bool = False,
+        at_once: bool = False,
+        durable: bool = True,
     ) -> T:
         if not self.writable:
             raise StoreRefused(
@@ -166,14 +171,16 @@ class PostgresRecorder(Recorder):
             )
         writer = self._writer()
         may_share = any_thread and get_ident() != main_thread().ident
-        conversation: str | None = getattr(work, "conversation", None) if may_share else None
+        conversation: str | None = None
+        if may_share and durable:
+            conversation = getattr(work, "conversation", None)
         call = Call(work)
         try:
             try:
                 INSIDE.add(writer)
                 if conversation is not None:
                     return self._sharing.run(conversation, work)
-                return self._transact(call, at_once)
+                return self._transact(call, at_once, durable)
             finally:
                 INSIDE.discard(writer)
         except BaseException as error:
@@ -189,10 +196,16 @@ class PostgresRecorder(Recorder):
             raise
 
     @waits
-    def _transact(self, call: Call[T], at_once: bool = False) -> T:
+    def _transact(self, call: Call[T], at_once: bool = False, durable: bool = True) -> T:
         def attempt() -> T:
             with self._pool.wire() as wire:
-                return call.attempt(partial(self._begin, wire, at_once))
+                return call.attempt(partial(begin, wire))
+
+        def begin(wire: Wire, may_assume: bool) -> OpenTransaction:
+            transaction = self._begin(wire, at_once, may_assume)
+            if not durable:
+                transaction.wait_for_no_standby()
+            return transaction
 
         while True:
             try:

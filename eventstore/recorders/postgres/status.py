@@ -93,7 +93,8 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
     )
     rows = connection.execute(statements["rows_without_conversation"]).fetchall()
     [(lonely,)] = connection.execute(statements["attachments_without_conversation"]).fetchall()
-    yield from orphans(rows, lonely)
+    [streams] = connection.execute(statements["streams_without_conversation"]).fetchall()
+    yield from orphans(rows, lonely, *streams)
     checker = connection.execute(
         "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
     ).fetchone()

@@ -724,13 +724,18 @@ class Stores(Recorder):
 
     @makes_pending
     def transact(
-        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        any_thread: bool = False,
+        at_once: bool = False,
+        durable: bool = True,
     ) -> T:
         if len(self.servers) == 1:
             server = self.servers[0]
         else:
             server = self._first_server(work)
-        return server.transact(work, any_thread=any_thread, at_once=at_once)
+        return server.transact(work, any_thread=any_thread, at_once=at_once, durable=durable)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[StoresReader]:

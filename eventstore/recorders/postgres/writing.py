@@ -13,11 +13,13 @@ from foldlog.eventstore.recorders.postgres.positions import Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
 from foldlog.eventstore.recorders.postgres.wire import OF_ROW, TryAgain, Wire, array, bigint
 from foldlog.eventstore.recorders.types import (
+    Chunk,
     Conversation,
     Erasure,
     Place,
     RecalledKey,
     Row,
+    Stream,
     in_columns,
     no_position,
     utf8,
@@ -147,6 +149,14 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         if conversation.sealed_key is not None:
             self._seen_by("stands_key", conversation.key, conversation.sealed_key)
         super().set_key(conversation, first=first)
+
+    def put_stream(self, key: int, stream: Stream) -> None:
+        self._seen_by("stands_stream", key, stream.number, stream.closed_at, stream.state)
+        super().put_stream(key, stream)
+
+    def put_chunk(self, key: int, number: int, chunk: Chunk) -> None:
+        self._seen_by("stands_stream_chunk", key, number, chunk.begins, chunk.checksum)
+        super().put_chunk(key, number, chunk)
 
     def insert_past(self, key: int, rows: Sequence[Row]) -> None:
         self._insert(key, rows, [None] * len(rows))

@@ -40,6 +40,7 @@ class Job(Struct, Generic[T], eq=False):
     deadline: float
     """The moment, by ``time.monotonic``, until which the caller waits."""
     shares: bool = False
+    durable: bool = True
     wake: Lock | None = None
     done: bool = False
     written: bool = False
@@ -76,7 +77,13 @@ class CommitQueue:
         self._group: list[Job[Any]] = []
         self._waiting: list[Job[Any]] = []
 
-    def run(self, work: Callable[[Any], T], any_thread: bool = False, at_once: bool = False) -> T:
+    def run(
+        self,
+        work: Callable[[Any], T],
+        any_thread: bool = False,
+        at_once: bool = False,
+        durable: bool = True,
+    ) -> T:
         """Run ``work`` in a transaction. Return the result of ``work`` after the commit, or raise
         the error of ``work``.
 
@@ -90,7 +97,8 @@ class CommitQueue:
         if writer in INSIDE:
             outside(self._path, self._path)  # raises the error
         deadline = time.monotonic() + (AT_ONCE_S if at_once else self._patience_s)
-        job = Job(work, writer, deadline, any_thread and writer[0] != self._main_thread)
+        shares = any_thread and writer[0] != self._main_thread
+        job = Job(work, writer, deadline, shares, durable)
         self._commit((job,))
         if job.error is not None:
             job.raise_error()
@@ -229,7 +237,7 @@ class CommitQueue:
                 self._collect(leader)
             remaining = self._group
             while remaining and not committed:
-                writing.begin()
+                writing.begin(durable=any(job.durable for job in remaining))
                 failed = self._run_jobs(remaining, leader)
                 if failed is None:
                     writing.commit()

@@ -119,7 +119,8 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
         {(kind.decode(), name.decode()) for kind, name in reader.execute(SQL["parts_of_schema"])},
     )
     lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
-    yield from orphans(reader.execute(SQL["rows_without_conversation"]), lonely)
+    streams = reader.execute(SQL["streams_without_conversation"]).fetchone()
+    yield from orphans(reader.execute(SQL["rows_without_conversation"]), lonely, *streams)
     otherwise = reader.execute(SQL["lists_that_contradict"]).fetchone()[0]
     if otherwise:
         yield (

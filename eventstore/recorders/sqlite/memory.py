@@ -44,7 +44,12 @@ class MemoryRecorder(Recorder):
 
     @makes_pending
     def transact(
-        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        any_thread: bool = False,
+        at_once: bool = False,
+        durable: bool = True,
     ) -> T:
         writer = outside(self._uuid, _NAME)
         committed = False

@@ -27,6 +27,7 @@ from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, sche
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.errors import raise_translated, translate_errors
 from foldlog.eventstore.recorders.sqlite.group_commit import CommitQueue, Job
+from foldlog.eventstore.recorders.sqlite.log_syncs import LogSyncs
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
@@ -212,13 +213,18 @@ class SQLiteRecorder(Recorder):
         process_forks.watch(self)
 
     def transact(
-        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        any_thread: bool = False,
+        at_once: bool = False,
+        durable: bool = True,
     ) -> T:
         if not self.writable:
             self._check_writable()
         while True:
             try:
-                return self._queue.run(work, any_thread, at_once)
+                return self._queue.run(work, any_thread, at_once, durable)
             except EventsNotMade as missing:
                 self.make(missing)
 
@@ -322,6 +328,7 @@ class SQLiteRecorder(Recorder):
         )
         self._file.close()
         self._checkpoints.stop(self._patience_s)
+        self._syncs.stop()
         self._close_poller()
         self._readers.close()
         with self._queue.alone():
@@ -340,6 +347,7 @@ class SQLiteRecorder(Recorder):
 
     def rest(self, patience_s: float) -> bool:
         rested = self._checkpoints.stop(patience_s)  # first, because it takes the write lock
+        self._syncs.stop()
         try:
             self._no_writers = self._queue.begin_alone(patience_s)
             INSIDE.discard(self._no_writers.writer)  # another recorder may have this file too
@@ -358,6 +366,7 @@ class SQLiteRecorder(Recorder):
         if job is not None:
             self._queue.end_alone(job)
         self._checkpoints.go_on()
+        self._syncs.go_on()
 
     def renew_in_child(self, *, inherited: bool) -> None:
         if inherited:
@@ -366,7 +375,13 @@ class SQLiteRecorder(Recorder):
         self._lock.renew_in_child()
         # Keep a reference to the objects of the parent. The finalizers of these objects could wait
         # for threads that do not exist in the child.
-        self._of_parent = self._queue, self._writing, self._readers, self._checkpoints
+        self._of_parent = (
+            self._queue,
+            self._writing,
+            self._readers,
+            self._checkpoints,
+            self._syncs,
+        )
         self._begin()
 
     # -- opening and closing
@@ -378,10 +393,12 @@ class SQLiteRecorder(Recorder):
         self._no_writers = None
         self._readers = ReaderPool(self._file)
         self._checkpoints = LogCheckpoints(self._file, self._alone)
+        self._syncs = LogSyncs(self._path)
         self._writing = SQLiteWriting(
             self._file,
             self._lock,
             self._checkpoints,
+            self._syncs,
             lambda transaction, last: self.on_copy(transaction, last),
         )
         self._queue = CommitQueue(self._writing, self._path, self._patience_s)

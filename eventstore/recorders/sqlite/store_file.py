@@ -114,7 +114,7 @@ class StoreFile:
         self.name = os.path.abspath(path)
         self.path = os.path.realpath(self.name)
         self._writable = writable
-        self._durable = durable
+        self.durable = durable
         self._patience_s = patience_s
         self._opened: tuple[int, ...] = ()
         """The file's inode, its device and the number of its names, which must be 1. ``_opened`` is
@@ -277,7 +277,7 @@ class StoreFile:
                 " keep the store on a local disk, not on a network file system",
                 kind="denied",
             )
-        connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if self.durable else 'NORMAL'}")
         # On macOS, a plain fsync ends at the drive's cache.
         connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA checkpoint_fullfsync = ON")

@@ -25,6 +25,7 @@ from foldlog.eventstore.recorders.sqlite.errors import (
     is_ours,
     translate,
 )
+from foldlog.eventstore.recorders.sqlite.log_syncs import LogSyncs
 from foldlog.eventstore.recorders.sqlite.store_file import MOVED, StoreFile, descriptors_of
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
@@ -56,6 +57,7 @@ class SQLiteWriting:
         file: StoreFile,
         lock: WriteLock,
         checkpoints: LogCheckpoints,
+        syncs: LogSyncs,
         on_copy: Callable[[SQLiteTransaction, int], None],
     ) -> None:
         self._file = file
@@ -63,6 +65,9 @@ class SQLiteWriting:
         self._lock = lock
         self.release = lock.release
         self._checkpoints = checkpoints
+        self._syncs = syncs
+        self._is_durable = True
+        """Whether the connection syncs the log at the next commit."""
         self._on_copy = on_copy
         self._stage = _NONE
         self._changes = self._changed_before = 0
@@ -87,9 +92,13 @@ class SQLiteWriting:
         # The time to wait for SQLite's lock, which a program other than foldlog may hold.
         self._patience_s = deadline - time.monotonic()
 
-    def begin(self) -> None:
+    def begin(self, *, durable: bool = True) -> None:
         self._stage = _OPEN
         connection = self.connection or self.open()
+        if durable != self._is_durable and self._file.durable:
+            # SQLite refuses this inside a transaction.
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._is_durable = durable
         try:
             if self._patience_s > AT_ONCE_S:
                 self._transaction.cursor.execute("BEGIN IMMEDIATE")
@@ -146,6 +155,8 @@ class SQLiteWriting:
                 self._stage = _COMMIT_FAILED
             raise
         self._stage = _COMMITTED
+        if not self._is_durable:
+            self._syncs.look()
         if self._file.index < 0 or self._begun_at is None:
             return
         header = os.pread(self._file.index, _HEADER_BYTES, 0)
@@ -245,6 +256,7 @@ class SQLiteWriting:
         if self._in_doubt:
             self._begin_log_again(connection)
         self._transaction = SQLiteTransaction(connection)
+        self._is_durable = True
         self._own_header = None
         descriptors = descriptors_of(f"{self._file.path}-shm")
         self._file.index = descriptors[0] if len(descriptors) == 1 else -1

@@ -42,6 +42,9 @@ BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
 -- name: begin_relaxed
 SET LOCAL synchronous_commit TO off
 
+-- name: begin_local
+SET LOCAL synchronous_commit TO local
+
 -- name: begin_at_once
 SET LOCAL lock_timeout TO '100ms'
 
@@ -1216,3 +1219,75 @@ SELECT models, count(*) FROM (
 WITH {chosen}
 SELECT last_at / 86400000000, count(*), sum(errors)::bigint, count(*) FILTER (WHERE state = 'error')
 FROM chosen JOIN {schema}.figures f USING (conversation) WHERE last_at IS NOT NULL GROUP BY 1
+
+-- Streams. The end of an open stream is the end of its last chunk.
+-- part: stream_columns
+stream, name, type, began_at, closed_at, coalesce(tail, (
+    SELECT c.ends FROM {schema}.stream_chunks c WHERE c.conversation = s.conversation AND c.stream = s.stream
+    ORDER BY c.begins DESC LIMIT 1
+), 0), event, events, state
+
+-- name: streams
+SELECT {stream_columns} FROM {schema}.streams s WHERE conversation = $1::bigint ORDER BY stream DESC
+
+-- name: stream
+SELECT {stream_columns} FROM {schema}.streams s WHERE conversation = $1::bigint AND stream = $2::bigint
+
+-- name: put_stream
+INSERT INTO {schema}.streams (conversation, stream, name, type, began_at, closed_at, tail, event, events, state)
+VALUES ($1::bigint, $2::bigint, $3::bytea, $4::bytea, $5::bigint, $6::bigint, $7::bigint, $8::bigint, $9::bigint, $10::bytea)
+ON CONFLICT (conversation, stream) DO UPDATE
+SET name = excluded.name, type = excluded.type, began_at = excluded.began_at, closed_at = excluded.closed_at,
+    tail = excluded.tail, event = excluded.event, events = excluded.events, state = excluded.state
+
+-- name: stream_chunks
+SELECT begins, ends, body, encoding, checksum::bigint & 4294967295 FROM {schema}.stream_chunks
+WHERE conversation = $1::bigint AND stream = $2::bigint
+AND begins >= coalesce((
+    SELECT max(begins) FROM {schema}.stream_chunks
+    WHERE conversation = $1::bigint AND stream = $2::bigint AND begins <= $3::bigint
+), 0) AND ends > $3::bigint
+ORDER BY begins LIMIT $4::bigint
+
+-- name: put_stream_chunk
+INSERT INTO {schema}.stream_chunks (conversation, stream, begins, ends, body, encoding, checksum)
+VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bytea, $6::bigint, $7::bigint::bit(32)::integer)
+
+-- name: replace_stream_chunk
+UPDATE {schema}.stream_chunks SET body = $1::bytea, encoding = $2::bigint, checksum = $3::bigint::bit(32)::integer
+WHERE conversation = $4::bigint AND stream = $5::bigint AND begins = $6::bigint
+
+-- name: delete_stream
+DELETE FROM {schema}.streams WHERE conversation = $1::bigint AND stream = $2::bigint
+
+-- name: delete_chunks_of_stream
+DELETE FROM {schema}.stream_chunks WHERE conversation = $1::bigint AND stream = $2::bigint
+
+-- name: delete_streams
+DELETE FROM {schema}.streams WHERE conversation = $1::bigint
+
+-- name: delete_stream_chunks
+WITH gone AS (
+    DELETE FROM {schema}.stream_chunks WHERE conversation = $1::bigint AND (stream, begins) IN (
+        SELECT stream, begins FROM {schema}.stream_chunks WHERE conversation = $1::bigint ORDER BY stream, begins LIMIT $2::bigint)
+    RETURNING 1
+)
+SELECT count(*) FROM gone
+
+-- name: conversations_with_old_streams
+SELECT DISTINCT conversation FROM {schema}.streams
+WHERE closed_at < $1::bigint OR closed_at IS NULL AND began_at < $2::bigint
+
+-- name: streams_without_conversation
+SELECT (SELECT count(*) FROM {schema}.streams s
+        WHERE NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = s.conversation)),
+       (SELECT count(*) FROM {schema}.stream_chunks c WHERE NOT EXISTS (
+           SELECT FROM {schema}.streams s WHERE s.conversation = c.conversation AND s.stream = c.stream))
+
+-- name: stands_stream_chunk
+SELECT NULL::bigint FROM {schema}.stream_chunks
+WHERE conversation = $1::bigint AND stream = $2::bigint AND begins = $3::bigint AND checksum = $4::bigint::bit(32)::integer
+
+-- name: stands_stream
+SELECT NULL::bigint FROM {schema}.streams
+WHERE conversation = $1::bigint AND stream = $2::bigint AND closed_at IS NOT DISTINCT FROM $3::bigint AND state = $4::bytea

@@ -869,3 +869,58 @@ SELECT models, count(*) FROM (
 WITH {chosen}
 SELECT last_at / 86400000000, count(*), sum(errors), sum(state = 'error')
 FROM chosen CROSS JOIN figures f USING (conversation) WHERE last_at IS NOT NULL GROUP BY 1
+
+-- Streams. The end of an open stream is the end of its last chunk.
+-- part: stream_columns
+stream, name, type, began_at, closed_at, coalesce(tail, (
+    SELECT c.ends FROM stream_chunks c WHERE c.conversation = s.conversation AND c.stream = s.stream
+    ORDER BY c.begins DESC LIMIT 1
+), 0), event, events, state
+
+-- name: streams
+SELECT {stream_columns} FROM streams s WHERE conversation = ? ORDER BY stream DESC
+
+-- name: stream
+SELECT {stream_columns} FROM streams s WHERE conversation = ? AND stream = ?
+
+-- name: put_stream
+INSERT OR REPLACE INTO streams (conversation, stream, name, type, began_at, closed_at, tail, event, events, state)
+VALUES (?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
+
+-- name: stream_chunks
+WITH asked (conversation, stream, after, most) AS (SELECT ?, ?, ?, ?)
+SELECT begins, ends, body, encoding, checksum FROM stream_chunks
+WHERE conversation = (SELECT conversation FROM asked) AND stream = (SELECT stream FROM asked)
+AND begins >= coalesce((
+    SELECT max(begins) FROM stream_chunks WHERE conversation = (SELECT conversation FROM asked)
+    AND stream = (SELECT stream FROM asked) AND begins <= (SELECT after FROM asked)
+), 0) AND ends > (SELECT after FROM asked)
+ORDER BY begins LIMIT (SELECT most FROM asked)
+
+-- name: put_stream_chunk
+INSERT INTO stream_chunks (conversation, stream, begins, ends, body, encoding, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: replace_stream_chunk
+UPDATE stream_chunks SET body = ?, encoding = ?, checksum = ? WHERE conversation = ? AND stream = ? AND begins = ?
+
+-- name: delete_stream
+DELETE FROM streams WHERE conversation = ? AND stream = ?
+
+-- name: delete_chunks_of_stream
+DELETE FROM stream_chunks WHERE conversation = ? AND stream = ?
+
+-- name: delete_streams
+DELETE FROM streams WHERE conversation = ?
+
+-- name: delete_stream_chunks
+DELETE FROM stream_chunks WHERE (conversation, stream, begins) IN (
+    SELECT conversation, stream, begins FROM stream_chunks WHERE conversation = ? ORDER BY stream, begins LIMIT ?
+)
+
+-- name: conversations_with_old_streams
+SELECT DISTINCT conversation FROM streams WHERE closed_at < ? OR closed_at IS NULL AND began_at < ?
+
+-- name: streams_without_conversation
+SELECT (SELECT count(*) FROM streams s WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = s.conversation)),
+       (SELECT count(*) FROM stream_chunks c WHERE NOT EXISTS (
+           SELECT 1 FROM streams s WHERE s.conversation = c.conversation AND s.stream = c.stream))

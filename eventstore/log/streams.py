@@ -1,0 +1,166 @@
+"""Streams of a conversation: texts that are written piece by piece, such as the reply that a model
+is writing. A stream is beside the log: it is in no head, no View and no export. When the reply is
+complete, its events are appended and its stream is closed in one transaction (``close``).
+
+A stream has *units*, which are never renumbered: JSON values in a stream of JSON, else bytes. A
+reader reads on after a unit. A writer names the unit after which it appends, so two writers never
+mix their texts. Appends are fenced as appends of events are (``open_to_append``).
+
+A closed stream stays ``KEPT_S`` seconds for its readers. Then the next writer of the conversation
+deletes it, or a vacuum. A vacuum also deletes streams that nobody closed within ``ABANDONED_S``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from foldlog.eventstore.errors import (
+    ConversationNotFound,
+    InvalidArgument,
+    StreamConflict,
+    StreamNotFound,
+)
+from foldlog.eventstore.log.appending import open_to_append
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.finding import Fence
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import Chunk, Stream
+
+JSON: Final = "application/json"
+KEPT_S: Final = 60
+ABANDONED_S: Final = 7 * 24 * 3_600
+STREAMS_MAX: Final = 100
+"""The maximum number of streams of a conversation."""
+_SECOND: Final = 1_000_000
+_RANDOM_BITS: Final = 10
+
+
+def open_stream_writing(
+    database: Database, transaction: Transaction, conversation: str, fence: Fence | None
+) -> WriteTransaction:
+    """Return the conversation of a stream, ready to write. Raises ``ConversationNotFound`` if the
+    conversation does not exist, and the errors of ``fence``.
+    """
+    writing = open_to_append(database, transaction, conversation, fence)
+    if not writing.is_begun:
+        raise ConversationNotFound(conversation)
+    return writing
+
+
+def newest(reading: ReadTransaction, name: str) -> Stream | None:
+    """Return the newest stream with a name, or None."""
+    return next((stream for stream in reading.streams() if stream.name == name), None)
+
+
+def find(reading: ReadTransaction, number: int) -> Stream:
+    stream = reading.stream(number)
+    if stream is None:
+        raise StreamNotFound(reading.conversation, f"number {number}")
+    return stream
+
+
+def begin(writing: WriteTransaction, name: str, kind: str, state: bytes = b"{}") -> Stream:
+    """Begin a stream. A stream with the same name is the newest one with this name from now on.
+
+    Raises ``StreamConflict`` if a stream with this name is open, and ``InvalidArgument`` if the
+    conversation has too many streams.
+    """
+    now = writing.database.now()
+    streams = _sweep(writing, now)
+    for stream in streams:
+        if stream.name == name and stream.closed_at is None:
+            raise StreamConflict(
+                writing.conversation, name, "is open already; close it or delete it first", stream
+            )
+    if len(streams) >= STREAMS_MAX:
+        raise InvalidArgument(
+            f"conversation {writing.conversation!r} has {len(streams)} streams, which is the"
+            " maximum; delete one of them, or wait until closed streams are deleted"
+        )
+    # With random bits, a stream that was begun in the microsecond of a deleted one has another
+    # number.
+    number = now << _RANDOM_BITS | int.from_bytes(os.urandom(2)) >> 6
+    if streams:
+        number = max(number, streams[0].number + 1)
+    stream = Stream(number, name, kind, now, state=state)
+    writing.put_stream(stream)
+    return stream
+
+
+def append(writing: WriteTransaction, number: int, begins: int, units: int, body: bytes) -> Stream:
+    """Append ``units`` units to a stream that ends at ``begins``, and return the stream.
+
+    Raises ``StreamNotFound`` if the stream was deleted, and ``StreamConflict`` if it is closed or
+    another writer has appended to it.
+    """
+    stream = find(writing, number)
+    if stream.closed_at is not None:
+        raise StreamConflict(writing.conversation, stream.name, "is closed", stream)
+    if stream.end != begins:
+        problem = f"ends at {stream.end}, because another writer appended to it"
+        raise StreamConflict(writing.conversation, stream.name, problem, stream)
+    ends = begins + units
+    writing.put_chunk(number, Chunk(begins, ends, body))
+    return stream._replace(end=ends)
+
+
+def close(writing: WriteTransaction, number: int, *, end: int | None = None) -> Stream:
+    """Close a stream, and return it. If this transaction has appended events, the stream became
+    these events. ``end`` is the end that the caller knows.
+
+    Raises the errors of ``append``.
+    """
+    stream = find(writing, number)
+    if stream.closed_at is not None:
+        raise StreamConflict(writing.conversation, stream.name, "is closed", stream)
+    if end is not None and stream.end != end:
+        problem = f"ends at {stream.end}, because another writer appended to it"
+        raise StreamConflict(writing.conversation, stream.name, problem, stream)
+    closed = stream._replace(closed_at=writing.database.now())
+    appended = writing.version - writing.appended_at
+    if appended:
+        closed = closed._replace(event=writing.appended_at, events=appended)
+    writing.put_stream(closed)
+    return closed
+
+
+def _sweep(writing: WriteTransaction, now: int) -> Sequence[Stream]:
+    """Delete old streams, and return the others."""
+    left = []
+    for stream in writing.streams():
+        if _is_old(stream, now):
+            writing.drop_stream(stream.number)
+        else:
+            left.append(stream)
+    return left
+
+
+def _is_old(stream: Stream, now: int) -> bool:
+    if stream.closed_at is None:
+        return stream.began_at < now - ABANDONED_S * _SECOND
+    return stream.closed_at < now - KEPT_S * _SECOND
+
+
+def sweep_all(database: Database) -> None:
+    """Delete the old streams of all conversations."""
+    now = database.now()
+    before = now - KEPT_S * _SECOND, now - ABANDONED_S * _SECOND
+    rows = database.recorder.query(
+        lambda reader: reader.ask_all("conversations_with_old_streams", *before)
+    )
+    for (key,) in rows:
+        database.recorder.transact(partial(_sweep_one, database=database, key=key, now=now))
+
+
+def _sweep_one(transaction: Transaction, database: Database, key: int, now: int) -> None:
+    # The streams of an archived conversation are swept without a restoration of its events.
+    if transaction.conversation(key) is None:
+        return
+    for stream in transaction.streams(key):
+        if _is_old(stream, now):
+            transaction.delete_stream(key, stream.number)

@@ -1,0 +1,229 @@
+"""Streams: texts beside the log that are written piece by piece."""
+
+from functools import partial
+
+import pytest
+
+from foldlog import Maintenance
+from foldlog.eventstore import (
+    ANY_VERSION,
+    ConversationErased,
+    ConversationNotFound,
+    InvalidArgument,
+    Store,
+    StreamConflict,
+    StreamNotFound,
+)
+from foldlog.eventstore.log import streams
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from tests.conformance.conftest import ENCRYPTS
+from tests.said import said
+
+
+@pytest.fixture
+def store(recorder, settings):
+    store = Store(recorder, settings)
+    store.append("c", [said("hi"), said("who are you?")], expected_version=0)
+    return store
+
+
+def write(store, work, *, durable=True, conversation="c"):
+    def in_transaction(transaction):
+        writing = streams.open_stream_writing(store.database, transaction, conversation, None)
+        result = work(writing)
+        writing.end()
+        return result
+
+    return store.database.recorder.transact(in_transaction, durable=durable)
+
+
+def begin(store, *texts, name="reply"):
+    stream = write(store, lambda writing: streams.begin(writing, name, "text/plain"))
+    for text in texts:
+        stream = append(store, stream, text)
+    return stream
+
+
+def append(store, stream, text):
+    body = text.encode()
+    work = partial(
+        streams.append, number=stream.number, begins=stream.end, units=len(body), body=body
+    )
+    return write(store, work, durable=False)
+
+
+def close(store, stream):
+    def also(writing):
+        streams.close(writing, stream.number, end=stream.end)
+
+    return store.append("c", said("I am"), expected_version=ANY_VERSION, also=also)[0]
+
+
+def text_of(store, stream, after=0, limit=100):
+    def read(reading):
+        found = streams.find(reading, stream.number)
+        chunks = reading.chunks(found, after, limit)
+        return b"".join(chunk.body for chunk in chunks).decode()
+
+    return store.query("c", read)
+
+
+def newest(store, name="reply"):
+    return store.query("c", lambda reading: streams.newest(reading, name))
+
+
+def problems(store):
+    return [str(finding) for verdict in verify(store) for finding in verdict.findings]
+
+
+def test_a_reader_reads_on_after_a_unit(store):
+    stream = begin(store, "I ", "am", " a kite")
+    assert text_of(store, stream) == "I am a kite"
+    assert text_of(store, stream, after=2) == "am a kite"
+    assert text_of(store, stream, after=2, limit=1) == "am"
+    assert text_of(store, stream, after=stream.end) == ""
+    assert newest(store).end == 11
+    assert problems(store) == []
+
+
+def test_a_reply_and_the_end_of_its_stream_are_one_transaction(store):
+    stream = begin(store, "I ", "am")
+    recorded = close(store, stream)
+    closed = newest(store)
+    assert (closed.end, [*closed.event_ids]) == (4, [recorded.id])
+    assert closed.closed_at is not None
+    for late in (partial(append, store, stream, "!"), partial(close, store, stream)):
+        with pytest.raises(StreamConflict, match="is closed; nothing was written"):
+            late()
+    assert store.version("c") == 3
+    assert problems(store) == []
+
+
+def test_two_writers_never_mix_their_texts(store):
+    stream = begin(store, "I ")
+    append(store, stream, "am")
+    with pytest.raises(StreamConflict, match="ends at 4, because another writer") as caught:
+        append(store, stream, "will be")
+    assert caught.value.stream.end == 4
+    with pytest.raises(StreamConflict, match="ends at 4"):
+        close(store, stream)
+    assert text_of(store, stream) == "I am"
+    assert store.version("c") == 2
+
+
+def test_a_name_has_one_open_stream(store):
+    stream = begin(store, "a")
+    with pytest.raises(StreamConflict, match="is open already"):
+        begin(store)
+    begin(store, name="another")
+    close(store, stream)
+    again = begin(store, "b")
+    assert again.number > stream.number
+    assert newest(store).number == again.number
+    assert text_of(store, stream) == "a"  # its readers still read it
+
+
+def test_a_stream_needs_a_conversation(store):
+    with pytest.raises(ConversationNotFound):
+        write(store, lambda writing: streams.begin(writing, "x", "text/plain"), conversation="d")
+
+
+def test_a_conversation_has_few_streams(store, monkeypatch):
+    monkeypatch.setattr(streams, "STREAMS_MAX", 2)
+    for name in "ab":
+        begin(store, name=name)
+    with pytest.raises(InvalidArgument, match="has 2 streams, which is the maximum"):
+        begin(store, name="c")
+
+
+def test_old_streams_are_deleted_by_who_writes_next_and_by_a_vacuum(store, monkeypatch):
+    closed = begin(store, "closed")
+    close(store, closed)
+    left = begin(store, "left", name="left")
+    monkeypatch.setattr(streams, "KEPT_S", -1)
+    begin(store, name="next")
+    with pytest.raises(StreamNotFound, match="has been deleted, so read the events"):
+        text_of(store, closed)
+    monkeypatch.setattr(streams, "ABANDONED_S", -1)
+    Maintenance(store).vacuum()
+    with pytest.raises(StreamNotFound):
+        text_of(store, left)
+    assert problems(store) == []
+
+
+def test_an_erasure_takes_the_streams(store):
+    stream = begin(store, "secret")
+    erase(store, "c", reason="asked for")
+    with pytest.raises(ConversationErased):
+        text_of(store, stream)
+    with pytest.raises(ConversationErased):
+        append(store, stream, "more")
+    reader = store.database.recorder.query
+    key = store.database.recorder.query(lambda reader: reader.conversation("c")).key
+    assert reader(lambda reader: reader.streams(key)) == []
+    assert reader(lambda reader: reader.chunks(key, stream.number, 0, 9)) == []
+
+
+def test_a_redaction_takes_the_stream_of_its_reply_and_no_other(store):
+    said_before = begin(store, "secret")
+    recorded = close(store, said_before)
+    live = begin(store, "I ")
+    redact(store, "c", 0, reason="asked for", by="somebody")
+    assert text_of(store, said_before) == "secret"
+    redact(store, "c", recorded.id, reason="asked for", by="somebody")
+    with pytest.raises(StreamNotFound):
+        text_of(store, said_before)
+    append(store, live, "go on")
+    assert text_of(store, live) == "I go on"
+
+
+def test_a_copy_has_the_streams(store, open_recorder, settings):
+    stream = begin(store, "I ", "am")
+    with Store(open_recorder(), settings) as target:
+        assert [moved.problem for moved in copy_store(store, target)] == [None]
+        assert text_of(target, stream) == "I am"
+        stream = append(store, stream, " here")
+        close(store, stream)
+        assert [moved.problem for moved in copy_store(store, target)] == [None]
+        assert text_of(target, stream) == "I am here"
+        assert [*newest(target).event_ids] == [2]
+        assert problems(target) == []
+
+
+def test_a_key_seals_the_streams(recorder):
+    plain = Store(recorder)
+    plain.append("c", said("hi"), expected_version=0)
+    stream = begin(plain, "a secret kite")
+
+    def stored():
+        key = recorder.query(lambda reader: reader.conversation("c")).key
+        return recorder.query(lambda reader: reader.chunks(key, stream.number, 0, 9))
+
+    assert b"secret" in stored()[0].body
+    sealed = Store(recorder, ENCRYPTS)
+    stream = append(sealed, stream, ", sealed")  # gives the conversation its key
+    assert not any(b"s" + b"e" in chunk.body and b"kite" in chunk.body for chunk in stored())
+    assert text_of(sealed, stream) == "a secret kite, sealed"
+    assert problems(sealed) == []
+    assert [outcome.problem for outcome in rekey(sealed, decrypt=True)] == [None]
+    assert text_of(Store(recorder, WriteSettings()), stream) == "a secret kite, sealed"
+    assert problems(plain) == []
+
+
+def test_a_changed_chunk_is_found(store):
+    stream = begin(store, "I ", "am")
+
+    def change(transaction):
+        key = transaction.conversation("c").key
+        first, second = transaction.chunks(key, stream.number, 0, 9)
+        transaction.replace_chunk(key, stream.number, first._replace(body=second.body))
+
+    store.database.recorder.transact(change)
+    with pytest.raises(Exception, match="stream 'reply' is damaged at unit 0"):
+        text_of(store, stream)
+    assert problems(store) == ["stream 'reply' is damaged at unit 0"]
