@@ -9,6 +9,7 @@ writing         write one conversation in a transaction; call inline projections
                 conversation under its attributes
 finding         find one conversation by its id, or read all conversations at one moment
 appending       append to one or several conversations in one transaction; begin a fork
+streams         write texts beside the log, such as the reply that a model is writing
 importing       import a history into one conversation in small transactions
 origins         find imported events by the id of their source
 past            find the events that a fork shares with its ancestors

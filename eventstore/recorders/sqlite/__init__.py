@@ -11,6 +11,7 @@ remembers state for the next transaction.
 (docs/internals/decisions/0021-writers-wait-in-order.md).
 ``checkpoints``: a thread that writes the log back into the file between commits
 (docs/internals/decisions/0022-checkpoints-beside-commits.md).
+``log_syncs``: a thread that syncs the log after commits that did not wait for the disk.
 ``process_forks``: closes connections before a process forks.
 ``schema``: checks that the file is a store, and migrates its schema.
 ``maintenance``: copy, rewrite and check the whole file, and begin new positions in a copy of the
