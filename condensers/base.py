@@ -294,6 +294,9 @@ class Condenser:
     fails and the condensation is required.
     """
 
+    asks_a_model = False
+    """Whether a condensation needs the reply of a model. A model call may fail and costs money."""
+
     config_type: ClassVar[Any] = None
     """The configuration class of this condenser, a subclass of ``CondenserConfig``.
     ``register_config`` sets this attribute.

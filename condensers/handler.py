@@ -30,10 +30,12 @@ from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report,
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.models.estimate import ESTIMATE, counting, tokens_of
 from foldlog.condensers.reports import (
+    ASK_AGAIN_AT,
     CONDENSER_METADATA_KEY,
     RULES_COUNT_FOR,
     Usage,
     annotation,
+    ask_again_in,
     cost_something,
     failures_in,
     is_standing,
@@ -63,6 +65,10 @@ _WAIT = 10
 _WAIT_MAX = 160
 """After a failure of its model, a soft condensation waits for ``_WAIT`` events. Each further
 failure doubles the wait, up to ``_WAIT_MAX``.
+"""
+_WAIT_READ = 2 * _WAIT_MAX
+"""How many of the newest events are searched for a failure. After a longer time without one, the
+next wait is short again.
 """
 
 Append = Callable[..., tuple[Recorded, ...]]
@@ -143,6 +149,8 @@ class CondenseHandler:
             if attempted := begun_among(self._store, conversation, view.open_calls):
                 view = with_field(view, kept=attempted)
             remembered = self.remembered(conversation)
+            if self._condenser.asks_a_model:
+                remembered.read_wait(self._store, view)
             former_use = model_use.set(remembered.model_use(view))
             try:
                 result, reports = self._preview(conversation, view)
@@ -162,12 +170,13 @@ class CondenseHandler:
                 ) is not None:
                     return newest_view
                 continue
+            planned = remembered.with_wait(result.action, view.version)
             try:
-                action = self._append(conversation, append, view, result.action)
+                action = self._append(conversation, append, view, planned)
             except NoCondensationAvailable as error:
-                self._drop(conversation, append, result.action, view.version, str(error))
+                self._drop(conversation, append, planned, view.version, str(error))
             else:
-                remembered.note_condensation(action, view.version)
+                remembered.note_condensation(action)
                 self._tell_made(
                     conversation, view, result.action, action, time.perf_counter() - started
                 )
@@ -374,8 +383,10 @@ class CondenseHandler:
         rules = list(filter(is_standing, reports))
         outcomes = [report for report in reports if not is_standing(report)]
         if outcomes:
-            remembered.failed(view.version)
             tell_of_failures(conversation, self._condenser.type, outcomes)
+            ask_again_at = remembered.after_failure(view.version)
+            outcomes[-1] = {**outcomes[-1], ASK_AGAIN_AT: ask_again_at}
+            remembered.failed(ask_again_at, view.version)
         # Each batch of reports becomes an annotation.
         batches: list[Sequence[Report]] = [outcomes] if outcomes else []
         if not rules and remembered.has_rules(self._store, view):
@@ -455,8 +466,9 @@ class Remembered:
 
     After a failure of a model, a soft condensation waits until the View has the version
     ``ask_again_at``, and a hard condensation gets a digest until then. Each further failure doubles
-    the wait. Several threads may use the notes of a
-    conversation. A race between threads can cause an extra call of a model.
+    the wait. The report on the failure records the version, so the wait goes on in the next
+    process. Several threads may use the notes of a conversation. A race between threads can cause
+    an extra call of a model.
     """
 
     def __init__(self, conversation: str) -> None:
@@ -464,6 +476,7 @@ class Remembered:
         self._rules_read_until = 0
         self._rules_end = 0
         self._wait = _WAIT
+        self._knows_wait = False
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
@@ -497,19 +510,65 @@ class Remembered:
             return ModelUse.SPARE
         return ModelUse.RETRY
 
-    def failed(self, version: int) -> None:
-        self.ask_again_at = version + self._wait
-        self._wait = min(2 * self._wait, _WAIT_MAX)
+    def read_wait(self, store: Store, view: View) -> None:
+        """Read from the log how long another process waits for the model. Cost: the first call
+        reads at most ``_WAIT_READ`` events, and none if the View shows them all.
+        """
+        if self._knows_wait:
+            return
+        self._knows_wait = True
+        newest = min(_WAIT_READ, view.version)
+        if [event.id for event in view.tail(newest)] == [
+            *range(view.version - newest, view.version)
+        ]:
+            return  # A View never shows a condensation or a report.
+        for event in store.events(
+            self._conversation, view.version - newest, view.version, reverse=True
+        ):
+            if (ask_again_at := ask_again_in(event)) is not None:
+                self.failed(ask_again_at, event.id)
+            elif not _is_of_a_model(event):
+                continue
+            return
 
-    def note_condensation(self, action: CondensationAction, version: int) -> None:
+    def after_failure(self, version: int) -> int:
+        """Return the version at which the model is asked again, if it failed at ``version``."""
+        return version + self._wait
+
+    def failed(self, ask_again_at: int, version: int) -> None:
+        self.ask_again_at = ask_again_at
+        self._wait = min(max(_WAIT, 2 * (ask_again_at - version)), _WAIT_MAX)
+
+    def with_wait(self, action: CondensationAction, version: int) -> CondensationAction:
+        """Return a condensation that records the wait that begins with it. A wait begins if a
+        digest took the place of a summary because the model failed.
+        """
+        reports = reports_of(action)
+        if "instead_of" not in action.metadata or not failures_in(reports):
+            return action
+        marked = [*reports[:-1], {**reports[-1], ASK_AGAIN_AT: self.after_failure(version)}]
+        return replace(action, metadata={**action.metadata, CONDENSER_METADATA_KEY: marked})
+
+    def note_condensation(self, action: CondensationAction) -> None:
         """Note a condensation. If a digest took the place of a summary, the wait goes on, or a new
         wait begins after a failure.
         """
-        if "instead_of" not in action.metadata:
+        if (ask_again_at := ask_again_in(action)) is not None:
+            self.failed(ask_again_at, action.id)
+        elif "instead_of" not in action.metadata:
             self._wait = _WAIT
             self.ask_again_at = 0
-        elif failures_in(reports_of(action)):
-            self.failed(version)
+
+
+def _is_of_a_model(event: Event) -> bool:
+    """Return whether an event shows that the model answers: it is a condensation that was carried
+    out, and not by a digest in the model's place.
+    """
+    return (
+        isinstance(event, CondensationAction)
+        and "instead_of" not in event.metadata
+        and event.metadata.get("outcome") != "declined"
+    )
 
 
 def _rule(report: Report) -> str:

@@ -31,6 +31,11 @@ Report = Mapping[str, Any]
 or the reason of a failure.
 """
 
+ASK_AGAIN_AT = "ask_again_at"
+"""The key of the version at which a model that failed is asked again: a handler adds it to the last
+report of a step in which a model failed.
+"""
+
 RULES_COUNT_FOR = 100
 """A *rule* says which events a condenser masks or hides in every step. A recorded rule applies to
 the next ``RULES_COUNT_FOR`` events, and a handler records it again after half of these events.
@@ -121,6 +126,16 @@ def tell_of_failures(
             cost=usage.cost,
             tokens=dict(usage.usage),
         )
+
+
+def ask_again_in(event: Event) -> int | None:
+    """Return the version at which a failing model is asked again, if ``event`` records one."""
+    versions = [
+        report[ASK_AGAIN_AT]
+        for report in reports_of(event)
+        if isinstance(report, Mapping) and type(report.get(ASK_AGAIN_AT)) is int
+    ]
+    return versions[-1] if versions else None
 
 
 def on_a_model(reports: Iterable[Report]) -> list[Report]:

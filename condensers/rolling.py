@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Set
 from contextvars import ContextVar
 from enum import Enum
-from typing import ClassVar
 
 from msgspec.structs import replace
 
@@ -65,9 +64,6 @@ class RollingCondenser(Condenser, ABC):
     define ``should_condense`` or ``reasons`` to decide when a condensation is due. The condensation
     stores the reasons in its metadata.
     """
-
-    asks_a_model: ClassVar[bool] = False
-    """Whether a condensation needs the reply of a model. A model call may fail and costs money."""
 
     def handles_condensation_requests(self) -> bool:
         return True

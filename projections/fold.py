@@ -73,6 +73,11 @@ class PastLog(Protocol):
         returned events.
         """
 
+    def document(self, name: str) -> Any:
+        """Return the newest value of a document in the store, or None. Cost: reading an event and
+        at most 64 differences.
+        """
+
 
 @dataclass(frozen=True)
 class ViewState:
@@ -240,6 +245,9 @@ class _Retained(Struct, frozen=True):
         folded = fold(events[: version - first], start.state)
         older = start.condensations if folded.older is None else folded.older
         return Folded(folded.state, (*older, *folded.condensations))
+
+    def document(self, name: str) -> Any:
+        return None if self.before is None else self.before.document(name)
 
 
 def resume(

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
@@ -343,6 +344,13 @@ class _PastViews(Struct, frozen=True):
 
     def events(self, start: int, stop: int) -> Sequence[Event]:
         return list(self.views._store.events(self.conversation, start, stop))
+
+    def document(self, name: str) -> Any:
+        from foldlog.eventstore.documents.values import newest_value
+
+        return self.views._store.query(
+            self.conversation, lambda reading: newest_value(reading, name)
+        )
 
 
 def _read_event(reading: ReadTransaction, event_id: int, version: int) -> Event:

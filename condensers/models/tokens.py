@@ -182,11 +182,11 @@ def offered_tools(view: View) -> tuple[Any, ...]:
     # Logs also contain tools in other formats, for which litellm would count almost no tokens.
     prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
     if prompt:
-        return tuple(_in_openais_shape(tool) for tool in prompt.tools)
+        return tuple(in_openais_shape(tool) for tool in prompt.tools)
     return ()
 
 
-def _in_openais_shape(tool: Any) -> Any:
+def in_openais_shape(tool: Any) -> Any:
     if not isinstance(tool, Mapping) or "function" in tool:
         return tool
     schema: Any = next(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -166,6 +167,11 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
     def _is_spared(self) -> bool:
         return self.fallback and model_use.get() is ModelUse.SPARE
 
+    @property
+    def _has_digest(self) -> bool:
+        """Whether a digest takes the place of a summary that cannot be used."""
+        return self.fallback and model_use.get() is ModelUse.TRY
+
     def summary(self, view: View, span: slice) -> Summary:
         if self._is_spared:
             instead = {"condenser": "digest", "instead_of": self.type}
@@ -327,7 +333,7 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         self, reply: Reply, text: str, events: Sequence[Event], prompt: Prompt
     ) -> None:
         # Only where a digest takes its place: a condenser that is used alone takes what it gets.
-        if not self.fallback or model_use.get() is not ModelUse.TRY:
+        if not self._has_digest:
             return
         if problem := why_worthless(text, events, prompt):
             raise useless(reply, f"{problem_of(text)!r} is no summary: {problem}")
@@ -356,7 +362,8 @@ class LLMSummarizingCondenser(ModelSummaryCondenser):
         return reply.text or ""
 
     def _complete(self, request: Request, partial: Reply, cut: ModelCallFailed) -> _Written:
-        # The model continues once. If its reply is cut off again, the whole sentences count.
+        # The model continues once. If its reply is cut off again, the whole sentences count, but in
+        # a step of a handler, a digest takes the place of a text without an end.
         text = partial.text or ""
         answer = {"role": "assistant", "content": text}
         wish = {"role": "user", "content": load_prompt("finish").text.strip()}
@@ -365,16 +372,30 @@ class LLMSummarizingCondenser(ModelSummaryCondenser):
         except ModelCallFailed as error:
             further = error.report
             if error.partial is not None:
-                text += self._text(error.partial)
+                text = _joined(text, self._text(error.partial))
                 further = without_failure(further)
             sentences = WHOLE_SENTENCES.match(text)
-            if sentences is None:
+            if sentences is None or (error.partial is not None and self._has_digest):
                 error.reports = (without_failure(cut.report), *error.reports)
                 raise
             reports = (without_failure(cut.report), further)
             return _Written(sentences[0].strip(), partial, reports, is_cut=True)
         reports = (without_failure(cut.report), report_on(reply))
-        return _Written(text + self._text(reply), reply, reports)
+        return _Written(_joined(text, self._text(reply)), reply, reports)
+
+
+def _joined(text: str, rest: str) -> str:
+    """Return a text that was cut off, with the rest that the model wrote. If the text ends in the
+    middle of a word, and the rest begins a new sentence, the model did not go on from there. Then
+    the whole sentences of the text stay.
+    """
+    if not (text[-1:].isalnum() and _BEGINS_ANEW.match(rest)):
+        return text + rest
+    sentences = WHOLE_SENTENCES.match(text)
+    return rest if sentences is None else f"{sentences[0].rstrip()}\n\n{rest}"
+
+
+_BEGINS_ANEW = re.compile(r"[A-Z\u00c0-\u00de](?=[a-z\u00df-\u00ff ])")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,13 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import Struct, ValidationError, convert
+
 from foldlog.condensers.base import CompletionOptions, Summarizer
 from foldlog.condensers.models.caches import cache_rule
-from foldlog.condensers.models.tokens import offered_tools
+from foldlog.condensers.models.tokens import in_openais_shape, offered_tools
 from foldlog.condensers.prompts import Prompt
 from foldlog.condensers.prompts.rendering import clip_line, event_text
 from foldlog.eventstore import Message, SystemMessage
 from foldlog.projections import Dialect, View
+from foldlog.projections.messages.requests import REQUEST
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -39,14 +42,20 @@ def next_prompt(
     prompt, with ``prompt`` as its last message.
 
     The messages have the dialect of ``llm``, or else of the View. For Anthropic's dialects, the
-    system prompt is the first message. The request forbids tool calls only if the provider then
-    still reads its cache.
+    system prompt is the first message. The tools and instructions are those that the newest reply's
+    request recorded, or else those of the View's ``SystemMessage``: without them, the server's
+    cache has no prompt that begins like this one. The request forbids tool calls only if the
+    provider then still reads its cache.
     """
     dialect: Dialect = getattr(llm, "dialect", view.dialect)
     is_anthropics = dialect.startswith("anthropic")
     messages = view.to_messages(dialect)
+    beside = _recorded_beside(view)
+    instructions = beside.parameters.get("instructions")
     if is_anthropics and view.system_prompt:
         messages.insert(0, {"role": "system", "content": view.system_prompt})
+    elif instructions and not view.system_prompt:
+        messages.insert(0, {"role": "system", "content": instructions})
     wish = prompt.messages(stays=_describe_rest(view, span), **values)[0]["content"]
     # All four marks for Anthropic's cache are set in the agent's messages.
     wish_dialect: Dialect = "anthropic" if is_anthropics else dialect
@@ -54,16 +63,34 @@ def next_prompt(
         wish_dialect
     )
     options: CompletionOptions = {}
-    if tools := _tools(view, dialect):
+    if tools := _tools(view, dialect, beside.tools):
         options["tools"] = tools
         if llm is not None and cache_rule(llm.model).tool_choice_is_apart:
             options["tool_choice"] = "none"
     return Request(prompt, messages, options, continues=True)
 
 
-def _tools(view: View, dialect: Dialect) -> Sequence[Any]:
+class _Beside(Struct):
+    """What is read of a recorded request, such as the document of ``SentBeside``."""
+
+    tools: list[Any] = []
+    parameters: dict[str, Any] = {}
+
+
+def _recorded_beside(view: View) -> _Beside:
+    past = view.state.past
+    recorded = None if past is None else past.document(REQUEST)
+    try:
+        return convert(recorded or {}, _Beside)
+    except ValidationError:  # Another program may have written a document with this name.
+        return _Beside()
+
+
+def _tools(view: View, dialect: Dialect, recorded: Sequence[Any]) -> Sequence[Any]:
     if dialect in ("openai", "openai-reasoning", "litellm"):
-        return offered_tools(view)
+        return tuple(map(in_openais_shape, recorded)) or offered_tools(view)
+    if recorded:
+        return recorded
     return next((event.tools for event in view.events if isinstance(event, SystemMessage)), ())
 
 

@@ -46,6 +46,7 @@ class PipelineCondenser(Condenser):
         for part in (*parts, condensers):
             self.condensers += (part,) if isinstance(part, Condenser) else tuple(part)
         self.fallback = all(part.fallback for part in self.condensers)
+        self.asks_a_model = any(part.asks_a_model for part in self.condensers)
 
     def handles_condensation_requests(self) -> bool:
         return any(condenser.handles_condensation_requests() for condenser in self.condensers)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from msgspec import structs
 
 from foldlog._base.telemetry import SHOWN
-from foldlog._history.requests import REQUEST, name_request, name_requests
+from foldlog._history.requests import name_request, name_requests
 from foldlog.eventstore import (
     ANY_VERSION,
     ATTRIBUTES,
@@ -48,6 +48,7 @@ from foldlog.projections import (
     begins_reply,
     close_open_calls,
 )
+from foldlog.projections.messages.requests import REQUEST
 
 # The functions import what most programs need not load when they start.
 if TYPE_CHECKING:

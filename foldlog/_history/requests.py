@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from msgspec.structs import replace
 
 from foldlog.eventstore import Event
 from foldlog.projections import ModelRequest, View, begins_reply
-from foldlog.projections.messages.requests import SentBeside
-
-REQUEST: Final = "request"
-"""The field of ``meta`` with the fingerprint of a request, and the document with its tools and
-parameters.
-"""
+from foldlog.projections.messages.requests import REQUEST, SentBeside
 
 
 @dataclass(frozen=True)

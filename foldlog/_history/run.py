@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -356,22 +356,24 @@ class HistoryRun(HistoryLog):
 
         return RecallTool(self._store, self._views, self.id, max_tokens)
 
-    def prepare(self, llm: AgentModel | None = None) -> View:
+    def prepare(self, llm: AgentModel | None = None, *, wait_s: float | None = None) -> View:
         """Take steps until a View can be sent, and return this View. A step appends a condensation
         if a condensation is due.
 
         ``llm`` is the model to which the View is sent. The default is ``agent_llm`` of the store.
-        Whatever the condenser, the View fits into the limit of this model. The messages of the View
-        have the dialect of this model. If a requested condensation is impossible, the request is
-        declined in the log, and the View is returned. If the agent requests a condensation again
-        before its next turn, the prompt is assumed to be too long, and ``NoCondensationAvailable``
-        is raised. Raises the errors of ``step``, mainly ``NoCondensationAvailable`` if a
-        condensation is required and impossible. Cost: the method reads the View, and the condenser
-        may call a model.
+        ``wait_s`` is how many seconds the calls of the condenser's model may take together, if they
+        should not take the 60 s of its ``timeout_s``: after that time, the model has failed, and a
+        digest takes its place. Whatever the condenser, the View fits into the limit of this model.
+        The messages of the View have the dialect of this model. If a requested condensation is
+        impossible, the request is declined in the log, and the View is returned. If the agent
+        requests a condensation again before its next turn, the prompt is assumed to be too long,
+        and ``NoCondensationAvailable`` is raised. Raises the errors of ``step``, mainly
+        ``NoCondensationAvailable`` if a condensation is required and impossible. Cost: the method
+        reads the View, and the condenser may call a model.
         """
         from foldlog.condensers import NoCondensationAvailable
 
-        with span("foldlog.prepare", conversation=self.id) as attributes:
+        with span("foldlog.prepare", conversation=self.id) as attributes, _waiting(wait_s):
             while True:
                 try:
                     prepared = self.step(llm)
@@ -383,20 +385,24 @@ class HistoryRun(HistoryLog):
                         attributes["view"] = prepared
                         return prepared
 
-    def step(self, llm: AgentModel | None = None) -> View | Condensation:
+    def step(
+        self, llm: AgentModel | None = None, *, wait_s: float | None = None
+    ) -> View | Condensation:
         """Return the View to send to the agent's model, or a condensation that was due and is
         already appended. After a condensation, call ``step`` again.
 
         Many threads may step while other threads append. Raises the errors of
         ``foldlog.condensers.CondenseHandler.handle``, mainly ``NoCondensationAvailable`` if a
-        condensation is required and impossible. ``llm`` is the model to which the View is sent: see
-        ``prepare``. Cost: the method reads the View, and the condenser may call a model.
+        condensation is required and impossible. ``llm`` is the model to which the View is sent, and
+        ``wait_s`` limits the time of the condenser's model: see ``prepare``. Cost: the method reads
+        the View, and the condenser may call a model.
         """
         handler = self._histories._handler.reading(self._store, self._views)
         try:
-            prepared = (handler if llm is None else handler.with_agent(llm)).handle(
-                self.id, self._fence
-            )
+            with _waiting(wait_s):
+                prepared = (handler if llm is None else handler.with_agent(llm)).handle(
+                    self.id, self._fence
+                )
         except ConversationNotFound:
             prepared = View.from_events(())
         self._asked_at = self._shown_at = prepared.version if isinstance(prepared, View) else None
@@ -512,3 +518,14 @@ class HistoryRun(HistoryLog):
             except VersionConflict:
                 continue  # Other writers appended events, which are now the newest events.
             return popped
+
+
+def _waiting(wait_s: float | None) -> AbstractContextManager[None]:
+    """Limit how long the condenser's model may take in a block: see ``HistoryRun.prepare``."""
+    from foldlog.condensers.models.deadline import within_s
+
+    if wait_s is None:
+        return nullcontext()
+    if type(wait_s) not in (int, float) or not wait_s > 0:
+        raise InvalidArgument(f"wait_s must be a number of seconds above 0, not {wait_s!r:.60}")
+    return within_s(wait_s)

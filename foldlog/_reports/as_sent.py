@@ -14,13 +14,14 @@ from typing import Annotated
 
 import msgspec
 
+from foldlog._reports.words.reasons import because, requests_before
 from foldlog.condensers import unseen
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.reports import Report, newest_rules
 from foldlog.condensers.strategies import clearing, showing
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
-from foldlog.eventstore import Event, Store
+from foldlog.eventstore import CondensationAction, Event, Store
 from foldlog.projections import View, Views, Why
 
 _MASKS = (
@@ -116,7 +117,14 @@ def _apply(rules: Iterable[Report], view: View) -> View:
 def why_sent(
     store: Store, views: Views, conversation: str, event_id: int, at: int | None = None
 ) -> Why:
+    """Return ``Views.why``, with why the condensation was due that forgot the event, and with the
+    rules that change an event in the prompt.
+    """
     why = views.why(conversation, event_id, at)
+    if isinstance(why.by, CondensationAction):
+        requests = requests_before(store, conversation, why.by.id)
+        if due := because(why.by, requests):
+            return msgspec.structs.replace(why, reason=f"{why.reason}, {due}")
     if not why.sent:
         return why
     sent_view = sent(store, conversation, views.at(conversation, why.version))

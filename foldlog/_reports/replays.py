@@ -505,6 +505,9 @@ class _Past:
     def events(self, start: int, stop: int) -> list[Event]:
         return self._log[start:stop]
 
+    def document(self, name: str) -> None:
+        return None  # A replay has no store.
+
 
 def _sum(counts: Iterable[_Number | None]) -> _Number | None:
     values = list(counts)

@@ -22,7 +22,6 @@ from foldlog._base.telemetry import SHOWN
 from foldlog._base.usage import COPIED
 from foldlog._base.values import replace_texts, values_in
 from foldlog._history.history import History
-from foldlog._history.requests import REQUEST
 from foldlog._history.sent_requests import beside_of
 from foldlog._privacy.secrets import kinds_in, without_secrets
 from foldlog._testing.calls import recorded_calls
@@ -37,6 +36,7 @@ from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidArgume
 from foldlog.eventstore.codec import decode
 from foldlog.eventstore.files.whole_file import whole_file
 from foldlog.projections.messages.content import data_url
+from foldlog.projections.messages.requests import REQUEST
 
 _RUN = "foldlog_run"
 _VERSION = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,10 @@ from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.codec_json import describe_value
 from foldlog.projections.messages.turns import Dialect
 
+REQUEST: Final = "request"
+"""The field of ``meta`` with the fingerprint of a request, and the document with its tools and
+parameters.
+"""
 RENDERING = 1
 """Raise this number when equal events are rendered as other messages than before."""
 _DIGEST_BYTES = 16

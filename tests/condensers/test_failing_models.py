@@ -13,7 +13,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import foldlog
-from foldlog import Message, SystemMessage, otel
+from foldlog import LLM, LLMConfig, Message, SystemMessage, otel
 from foldlog.condensers import (
     AmortizedForgettingCondenser,
     LLMAttentionCondenser,
@@ -28,9 +28,11 @@ from foldlog.condensers import (
     reports_of,
 )
 from foldlog.condensers.models.estimate import ESTIMATE
+from foldlog.eventstore import InvalidArgument
 from tests.condensers.made import REQUEST, flat, message, messages, pair, reason_of
 from tests.condensers.openai_server import (
     Failure,
+    Late,
     OpenAIServer,
     Raw,
     Text,
@@ -299,6 +301,55 @@ def test_a_summary_of_few_words_is_not_judged_by_its_terms():
     history, _ = stepped(condenser, messages(40), REQUEST)
     (made,) = history.view().condensations
     assert made.summary == "They greeted each other."
+
+
+def late(server):
+    server.script(Late(30, Text("too late")))
+    config = {"base_url": server.url, "api_key": "x", "retries": 0}
+    return LLMSummarizingCondenser(
+        LLM(LLMConfig(model="openai/gpt-4o-mini", **config)), max_size=20
+    )
+
+
+def test_a_digest_replaces_a_summary_without_an_end():
+    cut = said("The agent read module_1.py. Then ann7 moved the", finish_reason="length")
+    history, _ = stepped(LLMSummarizingCondenser(Scripted(cut), max_size=20), *worked(), REQUEST)
+    (made,) = history.view().condensations
+    assert made.metadata["condenser"] == "digest"
+    assert [report.get("failure") for report in reports_of(made)] == [None, "bad_reply"]
+
+
+def test_failed_calls_are_counted_for_the_condenser_that_made_them():
+    history, _ = stepped(
+        LLMSummarizingCondenser(Scripted(failed("refused")), max_size=20), *messages(30), REQUEST
+    )
+    by_strategy = history.stats().condensations
+    assert (by_strategy["digest"].made, by_strategy["digest"].failed) == (1, 0)
+    assert by_strategy["digest"].cost == 0
+    assert (by_strategy["llm"].made, by_strategy["llm"].failed) == (0, 1)
+
+
+def test_why_names_the_failure():
+    history, _ = stepped(
+        LLMSummarizingCondenser(Scripted(failed("refused", "no such thing")), max_size=20),
+        *messages(30),
+        REQUEST,
+    )
+    reason = history.why(3).reason
+    assert "the model failed: no such thing; a digest took the place of the condenser llm" in reason
+
+
+def test_a_runtime_limits_the_wait_for_a_model():
+    with OpenAIServer() as server, foldlog.open("memory:", condenser=late(server)) as histories:
+        history = histories["c1"]
+        history.append([*messages(30), REQUEST])
+        history.prepare(wait_s=0.3)
+        (made,) = history.view().condensations
+        (report,) = reports_of(made)
+        assert (made.metadata["condenser"], report["failure"]) == ("digest", "timeout")
+        for wrong in (0, -1, True, "1"):
+            with pytest.raises(InvalidArgument, match="wait_s must be a number of seconds"):
+                history.step(wait_s=wrong)
 
 
 def test_giant_texts_are_shortened_beside_a_digest():

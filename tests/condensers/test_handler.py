@@ -177,7 +177,46 @@ def test_a_handler_remembers_only_recent_conversations(c1, monkeypatch):
         c1.store.append(name, messages(11), expected_version=0)
     for name in ("c1", "c2", "c3", "c3", "c4", "c4", "c3", "c2", "c1"):
         handler.handle(name)
-    assert len(condenser.llm.calls) == 5, "each once, and the one that was forgotten again"
+    assert handler._remembered.cache_info().currsize == 3
+    assert len(condenser.llm.calls) == 4, "each once: the log knows the wait that was forgotten"
+
+
+def test_a_new_process_waits_as_long_as_the_last_one(full):
+    condenser = llm(failed(), max_size=10)
+    asked = []
+    for new_process in (False, True):
+        name = f"c-{new_process}"
+        handler = full.handler(condenser)
+        full.store.append(name, messages(11), expected_version=0)
+        asked.append([])
+        for _ in range(100):
+            if new_process:
+                handler = full.handler(condenser)
+            calls = len(condenser.llm.calls)
+            handler.handle(name)
+            version = full.store.version(name)
+            if len(condenser.llm.calls) > calls:
+                asked[-1].append(version)
+            full.store.append(name, message(), expected_version=version)
+    in_one, in_many = asked
+    assert in_one == in_many
+    assert len(in_one) == 4, "after 10, 20 and 40 events"
+
+
+def test_a_model_that_answers_ends_the_wait_in_the_log(full):
+    condenser = llm(failed(), "a summary of it all", failed(), failed(), max_size=10)
+    full.append(messages(11))
+    versions = []
+    for _ in range(60):
+        calls = len(condenser.llm.calls)
+        full.handler(condenser).handle("c1")
+        version = full.store.version("c1")
+        if len(condenser.llm.calls) > calls:
+            versions.append(version)
+        full.append([message("done", "agent"), message("go on")])
+    first, answered, failed_again, next_one = versions[:4]
+    assert answered - first >= 10
+    assert 10 <= next_one - failed_again < 20, "after a success, the wait is short again"
 
 
 def test_parts_without_a_model_do_not_wait(full):

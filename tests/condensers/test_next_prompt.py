@@ -92,6 +92,39 @@ def test_the_next_prompt_begins_as_before(dialect):
     assert firsts[0] == firsts[1]
 
 
+OTHER_TOOLS = [
+    {"type": "function", "name": "look", "description": "Look at it.", "parameters": {"a": 1}}
+]
+"""Tools as OpenAI's Responses API takes them."""
+
+
+@pytest.mark.parametrize("has_system_prompt", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_recorded_tools_and_instructions_are_sent_again(dialect, has_system_prompt):
+    agent = AskableAgent(1_000_000, dialect=dialect)
+    with new_history(continuing(None), agent_llm=agent) as history:
+        history.append([*[SYSTEM] * has_system_prompt, message("Find the fault.")])
+        request = history.view().request(dialect, tools=OTHER_TOOLS, instructions="Be brief.")
+        history.append_reply({"role": "assistant", "content": "I look."}, request=request)
+        for number in range(14):
+            history.append(pair(number, content=f"result {number}"))
+        history.prepare()
+    (sent,) = agent.calls
+    (how,) = agent.asked_how
+    assert [tool.get("function", tool)["name"] for tool in how["tools"]] == ["look"]
+    prompt = "Be kind." if has_system_prompt else "Be brief."
+    assert sent[0]["content"] == prompt or sent[0]["content"][0]["text"] == prompt
+    assert sent[0]["role"] in ("system", "developer")
+
+
+def test_a_document_of_another_program_is_no_request():
+    agent = AskableAgent(1_000_000)
+    with history_for(agent) as history:
+        history.append(message("Go on."), documents={"request": {"tools": "none"}})
+        history.prepare()
+    assert list(agent.asked_how[0]["tools"]) == TOOLS
+
+
 def test_servers_accept_the_request():
     view = viewed(EVENTS, messages(20))
     for dialect in ("openai", "anthropic"):

@@ -260,6 +260,21 @@ def test_a_cut_summary_ends_with_a_sentence():
     assert ["failure" in report for report in reports] == [False, True], "one failure, two calls"
 
 
+@pytest.mark.parametrize(
+    "second, summary",
+    [
+        ("ain. No flights.", "She wants a train. By noon the tr|ain. No flights."),
+        ("IN 12 goes at noon.", "She wants a train. By noon the tr|IN 12 goes at noon."),
+        ("The user asked for a train.", "She wants a train.\n\n|The user asked for a train."),
+        ("Élise asked for a train.", "She wants a train.\n\n|Élise asked for a train."),
+    ],
+)
+def test_a_reply_that_begins_anew_is_not_joined_within_a_word(second, summary):
+    condenser = llm(said("She wants a train. By noon the tr", **CUT), said(second))
+    action = plan(condenser.condense(LONG_VIEW))
+    assert action.summary == summary.replace("|", "")
+
+
 def test_both_calls_of_a_long_summary_cost():
     condenser = llm(said("word " * 9_000, **CUT), "word " * 9_000)
     result, reports = condenser.step(LONG_VIEW)

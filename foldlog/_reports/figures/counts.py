@@ -6,6 +6,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from foldlog._base.json_types import JsonMap
 from foldlog._reports.answers.figures import CondensationsDocument, ToolDocument
 from foldlog._reports.figures.overview import SUB_AGENT, is_about_it
 from foldlog._reports.figures.savings import is_made, recorded_cost
@@ -104,23 +105,13 @@ class Counts(Struct):
         elif type(event) is Message and event.shown and event.source in ENDS_WITH:
             self.last = ENDS_WITH[event.source]
         elif type(event) is CondensationAction:
-            is_carried_out = is_made(event)
-            was_declined = is_declined(event)
-            if is_carried_out or was_declined:
-                self._count_condensation(
-                    strategy_of(event),
-                    recorded_cost(event),
-                    made=int(is_carried_out),
-                    declined=int(was_declined),
-                )
+            self._count_condensation_event(event)
         elif type(event) is Annotation:
             if event.name == SUB_AGENT and isinstance(event.data, dict):
                 self.begun.append(event.data["conversation"])
             for report in dicts_in(reports_of(event)):
                 if "failure" in report:
-                    self._count_condensation(
-                        str(report.get("condenser") or NO_NAME), Usage.of([report]).cost, failed=1
-                    )
+                    self._count_failure(report, NO_NAME)
         if not _marks_errors(event):
             self.unmarked = 1
 
@@ -148,6 +139,27 @@ class Counts(Struct):
                 self.first_error = beginning_of(words_of(result.content))
                 self.first_error_at = at
             sum_up(self.tools, {result.tool or called or NO_NAME: ToolDocument(errors=1)})
+
+    def _count_condensation_event(self, event: CondensationAction) -> None:
+        is_carried_out = is_made(event)
+        was_declined = is_declined(event)
+        if not (is_carried_out or was_declined):
+            return
+        cost = recorded_cost(event)
+        if instead_of := event.metadata.get("instead_of"):
+            # The calls that failed are not the digest's, which took the place of their summary.
+            reports = dicts_in(reports_of(event))
+            cost = Usage.of(report for report in reports if "failure" not in report).cost
+            for report in reports:
+                if "failure" in report:
+                    self._count_failure(report, str(instead_of))
+        self._count_condensation(
+            strategy_of(event), cost, made=int(is_carried_out), declined=int(was_declined)
+        )
+
+    def _count_failure(self, report: JsonMap, strategy: str) -> None:
+        name = str(report.get("condenser") or strategy)
+        self._count_condensation(name, Usage.of([report]).cost, failed=1)
 
     def _count_condensation(self, strategy: str, cost: float | None, **outcome: int) -> None:
         sum_up(self.condensations, {strategy: CondensationsDocument(cost=cost, **outcome)})

@@ -99,7 +99,7 @@ def run(
         approvals=tuple(approval.id for approval in approvals),
         compacting=missing,
     )
-    terminal.answer(document, lambda: show_why(document, answer, requests, approvals))
+    terminal.answer(document, lambda: show_why(document, answer, approvals))
 
 
 def _no_event(error: NoSuchEvent, typed: str) -> str:

@@ -21,11 +21,9 @@ from foldlog._reports.answers.views import (
 from foldlog._reports.figures.shown import trees_of
 from foldlog._reports.words.dropped import needed_words
 from foldlog._reports.words.gist import count, gist, id_words
-from foldlog._reports.words.reasons import because
 from foldlog._reports.words.texts import text_of
 from foldlog.eventstore import (
     Annotation,
-    CondensationAction,
     CondensationRequest,
     CondensationSummary,
     Store,
@@ -54,18 +52,9 @@ def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
             yield SummaryLineDocument(int(event_id), line)
 
 
-def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
-    """Return why the event is shown or not, and why the condensation was due."""
-    if not isinstance(answer.by, CondensationAction):
-        return answer.reason
-    why = because(answer.by, requests)
-    return f"{answer.reason}, {why}" if why else answer.reason
-
-
 def show_why(
     document: WhyDocument,
     answer: Why,
-    requests: Sequence[CondensationRequest],
     approvals: Sequence[Annotation],
 ) -> None:
     conversation = document.conversation
@@ -81,7 +70,7 @@ def show_why(
     if fact is not None:
         terminal.say_wrapped((f"{before}{terminal.printable(fact.reason)}", "bold"))
     colour = {"shown": "bold green", "never shown": "dim"}.get(answer.fate, "bold yellow")
-    reason = complete_commands(_reason(answer, requests))
+    reason = complete_commands(answer.reason)
     terminal.say_wrapped(before, (answer.fate, colour), f" at version {answer.version:,}: {reason}")
     lines = terminal.PrintedLines()
     shown = gist(answer.event, min(lines.width, _EVENT_LENGTH))
