@@ -18,6 +18,7 @@ from foldlog._reports.answers.views import (
 )
 from foldlog._reports.dropped import terms_not_passed_on
 from foldlog._reports.figures.trees import Trees
+from foldlog._reports.words.gist import id_words
 from foldlog._reports.words.texts import text_of
 from foldlog._search.searching import SearchTerms, events_with
 from foldlog.eventstore import CondensationAction, InvalidArgument, Store
@@ -132,8 +133,8 @@ def _about_call(
     if about not in {beginning.call for beginning in calls.values()}:
         others = ", ".join(str(event) for event in sorted({call for call, _ in calls.values()}))
         raise InvalidArgument(
-            f"event {about} of {conversation!r} began no sub-agent that exists; these calls did:"
-            f" {others or 'none'}"
+            f"event {id_words(about)} of {conversation!r} began no sub-agent that exists; these"
+            f" calls did: {others or 'none'}"
         )
     for name, beginning in calls.items():
         if beginning.call == about:

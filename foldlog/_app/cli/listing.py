@@ -76,7 +76,7 @@ class ListOptions(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        return self.limit is None and not terminal.prints_json()
+        return self.limit is None and not terminal.prints_json() and terminal.has_edge()
 
     @property
     def most(self) -> int | None:
@@ -252,10 +252,10 @@ def _choose_rows(
     """Return the rows, and whether the list shows more figures (``--long``)."""
     if options.is_sorted:
         rows = _sorted_by_figure(store, aside, figures, filters, options)
-        is_long = not terminal.prints_json() if options.long is None else options.long
-        return rows, is_long
+        is_for_people = terminal.has_edge() and not terminal.prints_json()
+        return rows, is_for_people if options.long is None else options.long
     rows = select_rows(store, filters, aside)
-    if options.long is not None or terminal.prints_json():
+    if options.long is not None or terminal.prints_json() or not terminal.has_edge():
         return rows, bool(options.long)
     return _is_short(rows, options.limit)
 

@@ -315,7 +315,7 @@ def test_a_sum_names_the_sub_agents_that_it_lost(foldlog):
     assert words in foldlog("stats task").out.replace("\n", " ")
     for options in ("--with-children", "--by agent"):
         assert words in " ".join(foldlog(f"stats task {options}").err.split())
-    assert "(2 of 6)" in foldlog("list").out
+    assert "(2 of 6)" in foldlog("list --long").out
 
 
 def test_a_task_whose_sub_agents_were_all_erased_says_so(foldlog):
@@ -526,6 +526,9 @@ def test_call_says_what_was_not_handed_over(foldlog):
         ("libexpat_2", 4, 4)
     ]
     assert answer.reason in foldlog("why top 1 --with-children").out.replace("\n", " ")
+    assert """; to ask about the text 4711, type '"4711"'""" in (
+        foldlog("why top 4711 --with-children").err.replace("\n", " ")
+    )
 
 
 def test_events_before_the_first_record(histories):

@@ -52,13 +52,13 @@ from foldlog._reports.figures.orders import SORTS
     "--limit -n",
     "N",
     "Only the first N conversations.",
-    show_default=f"{LISTED_MAX}; with --json all",
+    show_default=f"{LISTED_MAX}; in a pipe and with --json all",
 )
 @flag(
     "--long/--short -l/-s",
     "Show errors, tokens, condensations and cost. This counts all new events.",
     default=None,
-    show_default="--long for few conversations with few events",
+    show_default="--long on a terminal, for few conversations with few events",
 )
 @flag(
     "--to-resume to_be_resumed",
@@ -91,8 +91,9 @@ def run(
     summaries of the next prompt. The column ≈ tokens estimates the tokens of the next prompt.
     Errors are results that a source marks as errors. The tokens and the cost are sums over all
     model calls. If a call reported no cost, its cost is the price of its tokens. A fork's figures
-    count only its own events. A terminal shows forks below their parents. In a pipe, rows are
-    sorted by id, and cells are separated by tabs.
+    count only its own events. A terminal shows forks below their parents. A pipe gets all
+    conversations, with tabs between the cells: conversation, events, last activity, title, and last
+    the figure that --sort names. With --long, all figures of this option come before the title.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """

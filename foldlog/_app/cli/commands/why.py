@@ -30,7 +30,14 @@ from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.recall_score import event_terms
 from foldlog._reports.words.gist import id_words
 from foldlog._reports.words.reasons import requests_before
-from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Store
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Event,
+    InvalidArgument,
+    Store,
+)
 from foldlog.projections import NoSuchEvent, Views, Why
 from foldlog.projections.effects import is_approval
 
@@ -76,7 +83,10 @@ def run(
             if at is not None:
                 raise Refused("--with-children answers for the newest version; leave out --at")
             about = event if event_id is None else event_id
-            answer_about_task(store, views, conversation, about)
+            try:
+                answer_about_task(store, views, conversation, about)
+            except InvalidArgument as error:
+                raise Refused(f"{error}{_as_words(event)}") from error
             return
         matching_fact = None
         if event_id is None:
@@ -105,11 +115,15 @@ def run(
 def _no_event(error: NoSuchEvent, typed: str) -> str:
     if not error.version:
         return str(error)
-    as_words = f"""; to ask about the text {typed}, type '"{typed}"'""" if typed.isdigit() else ""
     return (
         f"conversation {error.conversation!r} has no event {id_words(error.event_id)}; its events"
-        f" are 0 to {error.version - 1}, and S5 means the summary of condensation 5{as_words}"
+        f" are 0 to {error.version - 1}, and S5 means the summary of condensation 5"
+        f"{_as_words(typed)}"
     )
+
+
+def _as_words(typed: str) -> str:
+    return f"""; to ask about the text {typed}, type '"{typed}"'""" if typed.isdigit() else ""
 
 
 def _import_again(store: Store, conversation: str) -> tuple[str, str | None]:

@@ -46,30 +46,49 @@ def print_conversations(
     in_full: bool,
 ) -> bool:
     """Print the conversations while they are read. Return whether any conversation was printed. On
-    a terminal, a short list that is not sorted shows forks under their parents.
+    a terminal, a short list that is not sorted shows forks under their parents. In a pipe, the
+    columns do not depend on the conversations: a figure that sorts the list comes last.
     """
-    sort = options.sort
     lines = ((conversation, 0) for conversation in conversations)
     page = list(islice(lines, _PAGE))
     if not page:
         return False
     if not options.is_sorted and len(page) < _PAGE and terminal.has_edge():
         page = _as_tree([conversation for conversation, _ in page])
-    names = _LONG if in_full else _SHORT
-    if any(conversation.task for conversation, _ in page):
-        names = (*names, "task")
-    figures = [_FIGURES[id_column] for id_column in names if id_column != sort]
-    if sort in _FIGURES:
-        column, text_of = _FIGURES[sort]
-        figures.insert(0, (column._replace(may_go=False), text_of))
+    short = ShortIds(store)
     room = terminal.columns()
     id_column = Column("conversation", least=min(40, room // 3))
-    title_column = Column("title", least=min(32, room // 3))
-    columns = [id_column, *(column for column, _ in figures), title_column]
-    cells = partial(_cells, ShortIds(store), figures)
+    title: _Figure = Column("title", least=min(32, room // 3)), partial(_title_cell, short)
+    names = _LONG if in_full else _SHORT
+    if terminal.has_edge():
+        with_tasks = any(conversation.task for conversation, _ in page)
+        figures = [*_figures_for_people(names, options.sort, with_tasks=with_tasks), title]
+    else:
+        figures = [*_figures_for_programs(names, title, options.sort)]
+    columns = [id_column, *(column for column, _ in figures)]
+    cells = partial(_cells, short, figures)
     with page_output():
         print_rows(columns, map(cells, chain(page, lines)), tabs=True)
     return True
+
+
+def _figures_for_people(names: Sequence[str], sort: str, *, with_tasks: bool) -> Iterator[_Figure]:
+    if sort in _FIGURES:
+        column, text_of = _FIGURES[sort]
+        yield column._replace(may_go=False), text_of
+    for name in (*names, "task") if with_tasks else names:
+        if name != sort:
+            yield _FIGURES[name]
+
+
+def _figures_for_programs(names: Sequence[str], title: _Figure, sort: str) -> Iterator[_Figure]:
+    for name in names:
+        yield _FIGURES[name]
+    if names is _LONG:
+        yield _FIGURES["task"]
+    yield title
+    if sort in _FIGURES and sort not in names:
+        yield _FIGURES[sort]
 
 
 def _as_tree(conversations: Sequence[ConversationDocument]) -> list[_Line]:
@@ -99,11 +118,11 @@ def _as_tree(conversations: Sequence[ConversationDocument]) -> list[_Line]:
 def _cells(short: ShortIds, figures: Sequence[_Figure], line: _Line) -> list[str]:
     conversation, depth = line
     id_text = "  " * depth + terminal.typed_id(short(conversation.conversation))
-    return [
-        id_text,
-        *[text_of(conversation) for _, text_of in figures],
-        terminal.cut(_title(short, conversation), _TITLE_MAX),
-    ]
+    return [id_text, *[text_of(conversation) for _, text_of in figures]]
+
+
+def _title_cell(short: ShortIds, conversation: ConversationDocument) -> str:
+    return terminal.cut(_title(short, conversation), _TITLE_MAX)
 
 
 def _title(short: ShortIds, conversation: ConversationDocument) -> str:

@@ -254,10 +254,11 @@ def test_view_of_an_own_condenser_is_unknown(foldlog):
     assert {*ran.rows("state", of="events")} == {"unknown"}
 
 
-def test_list_shows_a_hundred_rows(foldlog, stored):
+def test_list_shows_a_hundred_rows(foldlog, stored, monkeypatch):
     for number in range(103):
         stored[f"c{number:03}"].append(said("a word"))
     note = "foldlog: note: 100 of 103 are shown: -n N shows more"
+    monkeypatch.setenv("COLUMNS", "300")
     for options in ("", "--sort recorded -r", "--sort events", "--long"):
         ran = foldlog(f"list {options}")
         assert (len(ran.out.splitlines()), note in ran.err) == (101, True), options
@@ -265,6 +266,43 @@ def test_list_shows_a_hundred_rows(foldlog, stored):
     assert (len(ran.out.splitlines()), ran.err) == (103, "")
     assert len(foldlog("list --json").rows()) == 103
     assert len(foldlog("list --json -n 5").rows()) == 5
+
+
+@pytest.mark.parametrize(
+    "options, rest",
+    [
+        ("", []),
+        ("--sort events -r", []),
+        ("--sort cost", ["cost"]),
+        ("--sort duration --short", ["duration"]),
+        ("--long", ["with sub-agents"]),
+        ("--long --sort cost", ["with sub-agents"]),
+        ("--long --sort wait", ["with sub-agents", "longest wait"]),
+    ],
+)
+def test_a_pipe_gets_all_rows_in_the_same_columns(foldlog, stored, options, rest):
+    """Whatever is in the store: few conversations or many, and with sub-agents or without."""
+    heads = []
+    for number in range(103):
+        stored[f"c{number:03}"].append(said("a word"))
+        if number not in (0, 102):
+            continue
+        ran = foldlog(f"list {options}")
+        head, *rows = [line.split("\t") for line in ran.out.splitlines()]
+        assert len(rows) == number + 1 + len(heads)
+        assert "are shown" not in ran.err
+        assert {len(row) for row in rows} == {len(head)}
+        heads.append(head)
+        call = {"id": "k", "type": "function", "function": {"name": "ask", "arguments": "{}"}}
+        stored["c000"].append_reply({"role": "assistant", "tool_calls": [call]})
+        stored["c000"].begin_child(stored["c000"].open_calls()[-1], id="below")
+    first, second = heads
+    assert first == second
+    assert first[:3] == ["conversation", "events", "last activity"]
+    named = {*first} - {"conversation", "events", "last activity", "title"}
+    assert named >= {*rest}
+    if "--long" not in options:
+        assert first[3:] == ["title", *rest]
 
 
 @pytest.mark.parametrize("options, more", [("--short", 1), ("--long", 0)])
