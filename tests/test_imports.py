@@ -209,7 +209,7 @@ def test_short_command_imports_few_modules(tmp_path, arguments, most):
     path = tmp_path / "a.db"
     with open_store(f"sqlite:///{path}") as store:
         store.append("c1", [said("läng…" * 99), said("long" * 99)], expected_version=0)
-    run_foldlog("list", "--db", str(path))  # only the first list of a store counts
+    run_foldlog("list", "--long", "--db", str(path))  # only the first such list counts
     db = [] if arguments == ["--version"] else ["--db", str(path)]
     width = {"COLUMNS": "120"} if {"--short", "--stop"} & {*arguments} else {}
     code = f"""
