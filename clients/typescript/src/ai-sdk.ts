@@ -9,241 +9,232 @@
  */
 
 import type { ModelMessage, UIMessage } from "ai";
-import { VersionConflict } from "./errors.js";
+import {
+  approvalOf,
+  type Chat,
+  chatOf,
+  eventsOf,
+  isContinued,
+  membersEvent,
+  messagesOf,
+  type Slot,
+  StoredChat,
+  type StoredSlot,
+} from "./ai-sdk/chat.js";
+import { areEqual } from "./ai-sdk/json.js";
+import { eventsOfMessages, modelMessagesOf, requestOf } from "./ai-sdk/model.js";
+import { type Approvals, readApprovals } from "./approvals.js";
+import { NotAllowed, VersionConflict } from "./errors.js";
 import type { AppendableEvent, History, StoredEvent, WriteOptions } from "./history.js";
 
-type Json = Record<string, unknown>;
-
-/** One part of a `UIMessage`, or the message's metadata. */
-interface Slot {
-  message: string;
-  role: UIMessage["role"];
-  part?: Json;
-  metadata?: unknown;
-}
-
-interface StoredSlot extends Slot {
-  /** The id of the event that began the slot. */
-  event: number;
-}
-
-/** The messages of a chat, as they were saved. Messages that were replaced stay in the log. */
-export async function loadMessages<M extends UIMessage = UIMessage>(history: History): Promise<M[]> {
-  const messages = new Map<string, Json & { parts: unknown[] }>();
-  for (const slot of (await readSlots(history)).slots) {
-    const message = messages.get(slot.message) ?? { id: slot.message, role: slot.role, parts: [] };
-    messages.set(slot.message, message);
-    if (slot.part !== undefined) message.parts.push(slot.part);
-    else if (slot.metadata !== undefined) message["metadata"] = slot.metadata;
-  }
-  return [...messages.values()] as unknown as M[];
+export interface ApprovalOptions {
+  /**
+   * The same conversation, opened with a token that may approve: it records what a person decided
+   * about a call. By default the history itself.
+   */
+  approver?: History;
+  /** The person who decides, by default "user" as asked, and the name of the token as decided. */
+  by?: string;
 }
 
 /**
- * Save the messages of a chat. Only what is new is appended: an event for each part, so that the
- * View shows texts, tool calls and results. If a message was changed or removed, such as by
- * "regenerate", its events and those after it are retracted. A repeated call changes nothing.
+ * The messages of a chat, as they were saved, with what others recorded since then: the decision
+ * about a call that waits for it, and the result of a call. Messages that were replaced stay in the log.
  */
-export async function saveMessages(history: History, messages: UIMessage[]): Promise<void> {
-  const wanted = messages.flatMap(slotsOf);
+export async function loadMessages<M extends UIMessage = UIMessage>(history: History): Promise<M[]> {
+  return messagesOf((await readChat(history)).continued) as unknown as M[];
+}
+
+/**
+ * Save the messages of a chat. Only what is new is appended: a View shows texts, files, tool calls
+ * and results. If a message was changed or removed, such as by "regenerate", its events and those
+ * after it are retracted. A repeated call changes nothing. An approval of a part becomes the
+ * question and the decision of foldlog: see `ApprovalOptions`.
+ *
+ * Raises `TypeError`, and saves nothing, if JSON cannot hold a message, or if two messages have one id.
+ */
+export async function saveMessages(history: History, messages: UIMessage[], options: ApprovalOptions = {}): Promise<void> {
+  const wanted = chatOf(messages);
   for (;;) {
-    let { version, slots } = await readSlots(history);
-    const added: AppendableEvent[] = [];
-    let place = 0;
-    for (; place < wanted.length && place < slots.length; place += 1) {
-      const [before, after] = [slots[place] as Slot, wanted[place] as Slot];
-      if (areEqual(before, after)) continue;
-      if (!isContinued(before, after)) break;
-      added.push(eventOf(after));
-    }
+    const stored = await readChat(history);
     try {
-      if (place < slots.length) {
-        const first = (slots[place] as StoredSlot).event;
-        await history.retract(first, "the chat was changed", { expectedVersion: version });
-        ({ version, slots } = await readSlots(history));
-      }
-      added.push(...wanted.slice(place).map(eventOf));
-      if (added.length > 0) await history.append(added, { expectedVersion: version });
-      return;
+      if (await save(history, stored, wanted, options)) return;
     } catch (error) {
       if (!(error instanceof VersionConflict)) throw error; // another writer was first: look again
     }
   }
 }
 
-/** The messages to send to the model. If the View has become too large, it is condensed first. */
+/**
+ * The messages to send to the model. If the View has become too large, it is condensed first. A call
+ * whose approval was decided stands with the decision, so that the SDK runs it or refuses it.
+ */
 export async function prepareMessages(history: History): Promise<ModelMessage[]> {
-  return toModelMessages((await history.prepare("openai")).messages ?? []);
+  const { events } = await history.prepare("openai");
+  return modelMessagesOf(events as StoredEvent[], await approvalsOfOpenCalls(history)) as unknown as ModelMessage[];
 }
 
-/** Append messages of the AI SDK, such as `result.response.messages`. */
+/**
+ * Append messages of the AI SDK, such as `result.response.messages`. An approval that the SDK asks
+ * for, or that a message answers, becomes the question and the decision of foldlog.
+ */
 export async function appendMessages(
   history: History,
   messages: ModelMessage[],
-  options?: WriteOptions,
+  options: WriteOptions & ApprovalOptions = {},
 ): Promise<void> {
-  await history.appendMessages(messages.flatMap(chatMessagesOf), options);
-}
-
-// -- UIMessage
-
-function slotsOf({ id: message, role, parts, metadata }: UIMessage): Slot[] {
-  const slots: Slot[] = parts.map((part) => ({ message, role, part: { ...part } }));
-  if (metadata !== undefined || parts.length === 0) slots.push({ message, role, metadata });
-  return slots;
-}
-
-function eventOf({ message, role, part, metadata }: Slot): AppendableEvent {
-  const { text, ...rest } = part ?? {};
-  if (part !== undefined && rest["type"] === "text") {
-    const meta = { ai_sdk: { message, role, part: rest } };
-    const content = String(text);
-    if (role === "system") return { kind: "system", content, meta };
-    return { kind: "message", source: role === "user" ? "user" : "agent", content, meta };
+  const { approver = history, by, expectedVersion, idempotencyKey = crypto.randomUUID(), ...sending } = options;
+  const asked = new Map<string, StoredEvent>();
+  const batches = eventsOfMessages(messages, idempotencyKey);
+  if (batches.some((batch) => "response" in batch)) {
+    for (const [id, approvals] of await approvalsOfOpenCalls(history)) {
+      asked.set(requestOf(approvals)?.approvalId ?? "", { id, kind: "action" });
+    }
   }
-  const meta = { ai_sdk: { message, role, ...(part === undefined ? { metadata: metadata ?? null } : { part }) } };
-  const tool = toolOf(part);
-  const callId = String(part?.["toolCallId"]);
-  if (part === undefined || tool === undefined) return { kind: "annotation", name: "ai-sdk part", meta };
-  if (!hasEnded(part)) return { kind: "action", tool, call_id: callId, arguments: (part["input"] ?? {}) as Json, meta };
-  const isError = part["state"] !== "output-available";
-  const outcome = isError ? (part["errorText"] ?? "the call was not approved") : part["output"];
-  return { kind: "observation", tool, call_id: callId, content: textOf(outcome), is_error: isError, meta };
+  let expected = expectedVersion === undefined ? {} : { expectedVersion };
+  for (const [number, batch] of batches.entries()) {
+    if ("events" in batch) {
+      const key = number === 0 ? idempotencyKey : `${idempotencyKey} ${number}`;
+      const { recorded } = await history.append(batch.events, { ...sending, ...expected, idempotencyKey: key });
+      expected = {};
+      for (const [index, request] of batch.asked) {
+        const call = recorded[index]?.event as StoredEvent;
+        asked.set(request.approvalId, call);
+        await ask(history, call, request, by);
+      }
+      continue;
+    }
+    const { response } = batch;
+    const call = asked.get(response.approvalId);
+    if (call === undefined) throw new TypeError(`no open call waits for the approval ${JSON.stringify(response.approvalId)}`);
+    await decide(approver, call, response.approvalId, response, by);
+  }
 }
 
-/** The slots of the messages that stand, each with its newest state. */
-async function readSlots(history: History): Promise<{ version: number; slots: StoredSlot[] }> {
-  const slots = new Map<string, StoredSlot>();
-  const { version, events } = await standingEvents(history);
-  for (const event of events) {
-    const stored = (event["meta"] as Json | undefined)?.["ai_sdk"] as (Slot & { part?: Json }) | undefined;
-    if (stored === undefined) continue;
-    const { message, role, part, metadata } = stored;
-    const isText = part?.["type"] === "text";
-    const slot: StoredSlot = { message, role, event: event.id };
-    if (part === undefined) slot.metadata = metadata ?? undefined;
-    else slot.part = isText ? { ...part, text: event["content"] } : part;
-    // A call and its result are one slot; every other event is a slot of its own.
-    const name = toolOf(part) === undefined ? String(event.id) : `call ${part?.["toolCallId"]}`;
-    slots.set(name, { ...slot, event: slots.get(name)?.event ?? event.id });
-  }
-  return { version, slots: [...slots.values()] };
+/** What the log says about the approvals of the calls that wait for a result. */
+async function approvalsOfOpenCalls(history: History): Promise<Map<number, Approvals>> {
+  const open = (await history.openCalls()).map(({ id }) => id);
+  const approvals = open.length === 0 ? new Map<number, Approvals>() : await readApprovals(history, Math.min(...open));
+  return new Map([...approvals].filter(([id]) => open.includes(id)));
+}
+
+// -- saving
+
+async function readChat(history: History): Promise<StoredChat> {
+  const chat = new StoredChat();
+  for (const event of await standingEvents(history)) chat.add(event);
+  return chat;
 }
 
 /** The events that no retraction has taken back. A retraction may take back another one. */
-async function standingEvents(history: History): Promise<{ version: number; events: StoredEvent[] }> {
+async function standingEvents(history: History): Promise<StoredEvent[]> {
   interface Newest {
     event: StoredEvent;
     before: Newest | undefined;
   }
   const newestAt: (Newest | undefined)[] = [undefined];
+  let last: StoredEvent | undefined;
   for await (const event of history.events()) {
+    last = event;
     const before = newestAt.at(-1);
     newestAt.push(event.kind === "retraction" ? newestAt[event["version"] as number] : { event, before });
   }
-  const events: StoredEvent[] = [];
+  const events: StoredEvent[] = last?.kind === "retraction" ? [last] : []; // its id is the version
   for (let newest = newestAt.at(-1); newest !== undefined; newest = newest.before) events.push(newest.event);
-  return { version: newestAt.length - 1, events: events.reverse() };
+  return events.reverse();
 }
 
-function toolOf(part: Json | undefined): string | undefined {
-  const type = String(part?.["type"]);
-  if (type === "dynamic-tool") return String(part?.["toolName"]);
-  return type.startsWith("tool-") ? type.slice("tool-".length) : undefined;
-}
-
-function hasEnded(part: Json): boolean {
-  return String(part["state"]).startsWith("output-");
-}
-
-function isContinued({ part: before }: Slot, { part: after }: Slot): boolean {
-  if (before === undefined || after === undefined || toolOf(before) === undefined) return false;
-  return before["toolCallId"] === after["toolCallId"] && !hasEnded(before) && hasEnded(after);
-}
-
-function areEqual(one: Slot, other: Slot): boolean {
-  const fields = ({ message, role, part, metadata }: Slot): string =>
-    JSON.stringify([message, role, sorted(part), sorted(metadata)]);
-  return fields(one) === fields(other);
-}
-
-/** The value with its members in the order of their names, and without undefined members. */
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (typeof value !== "object" || value === null) return value;
-  const names = Object.keys(value).sort();
-  return Object.fromEntries(names.map((name) => [name, sorted((value as Json)[name])]));
-}
-
-function textOf(value: unknown): string {
-  return typeof value === "string" ? value : JSON.stringify(value ?? null);
-}
-
-// -- ModelMessage
-
-/** Chat messages of OpenAI from messages of the AI SDK. */
-function chatMessagesOf(message: ModelMessage): Json[] {
-  const { role, content } = message;
-  if (typeof content === "string") return [{ role, content }];
-  const parts = content as (Json & { type: string })[];
-  if (role === "tool") {
-    return parts
-      .filter(({ type }) => type === "tool-result")
-      .map(({ toolCallId, output }) => ({ role, tool_call_id: toolCallId, content: outputText(output as Json) }));
+/** Returns false if something was taken back, so that the chat has to be read again. */
+async function save(history: History, stored: StoredChat, wanted: Chat, options: ApprovalOptions): Promise<boolean> {
+  const other = stored.slots.findIndex((slot, index) => {
+    const after = wanted.slots[index];
+    return after === undefined || !isContinued(slot, after);
+  });
+  if (other !== -1) {
+    const first = (stored.slots[other] as StoredSlot).event;
+    await history.retract(first, "the chat was changed", { expectedVersion: stored.version });
+    return false;
   }
-  if (role === "user") return [{ role, content: parts.map(chatPart) }];
-  const text = parts.flatMap((part) => (part.type === "text" ? [part["text"]] : [])).join("");
-  const calls = parts
-    .filter(({ type }) => type === "tool-call")
-    .map(({ toolCallId, toolName, input }) => ({
-      id: toolCallId,
-      type: "function",
-      function: { name: toolName, arguments: JSON.stringify(input) },
-    }));
-  const reply = { role, content: text === "" && calls.length > 0 ? null : text };
-  return [calls.length > 0 ? { ...reply, tool_calls: calls } : reply];
-}
-
-function chatPart(part: Json & { type: string }): Json {
-  if (part.type === "text") return { type: "text", text: part["text"] };
-  const data = part["image"] ?? part["data"];
-  if (typeof data !== "string" && !(data instanceof URL)) {
-    throw new TypeError(`a part of the type ${part.type} needs its data as a URL or in base64`);
+  for (;;) {
+    const { events, asked } = nextEvents(stored, wanted);
+    if (events.length > 0) {
+      const { recorded } = await history.append(events, { expectedVersion: stored.version });
+      for (const { event } of recorded) stored.add(event as StoredEvent);
+    } else if (asked !== undefined) {
+      stored.add(await recordApproval(history, stored, asked, options));
+    } else {
+      return true;
+    }
   }
-  const isUrl = /^(https?|data):/.test(String(data));
-  const url = isUrl ? String(data) : `data:${String(part["mediaType"] ?? "image/png")};base64,${String(data)}`;
-  return { type: "image_url", image_url: { url } };
 }
 
-function outputText({ type, value, reason }: Json): string {
-  return type === "execution-denied" ? `the call was not approved: ${textOf(reason ?? "")}` : textOf(value);
-}
-
-/** Messages of the AI SDK from chat messages of OpenAI. */
-export function toModelMessages(messages: Json[]): ModelMessage[] {
-  const tools = new Map<unknown, string>();
-  return messages.map((message) => {
-    const { role, content, tool_calls: calls = [], tool_call_id: toolCallId } = message;
-    if (role === "tool") {
-      const output = { type: "text", value: textOf(content) };
-      const result = { type: "tool-result", toolCallId, toolName: tools.get(toolCallId) ?? "", output };
-      return { role, content: [result] };
+/**
+ * The events to append next, up to a call that a person decides about, and this call when it is in
+ * the log: its question and its decision come before its result.
+ */
+function nextEvents(stored: StoredChat, wanted: Chat): { events: AppendableEvent[]; asked?: StoredSlot & Slot } {
+  const events: AppendableEvent[] = [];
+  let number = (stored.slots.at(-1)?.number ?? -1) + 1;
+  for (const [index, { part, message, role }] of wanted.slots.entries()) {
+    const before = stored.slots[index];
+    const own = eventsOf(wanted, index, before?.number ?? number++, before, stored.version + events.length);
+    const hasOutcome = own.at(-1)?.kind === "observation";
+    if (approvalOf(part) !== undefined && before?.call === undefined) {
+      if (own[0]?.kind === "action") return { events: [...events, own[0]] };
+    } else if (before?.call !== undefined && before.result === undefined && waits(stored, before, part, hasOutcome)) {
+      return events.length > 0 ? { events } : { events, asked: { ...before, part: part ?? {} } };
     }
-    const parts = typeof content === "string" ? [{ type: "text", text: content }] : contentParts(content);
-    for (const { id, function: called } of calls as { id: string; function: Record<string, string> }[]) {
-      const toolName = called["name"] ?? "";
-      tools.set(id, toolName);
-      parts.push({ type: "tool-call", toolCallId: id, toolName, input: JSON.parse(called["arguments"] ?? "{}") as unknown });
-    }
-    const isText = typeof content === "string" && parts.length === 1;
-    return { role, content: isText || role === "system" ? textOf(content) : parts };
-  }) as ModelMessage[];
+    events.push(...own);
+    const members = wanted.members.get(message) ?? {};
+    const isLast = wanted.slots[index + 1]?.message !== message;
+    if (isLast && !areEqual(stored.members.get(message) ?? {}, members)) events.push(membersEvent(message, role, members));
+  }
+  return { events };
 }
 
-function contentParts(content: unknown): Json[] {
-  return ((content ?? []) as Json[]).map((part) =>
-    part["type"] === "image_url"
-      ? { type: "image", image: (part["image_url"] as Json)["url"] }
-      : { type: "text", text: part["text"] },
-  );
+/** Whether the question or the decision about an open call is not in the log yet. */
+function waits(stored: StoredChat, { call = -1, part: before }: StoredSlot, part: Slot["part"], hasOutcome: boolean): boolean {
+  const approval = approvalOf(part);
+  const isOpen = hasOutcome || !String(before?.["state"]).startsWith("output-");
+  if (approval === undefined || !isOpen) return false;
+  const { shown = [], decision } = stored.approvals.get(call) ?? {};
+  return shown.length === 0 || (approval.approved !== undefined && decision?.approved !== approval.approved);
+}
+
+async function recordApproval(
+  history: History,
+  { approvals }: { approvals: Map<number, Approvals> },
+  { call: id = -1, part }: StoredSlot,
+  { approver = history, by }: ApprovalOptions,
+): Promise<StoredEvent> {
+  const call = { id, kind: "action" };
+  const approval = approvalOf(part) ?? { id: "" };
+  if ((approvals.get(id)?.shown ?? []).length === 0) {
+    const { id: approvalId, approved, reason, ...shown } = approval;
+    return ask(history, call, { approvalId, ...shown }, by);
+  }
+  return decide(approver, call, approval.id, { approved: approval.approved === true, reason: approval.reason }, by);
+}
+
+async function ask(history: History, call: StoredEvent, shown: { approvalId: string }, by = "user"): Promise<StoredEvent> {
+  const idempotencyKey = `ask ${call.id} ${shown.approvalId}`;
+  return (await history.askApproval(call, { to: by, shown }, { idempotencyKey })).event as StoredEvent;
+}
+
+async function decide(
+  approver: History,
+  call: StoredEvent,
+  approvalId: string,
+  { approved, reason }: { approved: boolean; reason?: string | undefined },
+  by: string | undefined,
+): Promise<StoredEvent> {
+  try {
+    return (await approver.decide(call, { approved, by, reason })).event as StoredEvent;
+  } catch (error) {
+    if (!(error instanceof NotAllowed)) throw error;
+    const detail =
+      `the decision about the approval ${JSON.stringify(approvalId)} was not recorded: ${error.message};` +
+      " pass `approver`, the same conversation opened with a token of the scope approve";
+    throw new NotAllowed({ ...error.problem, detail }, { cause: error });
+  }
 }

@@ -16,6 +16,14 @@ scope = "administer"
 token = "token-of-ann"
 scope = "append"
 where = { user = "ann" }
+
+[worker]
+token = "token-of-worker"
+scope = "append"
+
+[approver]
+token = "token-of-approver"
+scope = "approve"
 `;
 
 export interface Service {
