@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from foldlog._base.json_types import JsonMap, JsonObject
-from foldlog._reports.answers.comparison import StrategyFiguresDocument
+from foldlog._reports.answers.comparison import RecallDocument, StrategyFiguresDocument
 from foldlog._reports.words.gist import cost_words, count
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ def comparison(
     ``asks`` are the ids of the user's messages in the history. ``condensers`` are the results of
     ``describe_condenser``. ``rule`` is the rule of the cache of the agent's provider.
     """
+    from foldlog._reports.recall_score import AGES
+
+    old = AGES[-1]
     return [
         StrategyFiguresDocument.of(
             replay,
@@ -90,6 +93,15 @@ def comparison(
             lost=tuple(replay.lost),
             condensations_per_100_calls=100 * len(replay.condensations) / max(1, len(replay.turns)),
             needed_again=len(replay.needed),
+            old_names_shown=replay.shown_of("names", least_age=old),
+            numbers_shown=replay.shown_of("numbers"),
+            old_numbers_shown=replay.shown_of("numbers", least_age=old),
+            words_shown=replay.shown_of("words"),
+            old_words_shown=replay.shown_of("words", least_age=old),
+            recall=tuple(
+                RecallDocument(kind, age, *counts)
+                for (kind, age), counts in sorted(replay.recall.items())
+            ),
             condensed_before=replay.condensations,
             calls=tuple(replay.turns),
             **condensers.get(name, {}),

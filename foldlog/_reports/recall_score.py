@@ -1,13 +1,14 @@
-"""This module counts the terms that an agent needed again, and how many of them a strategy showed.
-``docs/internals/COMPACTION.md`` defines both counts.
+"""This module counts what an agent needed again (terms, small numbers and plain words, by their
+age), and how much of it a strategy showed. ``docs/internals/COMPACTION.md`` defines the counts.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Set
-from itertools import chain
-from typing import Any, NamedTuple
+from itertools import chain, pairwise
+from typing import Any, Final, Literal, NamedTuple
 
 from foldlog._base.values import named_in, parse
 from foldlog._reports.answers.comparison import MissingDocument
@@ -23,7 +24,19 @@ _EDGES = "./-"
 _OCCURRENCES_NAMED = 3
 
 _WORD = re.compile(r"[\w./-]+")
-_WORD_LEAST = 3
+_WORD_LEAST = 4
+"""Shorter words stand beside every fact, such as ``and``. A number counts at any length."""
+NeedKind = Literal["names", "numbers", "words"]
+Pair = tuple[str, str]
+_PLAIN = re.compile(r"(?<![\w./-])(?:[^\W\d_]{4,}|\d{2,5})(?![\w/-]|\.\w)")
+_PAIR_EVENTS_MAX = 3
+"""A pair that stands in more earlier events is an expression of the language, and no fact."""
+
+AGES: Final = (0, 4, 21, 61)
+"""The smallest age of each class of ages: how many events before its use a fact stood last. Any
+window shows the youngest.
+"""
+
 _NEAR = 120
 """A prompt shows a fact (a term with its neighbours, see ``docs/internals/COMPACTION.md``) if at
 most this number of characters is between the term and one of its neighbours.
@@ -77,7 +90,21 @@ def words_beside(texts: Iterable[str], terms: Collection[str]) -> dict[str, froz
 
 def _words(text: str) -> list[str]:
     words = (word.strip(_EDGES) for word in _WORD.findall(text))
-    return [word for word in words if len(word) >= _WORD_LEAST]
+    return [word for word in words if len(word) >= _WORD_LEAST or word.isdecimal()]
+
+
+def pairs_of(texts: Iterable[str]) -> dict[Pair, NeedKind]:
+    """Return the facts in plain words: pairs of neighbouring words of a line, or of a word and a
+    number of two to five digits. Short words between them do not count, and terms are no words.
+    """
+    pairs: dict[Pair, NeedKind] = {}
+    for line in chain.from_iterable(map(str.splitlines, texts)):
+        plain = _PLAIN.findall(line.casefold())
+        for pair in pairwise(plain):
+            numbers = sum(map(str.isdecimal, pair))
+            if numbers < 2:
+                pairs[pair] = "numbers" if numbers else "words"
+    return pairs
 
 
 def is_near(text: str, term: str, words: Set[str]) -> bool:
@@ -116,7 +143,13 @@ class Needs:
         their last earlier occurrence.
         """
         self.facts_shown = 0
+        self.counts: dict[tuple[NeedKind, int], list[int]] = {}
+        """Maps a kind of facts and the least age of a class of ``AGES`` to two numbers: how many
+        such facts were needed, and how many of them the prompts showed.
+        """
         self._texts: dict[int, str] = {}
+        self._pairs: dict[Pair, list[int]] = {}
+        """Maps a pair to the events with it, up to one more than ``_PAIR_EVENTS_MAX``."""
         self._occurred: dict[str, dict[int, frozenset[str]]] = {}
         """Maps each term to the events that contain it, and each of these events to the neighbours
         of the term.
@@ -127,6 +160,7 @@ class Needs:
         self._view = view
         self._shown: _Shown | None = None
         self._in_reply: set[str] = set()
+        self._pairs_in_reply: set[Pair] = set()
 
     def take(self, event: Event, ids: Mapping[int, int]) -> None:
         """Look for earlier terms in an event. ``ids`` maps an id in the replay to the id in the
@@ -140,6 +174,15 @@ class Needs:
             for term in sorted(terms - self._in_reply):
                 self._use(term, event.id, ids)
             self._in_reply |= terms
+        pairs = pairs_of(texts)
+        if begins_reply(event):
+            for pair in pairs.keys() - self._pairs_in_reply:
+                self._use_pair(pair, pairs[pair], event.id)
+            self._pairs_in_reply |= pairs.keys()
+        for pair in pairs:
+            events = self._pairs.setdefault(pair, [])
+            if len(events) <= _PAIR_EVENTS_MAX:
+                events.append(event.id)
         self._texts[event.id] = "\n".join(texts)
         for term, words in words_beside(texts, terms).items():
             self._occurred.setdefault(term, {})[event.id] = words
@@ -150,10 +193,10 @@ class Needs:
         if not before:
             return
         self.used.append(term)
-        if self._shown is None:
-            self._shown = _shown(self._view)
-        shown = self._shown
-        if term not in shown.changed_terms and shown.whole.isdisjoint(before):
+        shown = self._shown_now
+        is_shown = term in shown.changed_terms or not shown.whole.isdisjoint(before)
+        self._count("names", used_in - before[-1], is_shown)
+        if not is_shown:
             named = tuple(ids[event_id] for event_id in before[: -_OCCURRENCES_NAMED - 1 : -1])
             is_named = not shown.named.isdisjoint(before)
             self.missing.append(MissingDocument(term, ids[used_in], named, is_named))
@@ -163,6 +206,26 @@ class Needs:
             self.facts_shown += before[-1] in shown.whole or self._is_near(
                 term, words, shown, before
             )
+
+    def _use_pair(self, pair: Pair, kind: NeedKind, used_in: int) -> None:
+        events = self._pairs.get(pair, [])
+        before = [event_id for event_id in events if event_id < self._view.version]
+        if before and len(events) <= _PAIR_EVENTS_MAX:
+            shown = self._shown_now
+            is_shown = not shown.whole.isdisjoint(before) or pair in shown.changed_pairs
+            self._count(kind, used_in - before[-1], is_shown)
+
+    def _count(self, kind: NeedKind, age: int, is_shown: bool) -> None:
+        least = AGES[bisect_right(AGES, age) - 1]
+        counts = self.counts.setdefault((kind, least), [0, 0])
+        counts[0] += 1
+        counts[1] += is_shown
+
+    @property
+    def _shown_now(self) -> _Shown:
+        if self._shown is None:
+            self._shown = _shown(self._view)
+        return self._shown
 
     def _is_near(self, term: str, words: Set[str], shown: _Shown, before: Iterable[int]) -> bool:
         if term in shown.changed_terms and is_near(shown.changed_text, term, words):
@@ -174,13 +237,15 @@ class Needs:
 
 class _Shown(NamedTuple):
     """What a prompt shows. ``whole`` has the ids of the events that the prompt shows in full.
-    ``changed_text`` is the text of its summaries and masked events, and ``changed_terms`` are the
-    terms in this text. ``named`` has the ids of events that ``changed_text`` names.
+    ``changed_text`` is the text of its summaries and masked events, and ``changed_terms`` and
+    ``changed_pairs`` are the terms and pairs in this text. ``named`` has the ids of events that
+    ``changed_text`` names.
     """
 
     whole: frozenset[int]
     changed_text: str
     changed_terms: frozenset[str]
+    changed_pairs: Collection[Pair]
     named: frozenset[int]
 
 
@@ -201,4 +266,10 @@ def _shown(view: View) -> _Shown:
     whole = {event.id for event in sent} - {event.id for event in changed}
     texts = list(chain.from_iterable(map(event_texts, changed)))
     terms = set().union(*map(terms_of, texts))
-    return _Shown(frozenset(whole), "\n".join(texts), frozenset(terms), frozenset(named))
+    return _Shown(
+        frozenset(whole),
+        "\n".join(texts),
+        frozenset(terms),
+        pairs_of(texts),
+        frozenset(named),
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import NamedTuple, TypeVar
@@ -22,7 +22,7 @@ from foldlog._base.json_types import JsonObject
 from foldlog._reports.answers.comparison import CallDocument, MissingDocument
 from foldlog._reports.figures.prices import Price
 from foldlog._reports.figures.savings import is_made, recorded_cost
-from foldlog._reports.recall_score import ID_OF_A_LINE, Needs
+from foldlog._reports.recall_score import ID_OF_A_LINE, NeedKind, Needs
 from foldlog.condensers import (
     AgentModel,
     Condensation,
@@ -105,6 +105,8 @@ class Replay:
     ``missing``     the terms in ``needed`` that the prompt did not show:
                     see ``docs/internals/COMPACTION.md``
     ``facts``       how many of ``needed`` had neighbours: see ``docs/internals/COMPACTION.md``
+    ``recall``      for each kind of facts and class of ages, how many were needed and shown:
+                    see ``recall_score.Needs.counts``
     ``facts_in_prompts``  for how many of ``facts`` the prompt shows the term near a neighbour
     """
 
@@ -122,6 +124,7 @@ class Replay:
     missing: Sequence[MissingDocument]
     facts: int
     facts_in_prompts: int
+    recall: Mapping[tuple[NeedKind, int], Sequence[int]]
 
     @property
     def acted(self) -> bool:
@@ -141,6 +144,16 @@ class Replay:
     def facts_shown(self) -> float | None:
         """The percentage of ``facts`` that was shown, or None if ``facts`` is 0."""
         return 100 * self.facts_in_prompts / self.facts if self.facts else None
+
+    def shown_of(self, kind: NeedKind, *, least_age: int = 0) -> float | None:
+        """Return the percentage of the needed facts of a kind that was shown, of those whose age is
+        at least ``least_age`` events, one of ``AGES``. Return None if none was needed.
+        """
+        counts = [
+            each for (name, age), each in self.recall.items() if name == kind and age >= least_age
+        ]
+        needed = sum(each[0] for each in counts)
+        return 100 * sum(each[1] for each in counts) / needed if needed else None
 
     @property
     def needed_named(self) -> float | None:
@@ -316,6 +329,7 @@ class Replaying:
             missing=tuple(self._needs.missing),
             facts=self._needs.facts,
             facts_in_prompts=self._needs.facts_shown,
+            recall=self._needs.counts,
         )
 
     def _take_turn(self, event_id: int) -> None:

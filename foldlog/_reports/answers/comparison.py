@@ -41,6 +41,18 @@ class MissingDocument(Document):
     named: bool
 
 
+class RecallDocument(Document):
+    """How many facts of a kind an agent needed again, and how many of them its prompts showed. The
+    kind is ``names``, ``numbers`` or ``words``. ``age`` is the smallest age in the class, in
+    events: 0, 4, 21 or 61.
+    """
+
+    kind: str
+    age: int
+    needed: int
+    shown: int
+
+
 class StrategyFiguresDocument(Document, kw_only=True):
     """The figures of a strategy in a replay of a history. Figures that could not be counted are
     null. A cost without a known price is null. The ``condenser`` condenses a View above
@@ -51,6 +63,9 @@ class StrategyFiguresDocument(Document, kw_only=True):
     summaries by a model, ``summary_tokens`` and ``summary_cost`` are the tokens and the cost of
     prompts with the forgotten events. ``continued_tokens`` and ``continued_cost`` belong to the
     agent's next prompts (``prompt = "continue"``), of which the cache reads ``continued_cached``.
+
+    ``needed_shown`` is about names, and the figures that begin with ``old`` are about facts that
+    stood more than 60 events before their use. ``recall`` has the counts.
     """
 
     strategy: str
@@ -84,6 +99,12 @@ class StrategyFiguresDocument(Document, kw_only=True):
     needed_shown: float | None
     needed_named: float | None
     facts_shown: float | None
+    old_names_shown: float | None
+    numbers_shown: float | None
+    old_numbers_shown: float | None
+    words_shown: float | None
+    old_words_shown: float | None
+    recall: tuple[RecallDocument, ...]
     condensations_per_100_calls: float
     needed_again: int
     missing: tuple[MissingDocument, ...]

@@ -7,7 +7,7 @@ from hypothesis import given
 from msgspec.structs import astuple, replace
 
 from benchmarks.compaction import Copier
-from foldlog._reports.recall_score import is_near, words_beside
+from foldlog._reports.recall_score import AGES, is_near, pairs_of, words_beside
 from foldlog.condensers import LLMSummarizingCondenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.eventstore import Action, Observation
@@ -142,9 +142,91 @@ def test_words_beside_come_from_the_last_line():
     texts = ["see a/path.py first\nthen MAX_SIZE", "MAX_SIZE = 12 of kites\n  a/path.py\n"]
     assert words_beside(texts, {"a/path.py", "MAX_SIZE", "getValue"}) == {
         "a/path.py": set(),
-        "MAX_SIZE": {"kites"},
+        "MAX_SIZE": {"12"},
         "getValue": set(),
     }
+
+
+def test_short_words_are_beside_no_fact():
+    """Such words stand beside old values too."""
+    texts = ["server_port 9191 and retry_limit 7"]
+    assert words_beside(texts, {"retry_limit"}) == {"retry_limit": {"9191", "7"}}
+    old = "known: server_port 8080 and retry_limit 3"
+    assert not is_near(old, "retry_limit", {"9191", "7"})
+
+
+# --- plain words, numbers and ages ---
+
+
+def test_facts_in_plain_words_are_neighbours():
+    found = pairs_of(
+        ["The harbour falcon is teal.\nWe listen at port 8080, not 443; see src/a.py x1"]
+    )
+    assert found == {
+        ("harbour", "falcon"): "words",
+        ("falcon", "teal"): "words",
+        ("listen", "port"): "words",
+        ("port", "8080"): "numbers",
+    }
+
+
+def walks(steps, used):
+    """A walk that sees a bird of its own at each step, and says at the end again which it saw at
+    the steps ``used``.
+    """
+    events = [said("Count the birds.", id=0)]
+    for number in range(steps):
+        bird = f"{WORDS[number // 8]} {WORDS[8 + number % 8]}"
+        events += call(len(events), {}, f"a {bird} sat on post {100 + number}")
+    for number in used:
+        bird = f"{WORDS[number // 8]} {WORDS[8 + number % 8]}"
+        events += call(len(events), {"note": f"a {bird} sat on post {100 + number}"}, "noted")
+    return events
+
+
+WORDS = [
+    "amber",
+    "brisk",
+    "civil",
+    "dusty",
+    "early",
+    "faint",
+    "giant",
+    "humid",
+    "falcon",
+    "heron",
+    "otter",
+    "magpie",
+    "robin",
+    "badger",
+    "lynx",
+    "raven",
+]
+
+
+@pytest.mark.parametrize(
+    "window, shown", [(200, {0: 1, 4: 1, 21: 1, 61: 1}), (60, {0: 1, 4: 1, 21: 1, 61: 0})]
+)
+def test_recall_has_the_age_of_each_fact(window, shown):
+    events = walks(60, (59, 57, 49, 29))
+    result = replayed(events, type="recent_events", max_events=window, keep_first=1)
+    # A step is two events, and each use moves the earlier steps two events further away.
+    assert {age for _, age in result.recall} == {*shown}
+    for (kind, age), (needed, seen) in result.recall.items():
+        assert kind in ("words", "numbers")
+        assert needed == 1
+        assert seen == shown[age], (kind, age)
+    assert result.shown_of("numbers") == 100 * sum(shown.values()) / 4
+    assert result.shown_of("words", least_age=AGES[-1]) == 100 * shown[61]
+    assert result.shown_of("names") is None
+
+
+def test_an_expression_is_no_fact():
+    events = [said("begin", id=0)]
+    for number in range(6):
+        events += call(len(events), {"note": "please look further"}, f"result {number}")
+    needed = replayed(events, type="noop").recall
+    assert sum(count for count, _ in needed.values()) == 2 * 3, "the first three uses of two pairs"
 
 
 @pytest.mark.parametrize(
