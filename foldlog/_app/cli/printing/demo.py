@@ -86,9 +86,7 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
     terminal.say_wrapped(
         (f"event {answer.event.id} ({label(answer.event)}: {gist(answer.event, 60)})", "cyan")
     )
-    terminal.say_wrapped(
-        f"is {answer.fate} at version {answer.version:,}: {answer.reason}, {condensations[0][1]}"
-    )
+    terminal.say_wrapped(f"is {answer.fate} at version {answer.version:,}: {answer.reason}")
     if answer.summary is not None:
         summary_text = " ".join(answer.summary.content.split())
         terminal.say_wrapped((f"In its place: {summary_text[:160]}…", "magenta"))
