@@ -56,7 +56,10 @@ from foldlog.eventstore.store import prepare_append
 from foldlog.projections import View
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from foldlog._history.lease import Lease, LeaseBlock
+    from foldlog._history.streamed import ReplyPart, StreamedReply, UnfinishedReply
 
 _C = TypeVar("_C", bound=Callable[..., Any])
 _P = ParamSpec("_P")
@@ -332,6 +335,27 @@ class _Following(_Pages[Recorded]):
         return page
 
 
+class _FollowedReply(_Pages["ReplyPart"]):
+    """The parts of a reply that is being written, until its end."""
+
+    def __init__(self, pool: ThreadPool, history: SyncHistory, after: str | None) -> None:
+        from foldlog._history.streamed import ReplyFollower
+
+        self._follower = ReplyFollower(history, after)
+        super().__init__(pool, lambda: iter(()))
+
+    async def __anext__(self) -> ReplyPart:
+        while True:
+            with suppress(StopAsyncIteration):
+                return await super().__anext__()
+            if self._is_closed or self._follower.is_ended:
+                raise StopAsyncIteration
+            await asyncio.sleep(self._follower.poll_s)
+
+    def _next_page(self) -> list[ReplyPart]:
+        return [] if self._follower.is_ended else self._follower.page()
+
+
 def _hint_for_missing(of: type, remedy: str) -> Callable[[Any, str], Any]:
     """Return a ``__getattr__`` that always raises ``AttributeError``. If the sync class ``of`` has
     the attribute, the error shows how to reach it from async code.
@@ -484,6 +508,80 @@ class AsyncRecallTool:
     recall.__doc__ = RecallTool.recall.__doc__
 
 
+class AsyncStreamedReply:
+    """A reply that a model is writing, made by ``AsyncHistory.stream_reply``: ``async for chunk in
+    history.stream_reply(source)``, or ``async with history.stream_reply() as reply`` and ``await
+    reply.feed(chunk)``. ``sync`` is the ``StreamedReply``.
+    """
+
+    def __init__(self, pool: ThreadPool, reply: StreamedReply, source: Any) -> None:
+        self._pool = pool
+        self._source = source
+        self.sync = reply
+
+    __iter__ = _only_async_for
+
+    @property
+    def recorded(self) -> tuple[Recorded, ...]:
+        return self.sync.recorded
+
+    async def __aenter__(self) -> Self:
+        await self._write(self.sync.begin)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: Any
+    ) -> None:
+        await self._end(partial(self.sync.__exit__, kind, error, trace))
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        await self._write(self.sync.begin)
+        try:
+            if hasattr(self._source, "__aiter__"):
+                async for chunk in self._source:
+                    await self.feed(chunk)
+                    yield chunk
+            else:
+                for chunk in self._source:
+                    await self.feed(chunk)
+                    yield chunk
+        except BaseException as error:
+            await self._end(partial(self.sync.end_after, error))
+            raise
+        await self._end(self.sync.end)
+
+    async def feed(self, chunk: Any) -> None:
+        await self._write(partial(self.sync.feed, chunk))
+
+    async def cancel(self) -> tuple[Recorded, ...]:
+        return await self._write(self.sync.cancel)
+
+    async def _write(self, work: Callable[[], _T]) -> _T:
+        return await self._pool.run(work, finish=True)
+
+    async def _end(self, work: Callable[[], object]) -> None:
+        await self._pool.run(work, finish=True, may_withdraw=False)
+
+
+class AsyncUnfinishedReply:
+    """A reply that a worker left unfinished. ``sync`` is the ``UnfinishedReply``, which has its
+    text, its calls and the time of its beginning.
+    """
+
+    def __init__(self, pool: ThreadPool, reply: UnfinishedReply) -> None:
+        self._pool = pool
+        self.sync = reply
+
+    async def append_cut(self, *, meta: Mapping[str, Any] | None = None) -> tuple[Recorded, ...]:
+        return await self._pool.run(partial(self.sync.append_cut, meta=meta), finish=True)
+
+    async def drop(self) -> None:
+        await self._pool.run(self.sync.drop, finish=True)
+
+    def continue_with(self, source: Any = None, **options: Any) -> AsyncStreamedReply:
+        return AsyncStreamedReply(self._pool, self.sync.continue_with(**options), source)
+
+
 class _AsyncLeaseBlock:
     """The async form of ``LeaseBlock``. A task that waits for the lease uses no thread. The lease
     is released even if the task is cancelled.
@@ -622,6 +720,24 @@ class AsyncHistory:
         if iscoroutinefunction(getattr(work, "func", work)):
             return await work()
         return await self._histories._stepping.run(work)
+
+    def stream_reply(self, source: Any = None, **options: Any) -> AsyncStreamedReply:
+        reply = self.sync.stream_reply(**options)
+        return AsyncStreamedReply(self._histories.pool, reply, source)
+
+    stream_reply.__doc__ = SyncHistory.stream_reply.__doc__
+
+    async def unfinished_reply(self) -> AsyncUnfinishedReply | None:
+        pool = self._histories.pool
+        unfinished = await pool.run(self.sync.unfinished_reply, finish=False)
+        return None if unfinished is None else AsyncUnfinishedReply(pool, unfinished)
+
+    unfinished_reply.__doc__ = SyncHistory.unfinished_reply.__doc__
+
+    def follow_reply(self, after: str | None = None) -> _Pages[ReplyPart]:
+        return _FollowedReply(self._histories.pool, self.sync, after)
+
+    follow_reply.__doc__ = SyncHistory.follow_reply.__doc__
 
     def recall_tool(self, *, max_tokens: int = 2_000) -> AsyncRecallTool:
         return AsyncRecallTool(self._histories.pool, self.sync.recall_tool(max_tokens=max_tokens))

@@ -3,6 +3,11 @@
 from foldlog._history.histories import ChosenCondenser as ChosenCondenser
 from foldlog._history.history import ExpectedVersion as ExpectedVersion
 from foldlog._history.requests import SentRequest as SentRequest
+from foldlog._history.streamed import (
+    ReplyPart as ReplyPart,
+    StreamedReply as StreamedReply,
+    UnfinishedReply as UnfinishedReply,
+)
 from foldlog._reports.answers.views import HandOverDocument as HandOverDocument
 from foldlog._reports.figures.stats import Stats as Stats
 from foldlog._search.searching import Hit as Hit
@@ -13,5 +18,14 @@ from foldlog.eventstore import (
     FoundEvent as FoundEvent,
     RecentConversations as RecentConversations,
     Recorded as Recorded,
+)
+from foldlog.formats.deltas import (
+    AboutDelta as AboutDelta,
+    CallDelta as CallDelta,
+    Delta as Delta,
+    EndDelta as EndDelta,
+    ReasoningDelta as ReasoningDelta,
+    TextDelta as TextDelta,
+    as_ui_chunks as as_ui_chunks,
 )
 from foldlog.projections import Lifetimes as Lifetimes, ModelRequest as ModelRequest

@@ -37,6 +37,7 @@ PAGES = [
 
 STORIES = [
     ROOT / "docs/TUTORIAL.md",
+    ROOT / "docs/STREAMS.md",
     *sorted((ROOT / "docs/how-to").glob("*.md")),
 ]
 """Pages whose examples continue one another, in one folder and with the same names."""

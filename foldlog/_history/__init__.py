@@ -4,6 +4,7 @@ histories.py   a store of histories
 log.py         the log of one history: append and read events, Views, documents
 run.py         what a running agent adds: calls of tools, effects, leases, steps
 history.py     one history, with its past: explain, export, redact, fork
+streamed.py    the reply of a model while the model writes it
 requests.py    name the request that a reply answers
 sent_requests.py  the request that a reply answered, made again
 replies.py     the reply of a model as events

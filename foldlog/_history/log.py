@@ -692,6 +692,33 @@ class HistoryLog:
 
         Cost: as in ``append`` for a chat message.
         """
+        return self._append_reply(
+            reply,
+            cost=cost,
+            meta=meta,
+            timestamp=timestamp,
+            request=request,
+            view_version=view_version,
+            expected_version=expected_version,
+            idempotency_key=idempotency_key,
+        )
+
+    def _append_reply(
+        self,
+        reply: Any,
+        *,
+        cost: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+        timestamp: datetime | None = None,
+        request: ModelRequest | None = None,
+        view_version: int | None = None,
+        expected_version: ExpectedVersion = ANY_VERSION,
+        idempotency_key: str | None = None,
+        also: Callable[[WriteTransaction], object] | None = None,
+    ) -> tuple[Recorded, ...]:
+        """Append a reply as ``append_reply`` does. ``also`` writes further data in its transaction,
+        unless the idempotency key was used before.
+        """
         from foldlog._history.replies import events_of_reply
 
         if request is not None:
@@ -716,12 +743,8 @@ class HistoryLog:
         if request is not None:
             converted = name_request(converted, request)
             documents = {REQUEST: request.beside or DELETED}
-        recorded = self.append(
-            converted,
-            expected_version=expected_version,
-            idempotency_key=idempotency_key,
-            documents=documents,
-        )
+        write = partial(self._write, idempotency_key=idempotency_key, also=also)
+        recorded = self._append([*converted], expected_version, write, documents)
         return recorded[: len(converted)]
 
     def _append_result(

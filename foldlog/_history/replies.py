@@ -77,7 +77,7 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     is nested too deep to be stored.
     """
     try:
-        reply = _plain_data(message_or_response)
+        reply = plain_data(message_or_response)
         hidden = getattr(message_or_response, "_hidden_params", None)
         if (
             isinstance(reply, dict)
@@ -510,23 +510,23 @@ def _reply_meta(reply: Fields, finish_reason: Any) -> Fields:
 # --- values of SDKs ---
 
 
-def _plain_data(value: Any) -> Any:
+def plain_data(value: Any) -> Any:
     # Fields of SDK objects that are None are left out. An object without data, such as a stream, is
     # returned unchanged.
     if value is None or isinstance(value, str | bytes | bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {str(key): _plain_data(item) for key, item in value.items()}
+        return {str(key): plain_data(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return [_plain_data(item) for item in value]
+        return [plain_data(item) for item in value]
     dump: Callable[..., Any] | None = getattr(value, "model_dump", None)
     if callable(dump):
-        return _plain_data(dump(mode="json", warnings=False, exclude_none=True, by_alias=True))
+        return plain_data(dump(mode="json", warnings=False, exclude_none=True, by_alias=True))
     fields = getattr(value, "__dataclass_fields__", None) or getattr(value, "__dict__", {})
     public = [name for name in fields if not name.startswith("_")]
     if not public or isinstance(value, type | Iterator) or hasattr(value, "__aiter__"):
         return value
-    return {name: _plain_data(getattr(value, name)) for name in public}
+    return {name: plain_data(getattr(value, name)) for name in public}
 
 
 def _with_finite_numbers(event: Event) -> Event:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -37,8 +37,9 @@ from foldlog.projections import (
 if TYPE_CHECKING:
     from foldlog._history.lease import Lease
     from foldlog._history.recall import RecallTool
+    from foldlog._history.streamed import ReplyPart, StreamedReply, UnfinishedReply
     from foldlog.condensers import AgentModel, Condensation
-    from foldlog.projections import Effect
+    from foldlog.projections import Effect, ModelRequest
 
 
 class HistoryRun(HistoryLog):
@@ -341,6 +342,75 @@ class HistoryRun(HistoryLog):
         from foldlog._history.once import append_once
 
         return self.recorded(idempotency_key) or append_once(self, idempotency_key, work())
+
+    def stream_reply(
+        self,
+        source: Iterable[Any] | None = None,
+        *,
+        cost: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+        request: ModelRequest | None = None,
+        view_version: int | None = None,
+        expected_version: ExpectedVersion = ANY_VERSION,
+        idempotency_key: str | None = None,
+    ) -> StreamedReply:
+        """Record the reply of a model while the model writes it.
+
+        ``for chunk in history.stream_reply(source)`` yields the chunks of ``source``, each after it
+        is in the store. ``source`` is what the SDK of OpenAI (chat completions and Responses),
+        Anthropic or litellm gives, or texts. Without ``source``, write ``with
+        history.stream_reply() as reply``, and call ``reply.feed(chunk)``. If the body of the loop
+        may raise, use a ``with`` block around it too. At the end, the complete reply is appended as
+        by ``append_reply``, and its stream is closed in the same transaction.
+
+        ``reply.cancel()`` and an error append what was read so far, marked as cut, without calls
+        whose arguments are incomplete; so does a source that ends before its provider has said so.
+        After the end of the process, ``unfinished_reply`` has what was read.
+
+        The arguments are those of ``append_reply``. The idempotency key is not used for a reply
+        that was cut. If the complete reply is refused, its stream is closed without events.
+
+        Raises ``ConversationNotFound`` if the history has no events, ``StreamConflict`` if a reply
+        is being written or was left unfinished, and the errors of ``append_reply``. Durability: a
+        chunk that was yielded survives the end of the process, and is on the disk of a file 0.1 s
+        later. Cost: a transaction for each chunk, which on SQLite does not wait for the disk.
+        """
+        from foldlog._history.streamed import StreamedReply
+
+        options = {
+            "cost": cost,
+            "meta": meta,
+            "request": request,
+            "view_version": view_version,
+            "expected_version": expected_version,
+            "idempotency_key": idempotency_key,
+        }
+        return StreamedReply(self, source, options)
+
+    def unfinished_reply(self) -> UnfinishedReply | None:
+        """Return the reply that a worker left unfinished, or that one is writing now, or None. Its
+        methods ``append_cut``, ``drop`` and ``continue_with`` end it. Cost: the method reads the
+        chunks of the reply.
+        """
+        from foldlog._history.streamed import find_unfinished
+
+        return find_unfinished(self)
+
+    def follow_reply(self, after: str | None = None) -> Iterator[ReplyPart]:
+        """Yield the parts of the reply that is being written, in this process or another, from its
+        first delta on, until it ends. Each part has a ``delta`` and the ``offset`` behind it. The
+        last delta is an ``EndDelta`` with the id of the first event that the reply became.
+
+        With ``after``, an offset of a part, yield the later parts of that reply, even if it has
+        ended in the meantime. Without ``after``, yield nothing if no reply is being written.
+
+        Raises ``StreamNotFound`` if the reply of ``after`` is no longer stored: about a minute
+        after its end, its events have its content. Raises ``InvalidArgument`` if ``after`` is no
+        offset. Cost: the iterator asks the store every 5 ms (10 ms on PostgreSQL).
+        """
+        from foldlog._history.streamed import ReplyFollower, follow
+
+        return follow(ReplyFollower(self, after))
 
     def recall_tool(self, *, max_tokens: int = 2_000) -> RecallTool:
         """Return a tool with which the agent reads forgotten events: ``recall(query | ids |

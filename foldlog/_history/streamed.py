@@ -1,0 +1,471 @@
+"""A reply while its model writes it. Each chunk is in the store before the program passes it on.
+The complete reply is appended in the transaction that closes its stream.
+
+Chunks are stored as deltas (``foldlog.formats.deltas``) in the stream ``reply`` of the conversation
+(``foldlog.eventstore.log.streams``). The lease fences them as it fences appends.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from foldlog._history.replies import plain_data
+from foldlog.eventstore import (
+    ConversationNotFound,
+    EventStoreError,
+    IdempotencyConflict,
+    InvalidArgument,
+    InvalidEvent,
+    Recorded,
+    StreamConflict,
+    VersionConflict,
+)
+from foldlog.eventstore.log import streams
+from foldlog.eventstore.log.row import from_microseconds
+from foldlog.formats.deltas import (
+    Delta,
+    Draft,
+    EndDelta,
+    decode_deltas,
+    encode_deltas,
+)
+from foldlog.formats.reply_streams import ReplyReader, reader_for
+
+if TYPE_CHECKING:
+    from foldlog._history.log import HistoryLog
+    from foldlog.eventstore import ReadTransaction
+    from foldlog.eventstore.log.writing import WriteTransaction
+    from foldlog.eventstore.recorders.base import Transaction
+    from foldlog.eventstore.recorders.types import Stream
+
+T = TypeVar("T")
+
+REPLY: Final = "reply"
+"""The name of the stream of a reply."""
+CUT: Final = "cut"
+"""The field in ``meta`` of a reply whose end is missing."""
+_PAGE: Final = 256
+_POLL_S: Final = 0.005
+_POLL_ON_SERVER_S: Final = 0.01
+"""How often a reader asks the store for new chunks. On a server, each question is a round trip."""
+_REFUSED: Final = (InvalidEvent, InvalidArgument, IdempotencyConflict, VersionConflict)
+"""The errors of an append that refuses this reply for good."""
+_read_offset: Final = re.compile(r"(\d{1,19})_(\d{1,19})").fullmatch
+
+
+class StreamedReply:
+    """A reply that a model is writing. ``History.stream_reply`` makes it.
+
+    ``recorded`` has the events of the reply after its end.
+    """
+
+    def __init__(
+        self,
+        history: HistoryLog,
+        source: Iterable[Any] | None,
+        options: Mapping[str, Any],
+        unfinished: UnfinishedReply | None = None,
+    ) -> None:
+        self._history = history
+        self._database = history._store.database
+        self._source = source
+        self._options = options
+        self._reader: ReplyReader | None = None
+        self._draft = Draft()
+        self._number: int | None = None
+        self._end = 0
+        self._is_closed = False
+        self.recorded: tuple[Recorded, ...] = ()
+        if unfinished is not None:
+            self._number = unfinished._stream.number
+            self._end = unfinished._stream.end
+            self._draft = unfinished._draft
+            self._reader = _ContinuedReader(self._draft)
+
+    # -- writing
+
+    def __enter__(self) -> StreamedReply:
+        self.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, *_: Any
+    ) -> None:
+        if self._is_closed:
+            return
+        if error is None:
+            self.end()
+        else:
+            self.end_after(error)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the chunks of the source, each after it is in the store."""
+        if self._source is None:
+            raise InvalidArgument(
+                f"conversation {self._history.id!r}: this reply has no source; write"
+                " history.stream_reply(source), or call feed for each chunk"
+            )
+        self.begin()
+        try:
+            for chunk in self._source:
+                self.feed(chunk)
+                yield chunk
+        except BaseException as error:
+            self.end_after(error)
+            raise
+        self.end()
+
+    def begin(self) -> int:
+        """Begin the stream, if it has not begun, and return its number."""
+        if self._number is not None:
+            return self._number
+        try:
+            stream = self._transact(lambda writing: streams.begin(writing, REPLY, streams.JSON))
+        except StreamConflict as conflict:
+            conflict.add_note(
+                "a worker left this reply unfinished, or still writes it; call"
+                " history.unfinished_reply(), and append_cut() or drop() what it returns"
+            )
+            raise
+        self._number = stream.number
+        return stream.number
+
+    def feed(self, chunk: Any) -> None:
+        """Store a chunk: what the SDK of OpenAI, Anthropic or litellm yields, a text, or a delta.
+
+        Raises ``InvalidArgument`` for any other chunk, ``StreamConflict`` if another program closed
+        the reply, and the errors of ``append``. Durability: when the method returns, the chunk
+        survives the end of this process. In a file, it is on the disk 0.1 s later.
+        """
+        self._check_open()
+        number = self.begin()
+        deltas = self._read(chunk)
+        if not deltas:
+            return
+        work = partial(
+            streams.append,
+            number=number,
+            begins=self._end,
+            units=len(deltas),
+            body=encode_deltas(deltas),
+        )
+        self._transact(work, durable=False)
+        self._end += len(deltas)
+        for delta in deltas:
+            self._draft.add(delta)
+
+    def _read(self, chunk: Any) -> list[Delta]:
+        is_plain = isinstance(chunk, str | Delta)
+        fields = chunk if is_plain else plain_data(chunk)
+        try:
+            if self._reader is None:
+                self._reader = reader_for(fields)
+            return self._reader.read(fields)
+        except (InvalidArgument, LookupError, TypeError, AttributeError) as error:
+            raise InvalidArgument(
+                f"conversation {self._history.id!r}: a chunk of the reply cannot be read: {error}"
+            ) from error
+
+    # -- the end
+
+    def end(self) -> tuple[Recorded, ...]:
+        """Append the complete reply, and close its stream in the same transaction. If the provider
+        has not said that the reply is complete, append what there is, as ``cancel`` does.
+        """
+        self._check_open()
+        reader = self._reader
+        if reader is None or not reader.is_complete:
+            return self._append_cut()
+        return self._append(reader.reply(), self._options)
+
+    def cancel(self) -> tuple[Recorded, ...]:
+        """Append what was read, marked as cut (``meta["cut"]``), without calls whose arguments are
+        incomplete, and close the stream. Return the recorded events, which are none if the reply
+        has neither a text nor a complete call. A second call changes nothing.
+        """
+        if not self._is_closed:
+            self.begin()
+            self._append_cut()
+        return self.recorded
+
+    def end_after(self, error: BaseException) -> None:
+        """Append what was read before an error, as ``cancel`` does. If this fails too, for example
+        because the lease is lost, the reply stays unfinished, and a note of ``error`` says why.
+        """
+        if self._is_closed or self._number is None:
+            return
+        try:
+            self._append_cut()
+        except EventStoreError as problem:
+            error.add_note(
+                f"foldlog: the reply of conversation {self._history.id!r} stays unfinished, see"
+                f" history.unfinished_reply(): {problem}"
+            )
+
+    def _append_cut(self) -> tuple[Recorded, ...]:
+        if self._draft.is_empty:
+            self._close()
+            return ()
+        meta = {**(self._options.get("meta") or {}), CUT: True}
+        options = {**self._options, "meta": meta}
+        # A retry under the key appends the complete reply.
+        options.pop("idempotency_key", None)
+        return self._append(self._draft.reply(), options)
+
+    def _append(self, reply: Any, options: Mapping[str, Any]) -> tuple[Recorded, ...]:
+        number = self.begin()
+        closed = False
+
+        def close(writing: WriteTransaction) -> None:
+            nonlocal closed
+            streams.close(writing, number, end=self._end)
+            closed = True
+
+        try:
+            self.recorded = self._history._append_reply(reply, **options, also=close)
+        except _REFUSED:
+            self._close()
+            raise
+        if not closed:
+            # The idempotency key was used before, so the events were in the log already.
+            self._close()
+        self._is_closed = True
+        return self.recorded
+
+    def _close(self) -> None:
+        self._transact(partial(streams.close, number=self.begin(), end=self._end))
+        self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InvalidArgument(
+                f"conversation {self._history.id!r}: this reply has ended; begin the next one with"
+                " history.stream_reply()"
+            )
+
+    def _transact(self, work: Callable[[WriteTransaction], T], *, durable: bool = True) -> T:
+        return transact(self._history, work, durable=durable)
+
+
+class _ContinuedReader:
+    """Reads the rest of a reply whose beginning another worker wrote."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._rest: ReplyReader | None = None
+
+    def read(self, chunk: Any) -> list[Delta]:
+        if self._rest is None:
+            self._rest = reader_for(chunk)
+        return self._rest.read(chunk)
+
+    @property
+    def is_complete(self) -> bool:
+        return self._rest is not None and self._rest.is_complete
+
+    def reply(self) -> Any:
+        return self._draft.reply()
+
+
+class UnfinishedReply:
+    """A reply whose worker ended while the model wrote it: the ``text`` and the ``reasoning`` so
+    far, and the complete ``calls`` in the form of chat completions. The model began to write it at
+    ``began_at``. ``message`` is the reply so far as a chat message.
+
+    Call the methods only if no worker writes the reply any more, for example in a lease. If one
+    does, they or its next chunk raise ``StreamConflict``.
+    """
+
+    def __init__(self, history: HistoryLog, stream: Stream, draft: Draft) -> None:
+        self._history = history
+        self._stream = stream
+        self._draft = draft
+
+    @property
+    def text(self) -> str:
+        return self._draft.text
+
+    @property
+    def reasoning(self) -> str:
+        return self._draft.reasoning
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        return self._draft.calls
+
+    @property
+    def message(self) -> dict[str, Any]:
+        message: dict[str, Any] = self._draft.reply()["choices"][0]["message"]
+        return message
+
+    @property
+    def began_at(self) -> datetime:
+        return from_microseconds(self._stream.began_at)
+
+    def append_cut(self, *, meta: Mapping[str, Any] | None = None) -> tuple[Recorded, ...]:
+        """Append the reply so far, marked as cut, and close its stream: see
+        ``StreamedReply.cancel``.
+        """
+        return StreamedReply(self._history, None, {"meta": meta or {}}, self).cancel()
+
+    def drop(self) -> None:
+        """Close the stream, and append nothing."""
+        work = partial(streams.close, number=self._stream.number, end=self._stream.end)
+        transact(self._history, work)
+
+    def continue_with(self, source: Iterable[Any] | None = None, **options: Any) -> StreamedReply:
+        """Continue the reply in the same stream, so that its readers read on. ``source`` yields the
+        chunks of a model that was sent ``message`` as the beginning of its reply; not every server
+        takes one. ``options`` are the arguments of ``History.append_reply``.
+
+        Raises ``InvalidArgument`` if the reply has a call already: append it as cut then.
+        """
+        if self._draft.has_calls:
+            raise InvalidArgument(
+                f"conversation {self._history.id!r}: the unfinished reply has a tool call, which no"
+                " model continues; call append_cut() or drop()"
+            )
+        return StreamedReply(self._history, source, options, self)
+
+    def __repr__(self) -> str:
+        return f"<UnfinishedReply of {self._history.id!r} since {self.began_at}: {self.text!r:.40}>"
+
+
+class ReplyPart(NamedTuple):
+    """A delta of a reply, and the offset behind it, from which ``follow_reply(after=offset)`` reads
+    on.
+    """
+
+    offset: str
+    delta: Delta | EndDelta
+
+
+def transact(
+    history: HistoryLog, work: Callable[[WriteTransaction], T], *, durable: bool = True
+) -> T:
+    """Run ``work`` in a write transaction of the conversation, under its lease."""
+    database = history._store.database
+
+    def in_transaction(transaction: Transaction) -> T:
+        writing = streams.open_stream_writing(database, transaction, history.id, history._fence)
+        result = work(writing)
+        writing.end()
+        return result
+
+    return database.recorder.transact(in_transaction, any_thread=True, durable=durable)
+
+
+def find_unfinished(history: HistoryLog) -> UnfinishedReply | None:
+    """Return the open reply of a conversation, or None."""
+
+    def read(reading: ReadTransaction) -> UnfinishedReply | None:
+        stream = streams.newest(reading, REPLY)
+        if stream is None or stream.closed_at is not None:
+            return None
+        draft = Draft()
+        end = 0
+        while chunks := reading.chunks(stream, end, _PAGE):
+            for chunk in chunks:
+                for delta in _deltas_in(history.id, chunk.body):
+                    draft.add(delta)
+            end = chunks[-1].ends
+        return UnfinishedReply(history, stream._replace(end=end), draft)
+
+    try:
+        return history._store.query(history.id, read)
+    except ConversationNotFound:
+        return None
+
+
+class ReplyFollower:
+    """Reads a reply from an offset on. ``page`` returns the parts since the last call, and
+    ``is_ended`` is true after the page with the end.
+    """
+
+    def __init__(self, history: HistoryLog, after: str | None) -> None:
+        self._history = history
+        self._database = history._store.database
+        self._place = None if after is None else read_offset(after)
+        self._version: int | None = None
+        self.is_ended = False
+        is_on_server = self._database.recorder.on_server
+        self.poll_s = _POLL_ON_SERVER_S if is_on_server else _POLL_S
+
+    def page(self) -> list[ReplyPart]:
+        version = self._database.data_version()
+        if version == self._version:
+            return []
+        read = partial(_read_parts, place=self._place)
+        parts, self._place = self._history._store.query(self._history.id, read)
+        self.is_ended = self._place is None or bool(parts and isinstance(parts[-1].delta, EndDelta))
+        if len(parts) < _PAGE:  # else there may be more
+            self._version = version
+        return parts
+
+
+def _read_parts(
+    reading: ReadTransaction, place: tuple[int, int] | None
+) -> tuple[list[ReplyPart], tuple[int, int] | None]:
+    """Return the parts behind a place, and the place behind them. Without a place, begin with the
+    open reply. Return no place if no reply is open.
+    """
+    if place is None:
+        newest = streams.newest(reading, REPLY)
+        if newest is None or newest.closed_at is not None:
+            return [], None
+        place = newest.number, 0
+    number, end = place
+    stream = streams.find(reading, number)
+    parts: list[ReplyPart] = []
+    for chunk in reading.chunks(stream, end, _PAGE):
+        deltas = _deltas_in(reading.conversation, chunk.body)
+        for unit, delta in enumerate(deltas, chunk.begins + 1):
+            if unit > end:
+                parts.append(ReplyPart(write_offset(number, unit), delta))
+        end = chunk.ends
+    if stream.closed_at is not None and end >= stream.end:
+        parts.append(ReplyPart(write_offset(number, end), EndDelta(stream.event)))
+    return parts, (number, end)
+
+
+def follow(follower: ReplyFollower) -> Iterator[ReplyPart]:
+    while True:
+        parts = follower.page()
+        yield from parts
+        if follower.is_ended:
+            return
+        if not parts:
+            time.sleep(follower.poll_s)
+
+
+def write_offset(stream: int, unit: int) -> str:
+    """Return the offset behind a unit of a stream. Offsets of a stream sort as texts."""
+    return f"{stream:019}_{unit:019}"
+
+
+def read_offset(offset: str) -> tuple[int, int]:
+    """Return the stream and the unit of an offset. Raises ``InvalidArgument`` for another text."""
+    match = _read_offset(offset)
+    if match is None:
+        raise InvalidArgument(
+            f"{offset!r} is not an offset of a reply; pass the offset of a part that follow_reply"
+            " yielded"
+        )
+    return int(match[1]), int(match[2])
+
+
+def _deltas_in(conversation: str, body: bytes) -> list[Delta]:
+    try:
+        return decode_deltas(body)
+    except msgspec.DecodeError as error:
+        raise InvalidArgument(
+            f"conversation {conversation!r}: the stream {REPLY!r} has what is no delta of a reply:"
+            f" {error}; read it over HTTP"
+        ) from error

@@ -1,0 +1,298 @@
+"""Read what the SDKs of models give while a model writes: chunks of chat completions (OpenAI,
+litellm), events of OpenAI's Responses, Anthropic's events, and plain text.
+
+A reader makes deltas of each chunk, and of all chunks the complete reply in the form of its
+provider, so that nothing of it is lost when it is recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from foldlog._base.json_types import JsonObject
+from foldlog.eventstore import InvalidArgument
+from foldlog.formats.deltas import (
+    AboutDelta,
+    CallDelta,
+    Delta,
+    Draft,
+    ReasoningDelta,
+    TextDelta,
+)
+
+_REASONING = ("reasoning_content", "reasoning")
+
+
+class ReplyReader(Protocol):
+    """Reads the chunks of one reply."""
+
+    def read(self, chunk: Any) -> list[Delta]:
+        """Return the deltas of the next chunk, which may be none. Raises ``InvalidArgument`` for a
+        chunk of another form.
+        """
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the provider has said that the reply ends here. A reader of texts takes the end
+        of the chunks for the end of the reply.
+        """
+
+    def reply(self) -> JsonObject:
+        """Return the complete reply, in the form of its provider."""
+
+
+def reader_for(chunk: Any) -> ReplyReader:
+    """Return a reader for a stream that begins with ``chunk``: a text, a delta, or a map with the
+    fields of a chunk.
+    """
+    if isinstance(chunk, str | Delta):
+        return DeltaReader()
+    if isinstance(chunk, Mapping):
+        kind = chunk.get("type")
+        if "choices" in chunk:
+            return ChatReader()
+        if isinstance(kind, str):
+            is_of_responses = kind.startswith("response.")
+            return ResponsesReader() if is_of_responses else AnthropicReader()
+    raise InvalidArgument(
+        f"a chunk of type {type(chunk).__name__} is of no known form; pass what the SDK of OpenAI,"
+        " Anthropic or litellm yields, texts, or deltas of foldlog.types"
+    )
+
+
+class DeltaReader:
+    """Reads texts and deltas."""
+
+    def __init__(self, deltas: tuple[Delta, ...] = ()) -> None:
+        self._draft = Draft(deltas)
+
+    def read(self, chunk: Any) -> list[Delta]:
+        delta = TextDelta(chunk) if isinstance(chunk, str) else chunk
+        if not isinstance(delta, Delta):
+            raise InvalidArgument(
+                f"the stream began with texts or deltas, but a chunk is {type(chunk).__name__}"
+            )
+        if isinstance(delta, TextDelta) and not delta.text:
+            return []
+        self._draft.add(delta)
+        return [delta]
+
+    is_complete = True
+
+    def reply(self) -> JsonObject:
+        return self._draft.reply()
+
+
+class ChatReader:
+    """Reads chunks of chat completions."""
+
+    def __init__(self) -> None:
+        self._fields: JsonObject = {}
+        self._message: JsonObject = {"role": "assistant", "content": None}
+        self._calls: dict[int, JsonObject] = {}
+        self._finish_reason: str | None = None
+
+    def read(self, chunk: Any) -> list[Delta]:
+        is_first = not self._fields
+        for name, value in chunk.items():
+            if name not in ("choices", "object") and value is not None:
+                self._fields[name] = value
+        deltas: list[Delta] = []
+        if is_first or chunk.get("usage"):
+            about = AboutDelta(chunk.get("id"), chunk.get("model"), chunk.get("usage"))
+            deltas.append(about)
+        for choice in chunk["choices"]:
+            if choice.get("index"):
+                raise InvalidArgument("the stream has several choices; ask the model for one (n=1)")
+            deltas += self._read_delta(choice.get("delta") or {})
+            self._finish_reason = choice.get("finish_reason") or self._finish_reason
+        return deltas
+
+    def _read_delta(self, delta: JsonObject) -> list[Delta]:
+        deltas: list[Delta] = []
+        for name, value in delta.items():
+            if name == "tool_calls":
+                deltas.extend(map(self._read_call, value or ()))
+            elif name != "role" and value:
+                self._message[name] = _grown(self._message.get(name), value)
+                if isinstance(value, str) and name == "content":
+                    deltas.append(TextDelta(value))
+                elif isinstance(value, str) and name in _REASONING:
+                    deltas.append(ReasoningDelta(value))
+        return deltas
+
+    def _read_call(self, piece: JsonObject) -> CallDelta:
+        at = piece.get("index") or 0
+        function = piece.get("function") or {}
+        call = self._calls.setdefault(at, {"type": "function", "function": {"arguments": ""}})
+        call["id"] = call.get("id") or piece.get("id")
+        for name, value in function.items():
+            if name != "arguments" and value is not None:
+                call["function"][name] = value
+        arguments = function.get("arguments") or ""
+        call["function"]["arguments"] += arguments
+        return CallDelta(at, piece.get("id"), function.get("name"), arguments)
+
+    @property
+    def is_complete(self) -> bool:
+        return self._finish_reason is not None
+
+    def reply(self) -> JsonObject:
+        message = {**self._message}
+        if self._calls:
+            message["tool_calls"] = [call for _, call in sorted(self._calls.items())]
+        choice = {"index": 0, "message": message, "finish_reason": self._finish_reason}
+        return {**self._fields, "object": "chat.completion", "choices": [choice]}
+
+
+class AnthropicReader:
+    """Reads the events of Anthropic's Messages API. Events that repeat others are ignored."""
+
+    def __init__(self) -> None:
+        self._message: JsonObject = {"role": "assistant", "type": "message", "content": []}
+        self._blocks: dict[int, JsonObject] = {}
+        self._inputs: dict[int, str] = {}
+        self._is_complete = False
+
+    def read(self, chunk: Any) -> list[Delta]:
+        match chunk.get("type"):
+            case "message_start":
+                message = chunk.get("message") or {}
+                self._message.update(message)
+                usage = message.get("usage")
+                return [AboutDelta(message.get("id"), message.get("model"), usage)]
+            case "content_block_start":
+                return self._begin_block(chunk["index"], dict(chunk["content_block"]))
+            case "content_block_delta":
+                return self._grow_block(chunk["index"], chunk["delta"])
+            case "content_block_stop":
+                return self._end_block(chunk["index"])
+            case "message_delta":
+                self._message.update(chunk.get("delta") or {})
+                usage = {**(self._message.get("usage") or {}), **(chunk.get("usage") or {})}
+                self._message["usage"] = usage
+                return [AboutDelta(usage=usage)]
+            case "message_stop":
+                self._is_complete = True
+        return []
+
+    def _begin_block(self, index: int, block: JsonObject) -> list[Delta]:
+        self._blocks[index] = block
+        match block.get("type"):
+            case "tool_use":
+                return [CallDelta(index, block.get("id"), block.get("name"))]
+            case "text" if block.get("text"):
+                return [TextDelta(block["text"], index)]
+            case "thinking" if block.get("thinking"):
+                return [ReasoningDelta(block["thinking"], index)]
+        return []
+
+    def _grow_block(self, index: int, delta: JsonObject) -> list[Delta]:
+        block = self._blocks[index]
+        match delta.get("type"):
+            case "text_delta":
+                block["text"] = block.get("text", "") + delta["text"]
+                return [TextDelta(delta["text"], index)]
+            case "thinking_delta":
+                block["thinking"] = block.get("thinking", "") + delta["thinking"]
+                return [ReasoningDelta(delta["thinking"], index)]
+            case "input_json_delta":
+                self._inputs[index] = self._inputs.get(index, "") + delta["partial_json"]
+                if block.get("type") == "tool_use":
+                    return [CallDelta(index, arguments=delta["partial_json"])]
+            case "signature_delta":
+                block["signature"] = delta["signature"]
+            case "citations_delta":
+                block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+        return []
+
+    def _end_block(self, index: int) -> list[Delta]:
+        block = self._blocks[index]
+        if index in self._inputs:
+            try:
+                block["input"] = json.loads(self._inputs[index] or "{}")
+            except ValueError:  # the model was cut off
+                block["input"] = self._inputs[index]
+                return []
+        if block.get("type") == "tool_use":
+            return [CallDelta(index, ends=True)]
+        return []
+
+    @property
+    def is_complete(self) -> bool:
+        return self._is_complete
+
+    def reply(self) -> JsonObject:
+        return {**self._message, "content": [block for _, block in sorted(self._blocks.items())]}
+
+
+class ResponsesReader:
+    """Reads the events of OpenAI's Responses API, whose last event has the whole response."""
+
+    def __init__(self) -> None:
+        self._response: JsonObject | None = None
+
+    def read(self, chunk: Any) -> list[Delta]:
+        kind = str(chunk.get("type", "")).removeprefix("response.")
+        at = chunk.get("output_index") or 0
+        match kind:
+            case "created":
+                response = chunk["response"]
+                return [AboutDelta(response.get("id"), response.get("model"))]
+            case "output_text.delta" | "refusal.delta":
+                return [TextDelta(chunk["delta"], at)]
+            case "reasoning_text.delta" | "reasoning_summary_text.delta":
+                return [ReasoningDelta(chunk["delta"], at)]
+            case "output_item.added" if _is_call(chunk["item"]):
+                item = chunk["item"]
+                return [CallDelta(at, item.get("call_id"), item.get("name"))]
+            case "function_call_arguments.delta" | "custom_tool_call_input.delta":
+                return [CallDelta(at, arguments=chunk["delta"])]
+            case "output_item.done" if _is_call(chunk["item"]):
+                return [CallDelta(at, ends=True)]
+            case "completed" | "incomplete":
+                self._response = chunk["response"]
+                usage = chunk["response"].get("usage")
+                return [AboutDelta(usage=usage)] if usage else []
+        return []
+
+    @property
+    def is_complete(self) -> bool:
+        return self._response is not None
+
+    def reply(self) -> JsonObject:
+        return self._response or {}
+
+
+def _is_call(item: JsonObject) -> bool:
+    return item.get("type") in ("function_call", "custom_tool_call")
+
+
+def _grown(before: Any, piece: Any) -> Any:
+    """Join the pieces of a field that a server sends piece by piece."""
+    if isinstance(before, str) and isinstance(piece, str):
+        return before + piece
+    if isinstance(before, list) and isinstance(piece, list):
+        return _merged([*before, *piece])
+    if isinstance(before, dict) and isinstance(piece, dict):
+        return {**before, **piece}
+    return piece
+
+
+def _merged(blocks: list[Any]) -> list[Any]:
+    # litellm sends a thinking block as pieces of its text, and then its signature.
+    merged: list[Any] = []
+    for block in blocks:
+        last: Any = merged[-1] if merged else None
+        if _is_thinking(block) and _is_thinking(last) and not last.get("signature"):
+            joined = (last.get("thinking") or "") + (block.get("thinking") or "")
+            merged[-1] = {**last, **block, "thinking": joined}
+        else:
+            merged.append(block)
+    return merged
+
+
+def _is_thinking(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "thinking"

@@ -1,0 +1,657 @@
+"""A reply that is recorded while its model writes it."""
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from msgspec import structs
+
+import foldlog
+import foldlog.aio
+from foldlog.errors import (
+    ConversationNotFound,
+    IdempotencyConflict,
+    InvalidArgument,
+    InvalidEvent,
+    LeaseTaken,
+    StreamConflict,
+    StreamNotFound,
+)
+from foldlog.eventstore.log import streams
+from foldlog.types import AboutDelta, CallDelta, EndDelta, ReasoningDelta, TextDelta, as_ui_chunks
+
+
+@pytest.fixture
+def history(tmp_path):
+    with foldlog.open(tmp_path / "s.db") as histories:
+        history = histories["c"]
+        history.append({"role": "user", "content": "what is a kite?"})
+        yield history
+
+
+def chat(*deltas, finish="stop", **fields):
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
+    usage = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
+    about = {"object": "chat.completion.chunk", "id": "chatcmpl-7", "model": "m-1", **fields}
+    return [{**about, **chunk} for chunk in (*chunks, end, usage)]
+
+
+def call(index, arguments, call_id=None, name=None):
+    function = {"arguments": arguments} | ({"name": name} if name else {})
+    return {"tool_calls": [{"index": index, "id": call_id, "function": function}]}
+
+
+ANTHROPIC = [
+    {
+        "type": "message_start",
+        "message": {
+            "id": "msg_5",
+            "type": "message",
+            "role": "assistant",
+            "model": "m-2",
+            "content": [],
+            "usage": {"input_tokens": 12, "output_tokens": 1},
+        },
+    },
+    {
+        "type": "content_block_start",
+        "index": 0,
+        "content_block": {"type": "thinking", "thinking": ""},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "thinking_delta", "thinking": "Look"},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "signature_delta", "signature": "sig"},
+    },
+    {"type": "content_block_stop", "index": 0},
+    {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
+    {"type": "ping"},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "I "}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "look"}},
+    {"type": "content_block_stop", "index": 1},
+    {
+        "type": "content_block_start",
+        "index": 2,
+        "content_block": {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 2,
+        "delta": {"type": "input_json_delta", "partial_json": '{"at": '},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 2,
+        "delta": {"type": "input_json_delta", "partial_json": '"sky"}'},
+    },
+    {"type": "content_block_stop", "index": 2},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 30}},
+    {"type": "message_stop"},
+]
+
+_CALL = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "call_3",
+    "name": "look",
+    "arguments": "",
+}
+RESPONSE = {
+    "id": "resp_1",
+    "object": "response",
+    "model": "m-3",
+    "status": "completed",
+    "output": [
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "I look"}],
+        },
+        {**_CALL, "arguments": '{"at":"sky"}'},
+    ],
+    "usage": {"input_tokens": 5, "output_tokens": 6},
+}
+RESPONSES = [
+    {"type": "response.created", "response": {"id": "resp_1", "model": "m-3", "output": []}},
+    {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message"}},
+    {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "I "},
+    {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "look"},
+    {"type": "response.output_item.added", "output_index": 1, "item": _CALL},
+    {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": '{"at":"sky"}'},
+    {"type": "response.output_item.done", "output_index": 1, "item": RESPONSE["output"][1]},
+    {"type": "response.completed", "response": RESPONSE},
+]
+LOOK = [
+    {
+        "id": "toolu_1",
+        "type": "function",
+        "function": {"name": "look", "arguments": '{"at": "sky"}'},
+    }
+]
+
+
+def deltas(history, after=None):
+    return [part.delta for part in history.follow_reply(after)]
+
+
+def offsets_while(history, source):
+    """Stream a reply, and return the parts that a reader gets who began with it."""
+    parts = []
+    with history.stream_reply(source) as reply:
+        chunks = iter(reply)
+        next(chunks)
+        reader = threading.Thread(target=lambda: parts.extend(history.follow_reply()))
+        reader.start()
+        while not parts:
+            time.sleep(0.001)
+        for _ in chunks:
+            pass
+    reader.join()
+    return parts
+
+
+def test_each_chunk_is_in_the_store_before_it_is_passed_on(history):
+    passed = []
+    for chunk in history.stream_reply(["A ", "toy ", "that flies."]):
+        passed.append(chunk)
+        assert history.unfinished_reply().text == "".join(passed)
+        assert history.version() == 1
+    assert [event.content for event in history.events()][1:] == ["A toy that flies."]
+    assert history.unfinished_reply() is None
+    assert history.view().to_messages()[-1]["content"] == "A toy that flies."
+
+
+def test_a_reader_gets_every_delta_and_then_the_event(history):
+    parts = offsets_while(history, ["A ", "toy ", "", "that flies."])
+    texts = [TextDelta("A "), TextDelta("toy "), TextDelta("that flies.")]
+    assert [part.delta for part in parts] == [*texts, EndDelta(event=1)]
+    offsets = [part.offset for part in parts]
+    assert sorted(offsets) == offsets
+    for number, offset in enumerate(offsets[:3]):
+        assert deltas(history, offset) == [*texts[number + 1 :], EndDelta(event=1)]
+    assert deltas(history) == []  # no reply is being written
+
+
+def test_a_chat_completion_is_recorded_as_it_would_be_whole(history, tmp_path):
+    source = chat(
+        {"role": "assistant", "reasoning_content": "Look "},
+        {"reasoning_content": "up."},
+        {"content": "I "},
+        {"content": "look."},
+        call(0, "", "call_1", "look"),
+        call(0, '{"at": '),
+        call(0, '"sky"}'),
+        call(1, "{}", "call_2", "wait"),
+        finish="tool_calls",
+    )
+    assert list(history.stream_reply(source, cost=0.25)) == source
+    whole = {
+        "id": "chatcmpl-7",
+        "object": "chat.completion",
+        "model": "m-1",
+        "usage": {"prompt_tokens": 9, "completion_tokens": 4},
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "tool_calls",
+                "message": {
+                    "role": "assistant",
+                    "content": "I look.",
+                    "reasoning_content": "Look up.",
+                    "tool_calls": [
+                        {
+                            "id": "call_1",
+                            "type": "function",
+                            "function": {"name": "look", "arguments": '{"at": "sky"}'},
+                        },
+                        {
+                            "id": "call_2",
+                            "type": "function",
+                            "function": {"name": "wait", "arguments": "{}"},
+                        },
+                    ],
+                },
+            }
+        ],
+    }
+    assert same_as_whole(history, whole, tmp_path, cost=0.25)
+
+
+def same_as_whole(history, whole, tmp_path, **options):
+    with foldlog.open(tmp_path / "whole.db") as others:
+        other = others["c"]
+        other.append({"role": "user", "content": "what is a kite?"})
+        other.append_reply(whole, **options)
+        assert without_times(history) == without_times(other)
+    return True
+
+
+def without_times(history):
+    return [structs.replace(event, timestamp=None) for event in history.events(1)]
+
+
+@pytest.mark.parametrize(
+    "source, whole",
+    [
+        (
+            ANTHROPIC,
+            {
+                "id": "msg_5",
+                "type": "message",
+                "role": "assistant",
+                "model": "m-2",
+                "stop_reason": "tool_use",
+                "usage": {"input_tokens": 12, "output_tokens": 30},
+                "content": [
+                    {"type": "thinking", "thinking": "Look", "signature": "sig"},
+                    {"type": "text", "text": "I look"},
+                    {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "sky"}},
+                ],
+            },
+        ),
+        (RESPONSES, RESPONSE),
+    ],
+    ids=["anthropic", "responses"],
+)
+def test_other_providers_are_recorded_as_they_would_be_whole(history, tmp_path, source, whole):
+    parts = [part.delta for part in offsets_while(history, source)]
+    assert "".join(delta.text for delta in parts if isinstance(delta, TextDelta)) == "I look"
+    calls = [delta for delta in parts if isinstance(delta, CallDelta)]
+    assert (calls[0].tool, calls[-1].ends) == ("look", True)
+    assert json.loads("".join(delta.arguments for delta in calls)) == {"at": "sky"}
+    assert same_as_whole(history, whole, tmp_path)
+
+
+def test_pieces_of_thinking_are_one_block(history):
+    source = chat(
+        {"thinking_blocks": [{"type": "thinking", "thinking": "Lo"}], "reasoning_content": "Lo"},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "ok"}], "reasoning_content": "ok"},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "", "signature": "sig"}]},
+        {"content": "I look"},
+    )
+    list(history.stream_reply(source))
+    message = history.view().to_messages()[-1]
+    assert message["thinking_blocks"] == [
+        {"type": "thinking", "thinking": "Look", "signature": "sig"}
+    ]
+
+
+def test_objects_of_an_sdk_are_read(history):
+    def as_object(value):
+        if value and isinstance(value, dict):
+            return SimpleNamespace(**{key: as_object(item) for key, item in value.items()})
+        return [as_object(item) for item in value] if isinstance(value, list) else value
+
+    list(history.stream_reply(as_object(chat({"content": "I look"}))))
+    assert history.tail(1)[0].content == "I look"
+    assert history.tail(1)[0].meta["usage"]["completion_tokens"] == 4
+
+
+# -- what is cut
+
+
+HALF = chat({"content": "I look"}, call(0, "{}", "a", "one"), call(1, '{"at": "s', "b", "two"))[:-2]
+
+
+def kinds(history):
+    return [
+        (type(event).__name__, getattr(event, "tool", ""), event.meta.get("cut"))
+        for event in history.events(1)
+    ]
+
+
+def test_an_error_records_what_was_read_without_half_a_call(history):
+    def source():
+        yield from HALF
+        raise ConnectionError("the model is gone")
+
+    with pytest.raises(ConnectionError):
+        list(history.stream_reply(source()))
+    assert kinds(history) == [("Action", "one", True)]
+    (action,) = history.open_calls()
+    assert (action.thought, action.meta["model"]) == ("I look", "m-1")
+    assert "two" not in str(history.view().to_messages())
+
+
+def test_a_source_that_ends_before_the_reply_is_cut(history):
+    list(history.stream_reply(HALF))
+    assert kinds(history) == [("Action", "one", True)]
+
+
+def test_a_loop_that_breaks_off_is_cut(history):
+    for _ in history.stream_reply(["A ", "toy"]):
+        break
+    gc.collect()
+    assert history.tail(1)[0].content == "A "
+    assert history.tail(1)[0].meta["cut"]
+
+
+def test_cancel(history):
+    with history.stream_reply(meta={"user": "ann"}) as reply:
+        reply.feed("A ")
+        reply.feed(TextDelta("toy"))
+        recorded = reply.cancel()
+        assert reply.cancel() == recorded
+        with pytest.raises(InvalidArgument, match="this reply has ended"):
+            reply.feed("!")
+    (event,) = [each.event for each in recorded]
+    assert (event.content, event.meta) == ("A toy", {"user": "ann", "cut": True})
+
+
+def test_a_reply_of_which_nothing_was_written_becomes_no_event(history):
+    with history.stream_reply() as reply:
+        reply.feed(AboutDelta(model="m-1"))
+        reply.feed(ReasoningDelta("Hm"))
+        assert reply.cancel() == ()
+    assert history.version() == 1
+    assert history.unfinished_reply() is None
+
+
+def test_a_refused_reply_closes_its_stream(history):
+    with pytest.raises(InvalidEvent, match="neither a text nor a tool call"):
+        list(history.stream_reply(chat({"reasoning_content": "Hm"})))
+    assert history.unfinished_reply() is None
+    assert history.version() == 1
+
+
+# -- idempotency
+
+
+def test_a_repeated_reply_closes_its_second_stream(history):
+    first = history.stream_reply(["A toy"], idempotency_key="step-1")
+    list(first)
+    second = history.stream_reply(["A toy"], idempotency_key="step-1")
+    list(second)
+    assert second.recorded == first.recorded
+    assert history.version() == 2
+    assert history.unfinished_reply() is None
+    with pytest.raises(IdempotencyConflict):
+        list(history.stream_reply(["Another toy"], idempotency_key="step-1"))
+    assert history.unfinished_reply() is None
+
+
+def test_a_cut_reply_does_not_use_the_key(history):
+    with history.stream_reply(idempotency_key="step-1") as reply:
+        reply.feed("A t")
+        reply.cancel()
+    list(history.stream_reply(["A toy"], idempotency_key="step-1"))
+    assert [event.content for event in history.events(1)] == ["A t", "A toy"]
+
+
+# -- after a kill
+
+
+def leave(history, *chunks):
+    """Write chunks, as a worker that is killed then."""
+    reply = history.stream_reply()
+    for chunk in chunks:
+        reply.feed(chunk)
+
+
+def test_an_unfinished_reply_refuses_the_next(history):
+    leave(history, "A ")
+    with pytest.raises(StreamConflict, match="is open already") as caught:
+        list(history.stream_reply(["B"]))
+    assert "unfinished_reply()" in caught.value.__notes__[0]
+
+
+def test_an_unfinished_reply_is_appended_as_cut(history):
+    leave(history, *HALF)
+    unfinished = history.unfinished_reply()
+    assert (unfinished.text, [each["id"] for each in unfinished.calls]) == ("I look", ["a"])
+    assert unfinished.began_at.timestamp() == pytest.approx(time.time(), abs=3600)
+    unfinished.append_cut(meta={"why": "killed"})
+    assert kinds(history) == [("Action", "one", True)]
+    assert history.tail(1)[0].meta["why"] == "killed"
+    with pytest.raises(StreamConflict, match="is closed"):
+        unfinished.append_cut()
+    assert history.version() == 2
+
+
+def test_an_unfinished_reply_is_dropped(history):
+    leave(history, "A ")
+    parts = []
+    reader = threading.Thread(target=lambda: parts.extend(history.follow_reply()))
+    reader.start()
+    while not parts:
+        time.sleep(0.001)
+    history.unfinished_reply().drop()
+    reader.join()
+    assert [part.delta for part in parts] == [TextDelta("A "), EndDelta()]
+    assert (history.version(), history.unfinished_reply()) == (1, None)
+
+
+def test_an_unfinished_reply_goes_on_in_its_stream(history):
+    leave(history, *chat({"content": "A toy "})[:1])
+    unfinished = history.unfinished_reply()
+    assert unfinished.message == {"role": "assistant", "content": "A toy "}
+    rest = chat({"content": "that flies."})
+    assert list(unfinished.continue_with(rest, cost=0.5)) == rest
+    (event,) = history.tail(1)
+    assert (event.content, event.meta["cost"]) == ("A toy that flies.", 0.5)
+    assert "cut" not in event.meta
+
+
+def test_a_call_is_not_continued(history):
+    leave(history, *HALF)
+    with pytest.raises(InvalidArgument, match="has a tool call, which no model continues"):
+        history.unfinished_reply().continue_with([])
+
+
+def test_the_lease_fences_chunks(history):
+    other = foldlog.open(history._store.path)["c"]
+    with history.lease(ttl_s=0.01) as lease:
+        history._lease_block._renewing = threading.Thread(target=int)  # it is not renewed
+        reply = history.stream_reply()
+        reply.feed("A ")
+        while lease.held:
+            time.sleep(0.01)
+        with other.lease(), pytest.raises(LeaseTaken), reply:
+            reply.feed("toy")
+        assert other.unfinished_reply().text == "A "
+    assert history.version() == 1
+
+
+# -- bad input
+
+
+def test_wrong_chunks_and_offsets(history):
+    with pytest.raises(ConversationNotFound):
+        list(history._histories["empty"].stream_reply(["A"]))
+    with pytest.raises(InvalidArgument, match="has no source"):
+        list(history.stream_reply())
+    for wrong in (5, {"role": "assistant"}, None):
+        with pytest.raises(InvalidArgument, match="a chunk of the reply cannot be read"):
+            list(history.stream_reply([wrong]))
+    with pytest.raises(InvalidArgument, match="several choices"):
+        list(history.stream_reply([{"choices": [{"index": 1, "delta": {}}]}]))
+    with pytest.raises(InvalidArgument, match="'17' is not an offset of a reply"):
+        history.follow_reply("17")
+    with pytest.raises(StreamNotFound):
+        list(history.follow_reply(f"{5:019}_{0:019}"))
+    assert history.version() == 1
+
+
+def test_a_stream_of_something_else_is_no_reply(history):
+    def write(writing):
+        stream = streams.begin(writing, "reply", streams.JSON)
+        streams.append(writing, stream.number, 0, 1, b'[{"type": "video"}]')
+
+    history._store.project("c", write)
+    with pytest.raises(InvalidArgument, match="has what is no delta of a reply"):
+        history.unfinished_reply()
+
+
+def test_the_chunks_of_the_ai_sdk():
+    given = [
+        AboutDelta(model="m"),
+        ReasoningDelta("Hm"),
+        TextDelta("I "),
+        TextDelta("look"),
+        CallDelta(0, "a", "look"),
+        CallDelta(0, arguments='{"at":"sky"}'),
+        CallDelta(1, "b", "wait", '{"s'),
+        EndDelta(1),
+    ]
+    assert list(as_ui_chunks(given)) == [
+        {"type": "start"},
+        {"type": "reasoning-start", "id": "reasoning-0"},
+        {"type": "reasoning-delta", "id": "reasoning-0", "delta": "Hm"},
+        {"type": "text-start", "id": "text-0"},
+        {"type": "text-delta", "id": "text-0", "delta": "I "},
+        {"type": "text-delta", "id": "text-0", "delta": "look"},
+        {"type": "tool-input-start", "toolCallId": "a", "toolName": "look"},
+        {"type": "tool-input-delta", "toolCallId": "a", "inputTextDelta": '{"at":"sky"}'},
+        {"type": "tool-input-start", "toolCallId": "b", "toolName": "wait"},
+        {"type": "tool-input-delta", "toolCallId": "b", "inputTextDelta": '{"s'},
+        {"type": "reasoning-end", "id": "reasoning-0"},
+        {"type": "text-end", "id": "text-0"},
+        {
+            "type": "tool-input-available",
+            "toolCallId": "a",
+            "toolName": "look",
+            "input": {"at": "sky"},
+        },
+        {"type": "finish"},
+    ]
+
+
+# -- kills
+
+
+WORKER = """
+import os, sys
+import foldlog
+history = foldlog.open(sys.argv[1])["c"]
+with history.lease(ttl_s=0.2, wait_s=30):
+    unfinished = history.unfinished_reply()
+    if unfinished is not None:
+        unfinished.append_cut()
+    number = history.version()
+    while True:
+        for chunk in history.stream_reply(f"{number}.{word} " for word in range(7)):
+            os.write(1, chunk.encode())
+        os.write(1, b"\\n")
+        number += 1
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres_url")()
+    return f"sqlite:///{tmp_path}/s.db"
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(25, marks=pytest.mark.long)])
+def test_a_killed_worker_loses_nothing_that_it_passed_on(url, kills):
+    passed = b""
+    with foldlog.open(url) as histories:
+        history = histories["c"]
+        history.append({"role": "user", "content": "count"})
+        for _ in range(kills):
+            arguments = [sys.executable, "-c", WORKER, url]
+            with subprocess.Popen(arguments, stdout=subprocess.PIPE) as worker:
+                seen = b""
+                while seen.count(b"\n") < 2 or seen.endswith(b"\n"):
+                    seen += os.read(worker.stdout.fileno(), 40)
+                worker.send_signal(signal.SIGKILL)
+                passed += seen + worker.stdout.read() + b"\n"
+        unfinished = history.unfinished_reply()
+        if unfinished is not None:
+            unfinished.append_cut()
+        events = list(history.events(1))
+    recorded = {event.content.partition(".")[0]: event for event in events}
+    assert len(recorded) == len(events)  # no reply became two events
+    for number, event in recorded.items():
+        words = event.content.split()
+        assert words == [f"{number}.{word}" for word in range(len(words))]
+        assert len(words) == 7 or event.meta["cut"]
+    for text in filter(None, passed.decode().split("\n")):
+        assert recorded[text.partition(".")[0]].content.startswith(text)
+
+
+# -- async
+
+
+def test_an_async_reply(tmp_path):
+    async def main():
+        async with foldlog.aio.open(tmp_path / "s.db") as histories:
+            history = histories["c"]
+            await history.append({"role": "user", "content": "what is a kite?"})
+            left = history.stream_reply()
+            await left.feed("A ")
+            unfinished = await history.unfinished_reply()
+            assert unfinished.sync.text == "A "
+
+            async def source():
+                yield "toy"
+                yield " that flies."
+
+            parts = []
+
+            async def read():
+                async for _, delta in history.follow_reply():
+                    parts.append(delta)
+
+            reader = asyncio.create_task(read())
+            while not parts:
+                await asyncio.sleep(0.001)
+            await unfinished.drop()
+            await reader
+            assert parts == [TextDelta("A "), EndDelta()]
+            reply = history.stream_reply(source())
+            assert [chunk async for chunk in reply] == ["toy", " that flies."]
+            assert reply.recorded[0].event.content == "toy that flies."
+            async with history.stream_reply() as reply:
+                await reply.feed("An")
+                await reply.cancel()
+            left = history.stream_reply()
+            await left.feed("On")
+            await (await history.unfinished_reply()).append_cut()
+            assert [chunk async for chunk in history.stream_reply(["A", "B"])] == ["A", "B"]
+            assert [part async for part in history.follow_reply()] == []
+            return [event.content async for event in history.events(1)]
+
+    assert asyncio.run(main()) == ["toy that flies.", "An", "On", "AB"]
+
+
+def test_a_cancelled_task_records_what_was_read(tmp_path):
+    async def main():
+        async with foldlog.aio.open(tmp_path / "s.db") as histories:
+            history = histories["c"]
+            await history.append({"role": "user", "content": "what is a kite?"})
+            read = asyncio.Event()
+
+            async def source():
+                yield "A toy"
+                read.set()
+                await asyncio.sleep(60)
+
+            async def work():
+                async for _ in history.stream_reply(source()):
+                    pass
+
+            task = asyncio.create_task(work())
+            await read.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            (event,) = await history.tail(1)
+            return event.content, event.meta
+
+    assert asyncio.run(main()) == ("A toy", {"cut": True})
