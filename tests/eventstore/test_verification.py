@@ -247,6 +247,19 @@ def test_missing_index_or_table(path, part):
     assert any(finding.startswith(problem) for finding in findings_in(path)[""])
 
 
+@pytest.mark.parametrize(
+    "index", [part for part in rows("damage.json", "parts of the schema") if "index" in part]
+)
+def test_index_without_entries(path, index):
+    """SQLite finds nothing wrong with such an index, but Views are not found without it."""
+    name = index.split()[1]
+    made = sql_of(path, name).partition(" WHERE ")[0]
+    execute(path, f"DROP INDEX {name}", f"{made} WHERE 0")
+    assert any(
+        finding.startswith(f"the index {name} was changed") for finding in findings_in(path)[""]
+    )
+
+
 def test_missing_part_of_a_later_schema(path, monkeypatch):
     script = "CREATE TRIGGER first_trigger AFTER DELETE ON events BEGIN SELECT 1; END"
     monkeypatch.setattr(sql_files, "migrations", lambda dialect: {2: "", 3: script})

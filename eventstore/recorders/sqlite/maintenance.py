@@ -19,6 +19,7 @@ from typing import Final
 
 from foldlog.eventstore.errors import count
 from foldlog.eventstore.recorders.sqlite.reader import SQL, a_position
+from foldlog.eventstore.recorders.sqlite.schema import Parts, made_parts, parts_of
 from foldlog.eventstore.recorders.statements import missing_parts, orphans
 
 _PATIENCE_S: Final = 0.02
@@ -110,14 +111,24 @@ def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[
         connection.execute(f"PRAGMA busy_timeout = {usual}")
 
 
+def _changed_parts(reader: sqlite3.Connection, there: Parts) -> Iterator[str]:
+    # An index that leaves rows out passes SQLite's own check, and reads then fail or miss rows.
+    schema = reader.execute("PRAGMA user_version").fetchone()[0]
+    for (kind, name), sql in made_parts(schema).items():
+        if there.get((kind, name), sql) != sql:
+            yield (
+                f"the {kind} {name} was changed: it is not as foldlog makes it; copy the store,"
+                " which makes it again (see 'foldlog store copy --help')"
+            )
+
+
 def findings(reader: sqlite3.Connection) -> Iterator[str]:
     for (finding,) in reader.execute("PRAGMA integrity_check"):
         if finding != b"ok":
             yield str(finding, "utf-8", "replace")
-    yield from missing_parts(
-        "sqlite",
-        {(kind.decode(), name.decode()) for kind, name in reader.execute(SQL["parts_of_schema"])},
-    )
+    there = parts_of(reader)
+    yield from missing_parts("sqlite", there)
+    yield from _changed_parts(reader, there)
     lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
     streams = reader.execute(SQL["streams_without_conversation"]).fetchone()
     yield from orphans(reader.execute(SQL["rows_without_conversation"]), lonely, *streams)

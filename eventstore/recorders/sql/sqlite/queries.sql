@@ -280,7 +280,7 @@ WHERE key = ?
 DELETE FROM idempotency_keys WHERE conversation = ?
 
 -- name: parts_of_schema
-SELECT type, name FROM sqlite_schema
+SELECT type, name, sql FROM sqlite_schema
 
 -- name: rows_without_conversation
 SELECT e.conversation, count(*) FROM events e
