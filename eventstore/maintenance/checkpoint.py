@@ -37,6 +37,7 @@ from foldlog.eventstore.maintenance.archived import address_of_object, read_arch
 from foldlog.eventstore.maintenance.merkle import grown_edge, leaf_hash, root_of, root_of_edge
 from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
 from foldlog.eventstore.maintenance.verify import (
+    Later,
     RedactedEvent,
     Verdict,
     VerifyFinding,
@@ -51,6 +52,7 @@ from foldlog.eventstore.recorders.types import (
     Record,
     Row,
     as_text,
+    unpacked,
     utf8,
 )
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
@@ -90,6 +92,9 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
     ``redacted_records``  the numbers of its redacted records
     ``redacted``          the ids of redacted events, with SHA-256 of what is left of each. The hash
                           is empty if the key of the conversation was missing
+    ``clear_from``, ``clear``  of an encrypted conversation, a hash over the ids, kinds, times and
+                          heads of the events from ``clear_from`` on. Each leaf has the events that
+                          were new. Empty for a conversation that was not encrypted
     """
 
     recorded_at: int
@@ -98,6 +103,8 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
     format: str
     redacted_records: tuple[int, ...]
     redacted: tuple[tuple[int, str], ...]
+    clear_from: int = 0
+    clear: bytes = b""
 
     @property
     def hash(self) -> bytes:
@@ -115,6 +122,7 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
             + sha256(utf8(self.format)).digest()
             + sha256(records).digest()
             + sha256(redacted).digest()
+            + (_number(self.clear_from) + self.clear if self.clear else b"")
         ).digest()
 
 
@@ -227,7 +235,9 @@ def _new_leaves(
     else:
         states = [*_all_states(reader)]
     has_sources = bool(reader.ask_all("any_source"))
-    leaves = [_leaf(reader, database, state, has_sources) for state in states]
+    # Each of several joined stores has positions of its own.
+    since = after_position if database.recorder.store_count == 1 else 0
+    leaves = [_leaf(reader, database, state, has_sources, since) for state in states]
     if after_position and has_sources:
         leaves += _grown_sources(reader, database, {key for key, _ in touched})
     if not after_position or (_OF_THE_STORE, -1) in touched:
@@ -243,7 +253,7 @@ def _grown_sources(reader: Reader, database: Database, touched: Collection[int])
     """Return leaves of the conversations whose sources have records without events."""
     keys = [key for (key,) in reader.ask_all("all_with_unmade") if key not in touched]
     states = [state for state in map(reader.conversation, keys) if state is not None]
-    return [_leaf(reader, database, state, True) for state in states]
+    return [_leaf(reader, database, state, True, 0) for state in states]
 
 
 def _all_states(reader: Reader) -> Iterator[Conversation]:
@@ -255,7 +265,9 @@ def _all_states(reader: Reader) -> Iterator[Conversation]:
         yield state
 
 
-def _leaf(reader: Reader, database: Database, state: Conversation, has_sources: bool) -> Leaf:
+def _leaf(
+    reader: Reader, database: Database, state: Conversation, has_sources: bool, since: int
+) -> Leaf:
     version, head = state.end
     extent = None
     if state.erasure is not None:
@@ -264,7 +276,7 @@ def _leaf(reader: Reader, database: Database, state: Conversation, has_sources: 
         source = None
         if has_sources:
             source = Sources(database, reader).find_by_key(state.key, texts=())
-        extent = _extent(reader, database, state, source)
+        extent = _extent(reader, database, state, source, since)
     return Leaf(
         utf8(state.id),
         len(tombstones_before(reader, state)),
@@ -277,11 +289,12 @@ def _leaf(reader: Reader, database: Database, state: Conversation, has_sources: 
 
 
 def _extent(
-    reader: Reader, database: Database, state: Conversation, source: Source | None
+    reader: Reader, database: Database, state: Conversation, source: Source | None, since: int
 ) -> Extent:
     redacted = tuple(_redacted(reader, database, state))
+    clear = (0, b"") if state.sealed_key is None else _clear_since(reader, state, since)
     if source is None:
-        return Extent(state.updated_at or 0, 0, b"", "", (), redacted)
+        return Extent(state.updated_at or 0, 0, b"", "", (), redacted, *clear)
     return Extent(
         state.updated_at or 0,
         source.records,
@@ -289,7 +302,39 @@ def _extent(
         source.format,
         tuple(sorted(source.redacted)),
         redacted,
+        *clear,
     )
+
+
+def _clear_since(reader: Reader, state: Conversation, position: int) -> tuple[int, bytes]:
+    """Return the first event after a position, and the hash of the events from there on. Cost:
+    reading their rows without the bodies.
+    """
+    before = reader.ask("last_until", state.key, position, -state.key)
+    first = max(state.begins, *(event_id + 1 for (event_id,) in before), 0)
+    return first, _clear_hash(reader, state, first, state.version) if first < state.version else b""
+
+
+def _clear_hash(reader: Reader, state: Conversation, first: int, stop: int) -> bytes:
+    """Return a hash over what is not encrypted of the events ``first`` to ``stop`` - 1."""
+    hashed = sha256()
+    for row in _rows_without_bodies(reader, state, first, stop):
+        _, event_id, _, _, recorded_at, schema, shown, structural, _, _ = unpacked(row.meta)
+        kind = row.kind.encode()
+        fields = f"{event_id} {schema} {shown:d} {structural:d} {recorded_at} {len(kind)} "
+        hashed.update(fields.encode() + kind + b"\n" + row.head)
+    return hashed.digest()
+
+
+def _rows_without_bodies(
+    reader: Reader, state: Conversation, first: int, stop: int
+) -> Iterator[Row]:
+    if state.archived:
+        archived = read_archived(state.id, address_of_object(reader, state.key))
+        yield from (row for row, _ in archived if first <= row.id < stop)
+    while page := reader.ask("metas", state.key, first, stop, _PAGE):
+        yield from (Row(event_id, meta, b"") for event_id, meta in page)
+        first = page[-1][0] + 1
 
 
 def _redacted(reader: Reader, database: Database, state: Conversation) -> Iterator[tuple[int, str]]:
@@ -403,7 +448,8 @@ def verify_against(store: Store, checkpoint: StoreCheckpoint) -> Iterator[Verdic
             continue
         yield from comparison.missing()
         problems = map(of_all, comparison.problems())
-        yield verdict._replace(findings=(*verdict.findings, *problems))
+        findings = (*verdict.findings, *problems)
+        yield verdict._replace(findings=findings, later=comparison.later)
 
 
 class _Comparison:
@@ -423,6 +469,10 @@ class _Comparison:
             if redacted[1]
         }
         """The ids of the redacted events of all leaves, with the hashes of what is left of them."""
+        self._with_source = {
+            key for (key,) in self._recorder.query(lambda reader: reader.ask_all("source_keys"))
+        }
+        self.later = Later()
         self._compared = set[tuple[bytes, int]]()
         self._of_place: dict[tuple[bytes, int], list[Leaf]] = {}
         for leaf in self._leaves:
@@ -465,6 +515,8 @@ class _Comparison:
         self._compared.add((name, verdict.generation))
         leaves = self._of_place.get((name, verdict.generation), [])
         state = self._recorder.query(partial(_state_of, verdict=verdict))
+        if state is not None and attempts == _ATTEMPTS:
+            self._count(state, leaves)
         if state is None or not leaves:
             return verdict
         findings = [*verdict.findings]
@@ -478,20 +530,59 @@ class _Comparison:
                 return self.compare(verdict, attempts - 1)
         findings += map(of_all, changes)
         if state.erasure is None:
-            findings += self._changes_beside(state, leaves[-1], verdict)
+            findings += self._changes_beside(state, leaves, verdict)
         if state.erasure is not None or any(not finding.unproved for finding in findings):
             return verdict._replace(findings=tuple(findings))
         redactions = (
             *self._redactions(state, leaves[-1].version),
             *self._copied_redactions(leaves[-1], verdict),
         )
-        return verdict._replace(findings=tuple(findings), redactions=redactions)
+        return verdict._replace(
+            findings=tuple(findings),
+            redactions=redactions,
+            redacted_records=self._redacted_since(state, leaves[-1]),
+        )
+
+    def _count(self, state: Conversation, leaves: Sequence[Leaf]) -> None:
+        """Count what came after the checkpoint."""
+        events, records, conversations, erased = self.later
+        if state.erasure is not None:
+            erased += not any(leaf.erased for leaf in leaves)
+        else:
+            extents = (leaf.extent for leaf in leaves if leaf.extent is not None)
+            source = self._source_of(state)
+            version = max((leaf.version for leaf in leaves), default=state.begins)
+            events += max(state.version - version, 0)
+            if source is not None:
+                covered = max((extent.records for extent in extents), default=0)
+                records += max(source.records - covered, 0)
+            conversations += not leaves
+        self.later = Later(events, records, conversations, erased)
+
+    def _redacted_since(self, state: Conversation, leaf: Leaf) -> tuple[int, ...]:
+        """Return the records that were redacted since the checkpoint and have no events of their
+        own, so no event is a receipt for them.
+        """
+        source = self._source_of(state)
+        if source is None or leaf.extent is None:
+            return ()
+        made = query_sources(self._database, Sources.made, source)
+        return tuple(
+            number
+            for number in sorted({*source.redacted}.difference(leaf.extent.redacted_records))
+            if number < leaf.extent.records and not self._own_events(state, made.get(number))
+        )
+
+    def _own_events(self, state: Conversation, made: tuple[int, int] | None) -> set[int]:
+        first, events = made or (0, 0)
+        return {*range(first, first + events)} if first >= state.begins else set()
 
     # -- beside the events
 
     def _changes_beside(
-        self, state: Conversation, leaf: Leaf, verdict: Verdict
+        self, state: Conversation, leaves: Sequence[Leaf], verdict: Verdict
     ) -> Iterator[VerifyFinding]:
+        leaf = leaves[-1]
         for event in verdict.redacted:
             if event.id < leaf.version:
                 yield from self._changes_of_redacted(leaf, event)
@@ -500,7 +591,9 @@ class _Comparison:
                 yield of_all(f"{_BEFORE} the source of an import", unproved=True)
             return
         is_read = not any(finding.needs_key for finding in verdict.findings)
-        if is_read:
+        if not is_read:
+            yield from self._changes_in_clear(state, leaves)
+        else:
             now_redacted = {event.id for event in verdict.redacted}
             for event_id, _ in leaf.extent.redacted:
                 if event_id not in now_redacted:
@@ -511,6 +604,27 @@ class _Comparison:
         except KeyUnavailable as error:
             problem = f"the records of its source could not be checked: {error}"
             yield of_all(problem, needs_key=True)
+
+    def _changes_in_clear(
+        self, state: Conversation, leaves: Sequence[Leaf]
+    ) -> Iterator[VerifyFinding]:
+        """Compare the ids, kinds, times and heads of the events of an encrypted conversation."""
+        proved = min((leaf.extent.clear_from for leaf in leaves if leaf.extent), default=0)
+        for leaf in leaves:
+            extent = leaf.extent
+            if extent is None or not extent.clear or leaf.version > state.version:
+                continue
+            first, stop = extent.clear_from, leaf.version
+            if first > proved:
+                break
+            now = self._recorder.query(partial(_clear_hash, state=state, first=first, stop=stop))
+            if now != extent.clear:
+                problem = "their order, kinds or times were changed since the checkpoint"
+                yield VerifyFinding(first, stop - 1, problem)
+            proved = stop
+        if proved < leaves[-1].version:
+            problem = "their order was not proved: they were not encrypted at the checkpoint"
+            yield VerifyFinding(proved, leaves[-1].version - 1, problem, unproved=True)
 
     def _changes_of_redacted(self, leaf: Leaf, event: RedactedEvent) -> Iterator[VerifyFinding]:
         def find(problem: str, *, unproved: bool = False) -> VerifyFinding:
@@ -563,6 +677,8 @@ class _Comparison:
             yield from self._redacted_records(state, source, extent, verdict)
 
     def _source_of(self, state: Conversation) -> Source | None:
+        if state.key not in self._with_source:
+            return None
         return self._recorder.query(
             lambda reader: Sources(self._database, reader).find_by_key(state.key, texts=())
         )
@@ -587,8 +703,7 @@ class _Comparison:
         redacted_ids = {event.id for event in verdict.redacted}
         made = query_sources(self._database, Sources.made, source)
         for number in sorted({*source.redacted} - before):
-            first, events = made.get(number, (0, 0))
-            own = {*range(first, first + events)} if first >= state.begins else set()
+            own = self._own_events(state, made.get(number))
             if number < extent.records and own and own.isdisjoint(redacted_ids):
                 yield f"record {number} of its source was erased without a receipt"
 

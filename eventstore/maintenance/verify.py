@@ -40,7 +40,7 @@ from foldlog.eventstore.log.row import (
     unsound,
 )
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
-from foldlog.eventstore.recorders.base import Reader, Recorder
+from foldlog.eventstore.recorders.base import Columns, Reader, Recorder
 from foldlog.eventstore.recorders.sqlite.replacing import is_abandoned
 from foldlog.eventstore.recorders.types import (
     HEAD_BYTES,
@@ -81,6 +81,17 @@ class RedactedEvent(NamedTuple):
     is_whole: bool
 
 
+class Later(NamedTuple):
+    """What came after a checkpoint: numbers of events and source records, of new conversations, and
+    of erased conversations. The checkpoint proves nothing about the first three.
+    """
+
+    events: int = 0
+    records: int = 0
+    conversations: int = 0
+    erased: int = 0
+
+
 class Verdict(NamedTuple):
     """The findings in one conversation. If ``conversation`` is None, the findings are problems of
     the database itself.
@@ -89,8 +100,10 @@ class Verdict(NamedTuple):
     If several conversations used this id, one after another, each of them has its own verdict,
     numbered by ``generation``. ``unmade`` is the number of source records without events.
     ``archived`` is the number of archived events, which ``check_archived`` checks. ``redactions``
-    are the redactions since a checkpoint, if the store was compared with one. ``redacted`` are all
-    redacted events that are stored under the key of the conversation.
+    are the redactions since a checkpoint, if the store was compared with one, and
+    ``redacted_records`` the source records without events that were redacted since then. ``later``
+    is set in the verdict about the database. ``redacted`` are all redacted events that are stored
+    under the key of the conversation.
     """
 
     conversation: str | None
@@ -103,6 +116,8 @@ class Verdict(NamedTuple):
     archived: int = 0
     redactions: tuple[Redaction, ...] = ()
     redacted: tuple[RedactedEvent, ...] = ()
+    redacted_records: tuple[int, ...] = ()
+    later: Later | None = None
 
     @property
     def events(self) -> int:
@@ -221,13 +236,16 @@ def _findings_without_key(
     event_id = conversation.begins
     counts: tuple[int, int] | None = None
     newest_at = 0
+    places = _Places()
     while not conversation.archived and event_id < conversation.version:
-        page = database.recorder.query(
-            partial(_rows, key=conversation.key, start=event_id, stop=conversation.version)
+        page, columns = database.recorder.query(
+            partial(_page, key=conversation.key, start=event_id, stop=conversation.version)
         )
         if not page:
             yield VerifyFinding(event_id, conversation.version - 1, _MISSING[1])
             return
+        places.take(columns)
+        misfits = _misfits(page, columns)
         unsound_indices = {*unsound(checksum_seed(conversation.id), page)}
         for index, row in enumerate(page):
             _, _, shown, structural, recorded_at, *_ = unpacked(row.meta)
@@ -237,16 +255,22 @@ def _findings_without_key(
             if index in unsound_indices:
                 yield VerifyFinding(row.id, row.id, "its checksum does not match")
                 return
+            if index in misfits:
+                yield VerifyFinding(row.id, row.id, _MISFIT, sound=True)
             if recorded_at < newest_at or (counts is not None and counts != (shown, structural)):
                 yield VerifyFinding(row.id, row.id, "it does not follow the event before it")
                 return
             counts = (shown + row.shown, structural + row.structural)
             newest_at = recorded_at
             event_id += 1
+    if not places.rises:
+        yield of_all(_EXCHANGED, sound=True)
 
 
-def _rows(reader: Reader, key: int, start: int, stop: int) -> Sequence[Row]:
-    return reader.rows(key, start, stop, _PAGE)
+def _page(
+    reader: Reader, key: int, start: int, stop: int
+) -> tuple[Sequence[Row], Sequence[Columns]]:
+    return reader.rows(key, start, stop, _PAGE), reader.columns(key, start, stop, _PAGE)
 
 
 def _changed_since(database: Database, former: Conversation) -> Conversation | None:
@@ -284,8 +308,7 @@ def _findings(
         yield from in_rows
         redacted += own.redacted()
         if not in_rows and not own.rises:  # rows that were moved or doubled have named themselves
-            problem = "its events do not have rising positions: events were exchanged"
-            yield of_all(problem, sound=True)
+            yield of_all(_EXCHANGED, sound=True)
     if conversation.parent is not None and (past or not conversation.head):
         for part in checks_of_past(database, conversation):
             yield from [part] if isinstance(part, VerifyFinding) else part.run()
@@ -301,6 +324,7 @@ _MISFIT = (
     "the columns of its row contradict its meta: the kind, the flag 'shown' or the flag"
     " 'structural' differs"
 )
+_EXCHANGED = "its events do not have rising positions: events were exchanged"
 _STRAY = (
     "it does not follow the event before it: one of the two was changed, or is not in its place"
 )
@@ -348,6 +372,30 @@ def of_all(
     return VerifyFinding(None, None, problem, sound, needs_key, unfinished, unproved)
 
 
+class _Places:
+    """Whether each event of a conversation has a higher position than the event before it."""
+
+    def __init__(self) -> None:
+        self.rises = True
+        self._last = -(2**63)
+
+    def take(self, columns: Sequence[Columns]) -> None:
+        for *_, position in columns:
+            # On a server, the rows of a staged import have no positions.
+            if position is not None:
+                self.rises = self.rises and position > self._last
+                self._last = position
+
+
+def _misfits(page: Sequence[Row], columns: Sequence[Columns]) -> set[int]:
+    """Return the indices of the rows whose columns contradict their ``meta``."""
+    return {
+        index
+        for index, (row, (event_id, kind, *flags, _)) in enumerate(zip(page, columns, strict=False))
+        if event_id == row.id and (kind_name(kind), *flags) != in_columns(row.meta)
+    }
+
+
 class Check:
     """Checks the rows that are stored under the key of a conversation, up to a version. The
     ``archived`` rows come before the rows in the store.
@@ -379,9 +427,7 @@ class Check:
         self._counts: tuple[int, int] | None = (0, 0)
         self._head: bytes | None = first_head(conversation, self._salt)
         self._newest_at = 0
-        self.rises = True
-        """Whether each event has a higher position than the event before it."""
-        self._position = -(2**63)
+        self._places = _Places()
         if conversation.parent is not None:
             parent = conversation.parent
             first = conversation.begins
@@ -395,6 +441,11 @@ class Check:
             self._counts = counts[0] if counts else None
         self._redacted: dict[int, tuple[str, str, Redacted | None]] = {}
         self._receipts: dict[int, dict[str, tuple[int, str]]] = {}
+
+    @property
+    def rises(self) -> bool:
+        """Whether each event has a higher position than the event before it."""
+        return self._places.rises
 
     def run(self) -> list[VerifyFinding]:
         for page in self._pages():
@@ -440,16 +491,8 @@ class Check:
         columns = self._database.recorder.query(
             lambda reader: reader.columns(key, start, stop, size)
         )
-        misfits = set()
-        for index, (row, stored) in enumerate(zip(page, columns, strict=False)):
-            event_id, kind, shown, structural, position = stored
-            if event_id == row.id and (kind_name(kind), shown, structural) != in_columns(row.meta):
-                misfits.add(index)
-            # On a server, the rows of a staged import have no positions.
-            if position is not None:
-                self.rises = self.rises and position > self._position
-                self._position = position
-        return misfits
+        self._places.take(columns)
+        return _misfits(page, columns)
 
     def _take(self, row: Row, *, is_misfit: bool = False) -> None:
         meta = row.meta

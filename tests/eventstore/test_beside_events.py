@@ -246,6 +246,40 @@ def test_later_import_without_events_gets_a_leaf_once(path, note, tmp_path):
     assert [*findings(path, later)] == ["later"]
 
 
+def test_record_without_events_that_was_redacted_is_listed(path, note, tmp_path, capsys):
+    (tmp_path / "note.txt").write_text(str(note))
+    run(path, f"DELETE FROM made WHERE conversation = {key_of(path, 'opened')}")
+    redacted = (
+        f"UPDATE sources SET redacted = x'00000000' WHERE conversation = {key_of(path, 'opened')}"
+    )
+    run(path, redacted)
+    check = ("store", "verify", "--against", str(tmp_path / "note.txt"), "--db", str(path))
+    run_foldlog(*check)
+    assert "opened: record 0 of its source redacted since the checkpoint" in capsys.readouterr().out
+
+
+def test_what_came_after_the_checkpoint_is_counted(path, note, tmp_path, capsys):
+    source = tmp_path / "later.json"
+    source.write_text(json.dumps({"messages": MESSAGES}))
+    run_foldlog("import", str(source), "--conversation", "later", "--db", str(path))
+    with opened(path) as store:
+        say(store, "a", "five", "six")
+        store.fork("c", 2, "another fork")
+        say(store, "another fork", "own")
+        erased(store, "b")
+    (tmp_path / "note.txt").write_text(str(note))
+    capsys.readouterr()
+    check = ("store", "verify", "--against", str(tmp_path / "note.txt"), "--db", str(path))
+    assert run_foldlog(*check) == 0
+    assert (
+        "After the checkpoint came 3 events, 2 source records, 2 new conversations and 1 erasure."
+        in capsys.readouterr().out
+    )
+    assert run_foldlog(*check, "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["later"] == {"events": 3, "records": 2, "conversations": 2, "erased": 1}
+
+
 # -- tombstones, times and positions
 
 
@@ -324,6 +358,50 @@ def test_changed_encrypted_store_is_named_without_the_key(path, sealed, tmp_path
     assert run_foldlog(*check) == 1
     err = capsys.readouterr().err
     assert "found: conversation 'secret': event 1: its checksum does not match" in err
+
+
+def exchange_sealed(path):
+    """Exchange two events of an encrypted conversation, with right counts, times and positions."""
+    first, second = (stored_row(path, key_of(path, "secret"), event_id) for event_id in (0, 1))
+    for row, other in ((first, second), (second, first)):
+        moved = with_fields(row, event_id=other.id, **place_of(other))
+        stored_rows.replace(path, "secret", moved)
+
+
+def place_of(row):
+    return {
+        "recorded_at": stored_rows.meta_field(row.meta, "recorded_at"),
+        "shown_before": row.shown_before,
+        "structural_before": row.structural_before,
+    }
+
+
+def recount_sealed(path, event_id):
+    """Change the kind of an encrypted event to one of the same length, with right checksums."""
+    row = stored_row(path, key_of(path, "secret"), event_id)
+    stored_rows.replace(path, "secret", with_fields(row, kind="massage"))
+
+
+@pytest.mark.parametrize("change", [exchange_sealed, partial(recount_sealed, event_id=1)])
+@pytest.mark.parametrize("is_later", [False, True])
+def test_order_and_kinds_are_proved_without_the_key(path, sealed, change, is_later):
+    note = sealed
+    if is_later:
+        with opened(path, keys=KEYS) as store:
+            say(store, "secret", "four")
+            note = make_checkpoint(store)
+    change(path)
+    named = [text for text in findings(path, note)["secret"] if "could not" not in text]
+    assert named == ["events 0 to 2: their order, kinds or times were changed since the checkpoint"]
+
+
+def test_events_encrypted_later_are_proved_from_then_on(path, note):
+    with opened(path, keys=KEYS) as store:
+        assert [*rekey(store)]
+        later = make_checkpoint(store)
+    unproved = "events 0 to 3: their order was not proved: they were not encrypted at the"
+    assert any(text.startswith(unproved) for text in findings(path, note)["a"])
+    assert all("could not be checked" in text for text in findings(path, later)["a"])
 
 
 def test_key_of_a_plain_conversation_is_named(path, note):

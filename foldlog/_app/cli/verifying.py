@@ -9,6 +9,7 @@ import msgspec
 from foldlog._base.json_types import JsonObject
 from foldlog._reports.answers.verification import (
     CheckedDocument,
+    LaterDocument,
     LossDocument,
     RevisionDocument,
     VerdictDocument,
@@ -16,6 +17,7 @@ from foldlog._reports.answers.verification import (
 )
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.maintenance.verify import Later
 from foldlog.maintenance import Verdict
 from foldlog.projections import Views, audit
 
@@ -27,6 +29,7 @@ class Checks:
     ``unchecked``  conversations whose keys are missing
     ``damaged``    whether there is damage; a missing key and unfinished work are not damage
     ``newest``     the conversation that was checked last
+    ``later``      what came after the checkpoint, if the store was compared with one
     ``findings``   pairs of a conversation and a finding; for a finding about the whole database,
                    the conversation is None
     ``not_checked``  pairs as in ``findings``: what could not be checked
@@ -41,6 +44,7 @@ class Checks:
         self.revisions = 0
         self.damaged = False
         self.newest: str | None = None
+        self.later: Later | None = None
         self.findings: list[tuple[str | None, str]] = []
         self.not_checked: list[tuple[str | None, str]] = []
 
@@ -59,6 +63,7 @@ class Checks:
                 for finding in verdict.findings
             )
             if verdict.conversation is None:
+                self.later = verdict.later or self.later
                 continue
             self.newest = verdict.conversation
             if any(finding.needs_key for finding in verdict.findings):
@@ -98,12 +103,15 @@ class Checks:
         return ViewsDocument.of(report, findings=tuple(map(RevisionDocument.of, report.findings)))
 
     def summary(self) -> JsonObject:
-        return {
+        summary: JsonObject = {
             "checked": CheckedDocument.of(self),
             "unchecked": self.unchecked,
             "database": tuple(finding for name, finding in self.findings if name is None),
             "sound": not (self.findings or self.not_checked),
         }
+        if self.later is not None:
+            summary["later"] = LaterDocument(**self.later._asdict())
+        return summary
 
 
 def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType) -> VerdictDocument:
@@ -122,6 +130,7 @@ def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType)
         erased_at=erased_at,
         erased_reason=msgspec.UNSET if erasure is None else erasure.reason,
         redacted=tuple(redacted) or msgspec.UNSET,
+        redacted_records=verdict.redacted_records or msgspec.UNSET,
         views=views,
     )
 

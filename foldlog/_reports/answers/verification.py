@@ -33,7 +33,8 @@ class LossDocument(Document):
 class VerdictDocument(Document):
     """A conversation that was verified. ``status`` is "sound", "damaged", "unchecked" (the key is
     missing) or "erased". ``views`` is set with ``--views``. ``redacted`` has the events that were
-    redacted since the checkpoint of ``--against``.
+    redacted since the checkpoint of ``--against``, and ``redacted_records`` the records of its
+    source that were redacted since then and have no events.
     """
 
     conversation: str | None
@@ -45,6 +46,7 @@ class VerdictDocument(Document):
     erased_at: str | UnsetType = UNSET
     erased_reason: str | UnsetType | None = UNSET
     redacted: tuple[int, ...] | UnsetType = UNSET
+    redacted_records: tuple[int, ...] | UnsetType = UNSET
     views: ViewsDocument | UnsetType = UNSET
 
 
@@ -56,10 +58,19 @@ class CheckedDocument(Document):
     erased: int
 
 
+class LaterDocument(Document):
+    """The numbers of what came after the checkpoint of ``--against``."""
+
+    events: int
+    records: int
+    conversations: int
+    erased: int
+
+
 class VerifiedDocument(Document):
     """The output of ``foldlog store verify``. ``database`` are the findings about the database and
     not about a conversation. ``stamped_at`` is the time at which an authority signed the
-    checkpoint, if ``--ca`` has its certificates.
+    checkpoint, if ``--ca`` has its certificates. ``later`` is set with ``--against``.
     """
 
     db: str
@@ -69,3 +80,4 @@ class VerifiedDocument(Document):
     database: tuple[str, ...]
     sound: bool
     stamped_at: str | None = None
+    later: LaterDocument | UnsetType = UNSET

@@ -226,6 +226,23 @@ ORDER BY id LIMIT $4::bigint
 -- name: positions
 SELECT position FROM {schema}.events WHERE conversation = $1::bigint AND id < $2::bigint ORDER BY id
 
+-- name: metas
+SELECT id, meta FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
+ORDER BY id LIMIT $4::bigint
+
+-- The last event of a conversation up to a position. There is none if the conversation as a whole is later: it was
+-- imported, detached from its parent, or encrypted after this position.
+-- name: last_until
+SELECT id FROM {schema}.events WHERE conversation = $1::bigint AND (position <= $2::bigint OR position IS NULL)
+    AND NOT EXISTS (
+        SELECT 1 FROM {schema}.publications WHERE conversation = $1::bigint AND first_position > $2::bigint
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM {schema}.events
+        WHERE conversation = $3::bigint AND kind = 'key_changed'::bytea AND position > $2::bigint
+    )
+ORDER BY id DESC LIMIT 1
+
 -- The proof of a redacted event has 64 bytes.
 -- name: redacted_rows
 SELECT {row}
@@ -840,6 +857,9 @@ WHERE s.root = $1::bigint AND c.erased_at IS NULL
 
 -- name: any_source
 SELECT 1 FROM {schema}.sources LIMIT 1
+
+-- name: source_keys
+SELECT conversation FROM {schema}.sources
 
 -- name: sources
 SELECT {source_as_it_is} {appended} WHERE s.conversation > $1::bigint ORDER BY s.conversation LIMIT $2::bigint

@@ -132,6 +132,20 @@ SELECT id, kind, shown, structural, position FROM events WHERE conversation = ? 
 -- name: positions
 SELECT position FROM events WHERE conversation = ? AND id < ? ORDER BY id
 
+-- name: metas
+SELECT id, meta FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
+
+-- The last event of a conversation up to a position. There is none if the conversation as a whole is later: it was
+-- imported, detached from its parent, or encrypted after this position.
+-- name: last_until
+WITH wanted (key, until, ledger) AS (VALUES (?, ?, ?))
+SELECT e.id FROM wanted JOIN events e INDEXED BY events_by_id ON e.conversation = wanted.key AND e.position <= until
+WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = wanted.key AND c.first_position > until)
+    AND NOT EXISTS (
+        SELECT 1 FROM events l WHERE l.conversation = ledger AND l.kind = 'key_changed' AND l.position > until
+    )
+ORDER BY e.id DESC LIMIT 1
+
 -- The proof of a redacted event has 64 bytes.
 -- name: redacted_rows
 SELECT {row} FROM events WHERE conversation = ? AND id >= ? AND id < ? AND substr(meta, 32, 1) = x'40' ORDER BY id LIMIT ?
@@ -506,6 +520,9 @@ WHERE s.root = ? AND c.erased_at IS NULL
 
 -- name: any_source
 SELECT 1 FROM sources LIMIT 1
+
+-- name: source_keys
+SELECT conversation FROM sources
 
 -- name: sources
 SELECT {source_as_it_is} {appended} WHERE s.conversation > ? ORDER BY s.conversation LIMIT ?

@@ -9,6 +9,7 @@ from foldlog._app.cli.verifying import Checks
 from foldlog._reports.words.gist import count
 from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.maintenance.verify import Later
 from foldlog.maintenance import Verdict
 
 
@@ -34,6 +35,8 @@ def show_outcome(checks: Checks, stamped_at: datetime | None, *, with_views: boo
         f", {checks.unchecked:,} not checked because a key is missing" if checks.unchecked else ""
     )
     terminal.say_wrapped(f"{words}: {outcome}.")
+    if checks.later is not None:
+        terminal.say_wrapped(_later_in_words(checks.later))
 
 
 def show_erased(verdict: Verdict) -> None:
@@ -55,6 +58,24 @@ def show_redacted(verdict: Verdict) -> None:
             f"{name}: event {events} redacted since the checkpoint by {receipt.by}"
             f" ({receipt.reason}); {_receipt_of(receipt)} is the receipt"
         )
+
+
+def show_redacted_records(verdict: Verdict) -> None:
+    name = terminal.typed_id(verdict.conversation or "")
+    if verdict.redacted_records:
+        records = ", ".join(map(str, verdict.redacted_records))
+        terminal.say_wrapped(
+            f"{name}: record {records} of its source redacted since the checkpoint; a record"
+            " without events has no receipt"
+        )
+
+
+def _later_in_words(later: Later) -> str:
+    records = f", {count(later.records, 'source record')}" if later.records else ""
+    return (
+        f"After the checkpoint came {count(later.events, 'event')}{records},"
+        f" {count(later.conversations, 'new conversation')} and {count(later.erased, 'erasure')}."
+    )
 
 
 def _receipt_of(redaction: Redaction) -> str:

@@ -19,7 +19,12 @@ from foldlog._app.cli.checkpoints import (
 from foldlog._app.cli.hints import command
 from foldlog._app.cli.options import conversations_argument, flag, from_option, store_options
 from foldlog._app.cli.outcome import Refused
-from foldlog._app.cli.printing.verification import show_erased, show_outcome, show_redacted
+from foldlog._app.cli.printing.verification import (
+    show_erased,
+    show_outcome,
+    show_redacted,
+    show_redacted_records,
+)
 from foldlog._app.cli.stores import events_total, open_existing, require_id, resolve
 from foldlog._app.cli.verifying import Checks, verdict_document
 from foldlog._reports.answers.document import stream
@@ -105,6 +110,7 @@ def run(
                 for verdict, _ in rows:
                     show_erased(verdict)
                     show_redacted(verdict)
+                    show_redacted_records(verdict)
     except BaseException:
         if checks.newest is not None and not conversations:
             rest = _command_for_rest(checks.newest, views=views, repair=repair)
