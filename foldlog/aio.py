@@ -658,6 +658,7 @@ class AsyncHistory:
     fact = _method(SyncHistory.fact)
     dropped = _method(SyncHistory.dropped)
     hand_overs = _method(SyncHistory.hand_overs)
+    continue_in = _method(SyncHistory.continue_in, writes=True)
     difference = _method(SyncHistory.difference)
     stats = _method(SyncHistory.stats)
     lifetimes = _method(SyncHistory.lifetimes)

@@ -1,5 +1,6 @@
 """The types of arguments and results, for use in annotations."""
 
+from foldlog._history.continuing import Continuation as Continuation
 from foldlog._history.histories import ChosenCondenser as ChosenCondenser
 from foldlog._history.history import ExpectedVersion as ExpectedVersion
 from foldlog._history.requests import SentRequest as SentRequest

@@ -14,10 +14,12 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.sources.blocks import Block, cut_at
 from foldlog.eventstore.sources.tables import (
     ABOUT,
+    CONTINUED,
     FRAME,
     REDACTED,
     TITLE,
     WHERE,
+    Continued,
     Source,
     Sources,
     query_sources,
@@ -68,6 +70,18 @@ def _by_pages(
 
 def about(source: Source) -> JsonObject:
     return dict(msgspec.json.decode(source.about)) if source.about else {}
+
+
+def continued(source: Source) -> Continued | None:
+    fields = about(source).get(CONTINUED)
+    return None if fields is None else Continued(*fields)
+
+
+def end_of_records(sources: Sources, source: Source) -> int:
+    """Return the version after the last event of a record."""
+    handed_over = continued(source)
+    begin = 0 if handed_over is None else handed_over.version
+    return max((first + count for first, count in sources.made(source).values()), default=begin)
 
 
 def without_texts(source: Source) -> bytes:

@@ -77,10 +77,24 @@ record contains. A later import must not store a title or such texts.
 ABOUT: Final = (b"about",)
 TEXTS: Final = (*ABOUT, b"sums")
 """The compressed columns of a source. Their values may be large."""
-_SHARED: Final = (FRAME, "paths", REDACTED)
+CONTINUED: Final = "continued"
+"""The key of ``Continued`` in the source of a conversation that went on in another program."""
+_SHARED: Final = (FRAME, "paths", REDACTED, CONTINUED)
 """The fields of ``Source.about`` that also hold for a fork: the text around the records, the
-imported files, and whether this text was removed.
+imported files, whether this text was removed, and the records that were handed over.
 """
+
+
+class Continued(NamedTuple):
+    """What a source contains of the history that goes on in it. Its first records were made from
+    events that its conversation shares with its parent, so they have no events of their own.
+
+    ``version``    the version of the conversation after the hand-over
+    ``event_ids``  for each of these records, the ids of its events and summaries
+    """
+
+    version: int
+    event_ids: Sequence[Sequence[int]]
 
 
 class Source(NamedTuple):

@@ -16,6 +16,7 @@ hand_overs.py  what sub-agents were given, and what they returned
 children.py    begin sub-agents for calls, and close their calls
 sub_agents.py  the calls that began sub-agents, and their results
 started_calls.py  the calls that a worker began, and those that other workers left behind
+continuing.py  go on with a history in another program
 threads.py     threads that run blocking calls for asyncio
 recording.py   append records, in the format of another program
 facts.py       whether the agent knows some words

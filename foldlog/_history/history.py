@@ -34,6 +34,7 @@ from foldlog.projections import (
 
 # The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
+    from foldlog._history.continuing import Continuation
     from foldlog._history.facts import Fact
     from foldlog._history.requests import SentRequest
     from foldlog._reports.answers.views import HandOverDocument
@@ -95,7 +96,8 @@ class History(HistoryRun):
         notes: Callable[[str], None] | None = None,
     ) -> Iterator[Any]:
         """Yield the records of the history in a format. The default is the format of its source,
-        and ``openhands-v1`` for a history that was not imported. Imported records are yielded
+        and ``openhands-v1`` for a history that was not imported. The source of a history that went
+        on in another program is the session of that program. Imported records are yielded
         unchanged, and other events become records of the format. Forgotten events are written, and
         retracted events are left out.
 
@@ -108,6 +110,7 @@ class History(HistoryRun):
         this history cannot be written in the format. Cost: the method reads the events of the
         history, or with ``view`` the events of its View.
         """
+        from foldlog._imports.stored import session_records
         from foldlog.formats.conversion import (
             ANY_HISTORY,
             check_callable,
@@ -132,6 +135,9 @@ class History(HistoryRun):
 
         if not self.version():
             return iter(())
+        session = session_records(self._store, self.id, format)
+        if session is not None:
+            return session
         version, retractions = self._store.query(self.id, read_version_and_retractions)
         chosen = format or format_of_history(self._store, self.id)
         stored = self._stored_records()
@@ -351,6 +357,46 @@ class History(HistoryRun):
             fork_id = id
         begin_fork(self._store, self.id, version, fork_id)
         return cast(History, self._histories[fork_id])
+
+    def continue_in(
+        self,
+        program: str,
+        at: int | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+    ) -> Continuation:
+        """Go on with this history in another program: write its View as a session file of
+        ``"claude-code"`` or ``"codex"``, and fork the history under the id of the session. The
+        command in the result resumes the session.
+
+        Later imports of the session file, and the program's hook, append the new records to the
+        fork, so the history stays one history. A second call makes another session and fork.
+
+        The session has the messages, calls and results of the View, with their times. The system
+        prompt and thinking are left out, and counted in ``left_out``. Each open call gets a result
+        that says that its outcome is unknown, and a note tells the model that the program changed.
+        The fork contains the results and the note too. The file has the mode 0600, and no file is
+        overwritten. It is not encrypted.
+
+        Args:
+            program: The program, ``"claude-code"`` or ``"codex"``.
+            at: The version to hand over. The default is the present version.
+            cwd: The folder in which the program is to work. The default is the attribute ``cwd``,
+                or the present folder. ``CLAUDE_CONFIG_DIR`` and ``CODEX_HOME`` say where the
+                sessions of the programs are.
+
+        Raises:
+            InvalidArgument: The program is unknown, the folder does not exist, the View shows
+                nothing or has more than a million tokens, or the program's newest session is not in
+                the form that foldlog writes.
+            ConversationNotFound: This history has no events. Also raises the errors of ``at``, and
+                those of the file system if the file cannot be written. The store is then unchanged.
+
+        Durability: the file is written, and the fork is on disk, when the method returns. Cost: the
+        method renders the View, and writes it once as a file and once into the store.
+        """
+        from foldlog._history.continuing import continue_in
+
+        return continue_in(self, program, at, cwd)
 
     def difference(self, before: int, after: int) -> Difference:
         """Return the events that entered the View between two versions, the events that left

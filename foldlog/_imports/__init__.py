@@ -9,6 +9,7 @@ projecting.py  make the events of a source
 unstored.py    make events in memory if the store is read-only
 recording.py   store the records that a runtime appends
 refreshing.py  import the new records of a file
+continuing.py  store a session in which another program goes on
 compacting.py  note a compaction that the program has not written to its file yet
 redacting.py   redact records of a source
 stored.py      read the stored records of a conversation

@@ -22,7 +22,7 @@ from foldlog.eventstore import DocumentChanges, Redaction, Store, VersionConflic
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, chain_head, count_shared
-from foldlog.eventstore.sources.reading import about, blocks_of
+from foldlog.eventstore.sources.reading import about, blocks_of, end_of_records
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 from foldlog.formats.decoded import DecodedRecords
 from foldlog.formats.files.found_sources import FoundHistory, NotAHistory, SourceRefused
@@ -154,8 +154,7 @@ class SourceImport(SourceWriter):
     def _is_continued_here(self, source: Source) -> bool:
         # New records of a source become a fork if its conversation was continued in foldlog.
         name = self.name_of(source.conversation)
-        events_made = self.query(Sources.made, source)
-        end = max((first + events for first, events in events_made.values()), default=0)
+        end = self.query(end_of_records, source)
         version = self.store.conversation(name, as_stored=True).version
         if version <= end or source.made != source.records:
             return False

@@ -275,8 +275,7 @@ class Import:
         return query_sources(self._store.database, read, *arguments)
 
     def _place(self, path: Path, own_name: str = "") -> bytes:
-        text = "\0".join((os_path.abspath(path), own_name or _WHOLE_FILE, *self._place_options))
-        return blake2b(utf8(text), digest_size=_PLACE_BYTES).digest()
+        return _place(path, own_name or _WHOLE_FILE, *self._place_options)
 
     # -- one source
     # ----------------------------------------------------------------------------------------------
@@ -345,6 +344,16 @@ class Import:
             return f"{self._options.prefix}{recorded_name}" if recorded_name else name
 
         return name_source
+
+
+def place_of_file(path: Path) -> bytes:
+    """Return the place of a file that is imported without options."""
+    return _place(path, _WHOLE_FILE, AUTO, "", "")
+
+
+def _place(path: Path, own_name: str, *options: str) -> bytes:
+    text = "\0".join((os_path.abspath(path), own_name, *options))
+    return blake2b(utf8(text), digest_size=_PLACE_BYTES).digest()
 
 
 __all__ = ["Failed", "Import", "Imported"]

@@ -7,7 +7,7 @@ events, so the ids never change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -29,10 +29,11 @@ from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
-from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
+from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of, continued
 from foldlog.eventstore.sources.tables import (
     REDACTED,
     TITLE,
+    Continued,
     Source,
     Sources,
     SourcesToWrite,
@@ -42,6 +43,7 @@ from foldlog.formats.decoded import decoder_of, events_of, values_of
 from foldlog.formats.forking import incomplete
 from foldlog.formats.format import RecordDecoder
 from foldlog.formats.record import INCOMPLETE, UNREAD, NotAnEvent
+from foldlog.formats.record_events import FollowingDecoder
 from foldlog.formats.registry import format_named
 
 SECRET: Final = "secret"
@@ -102,14 +104,21 @@ def decode_records(
 ) -> Iterator[tuple[int, list[Event]]]:
     """Yield each record's number and events. ``events_of_records`` maps the number of a record to
     the id of its first event and the count of its events. The events of record ``start`` and of
-    later records have the ids from ``version`` on.
+    later records have the ids from ``version`` on. A record that was handed over to the program has
+    no events of its own.
     """
     format = format_named(source.format)
     if decoder is None:
         decoder = decoder_of(format, str(about(source).get("prefix", "")), findings)
+    handed_over = continued(source)
     number = 0
     for block in blocks_of(store.database, source):
         for value in values_of(block.records()):
+            if handed_over is not None and number < len(handed_over.event_ids):
+                _adopt(decoder, value, number, handed_over)
+                yield number, []
+                number += 1
+                continue
             if number in events_of_records:
                 decoder.skip_to(events_of_records[number][0])
             elif number == start:
@@ -120,6 +129,13 @@ def decode_records(
                 events = []
             yield number, events
             number += 1
+
+
+def _adopt(decoder: RecordDecoder, record: Any, number: int, handed_over: Continued) -> None:
+    assert isinstance(decoder, FollowingDecoder)
+    decoder.adopt(record, handed_over.event_ids[number])
+    if number + 1 == len(handed_over.event_ids):
+        decoder.end_adoption(handed_over.version)
 
 
 def change_of_documents(

@@ -15,11 +15,17 @@ import msgspec
 
 from foldlog._reports.figures.of_sources import count_block
 from foldlog.eventstore import Store
+from foldlog.eventstore.log.finding import forks_that_share
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import Block, chained, numbers_with
-from foldlog.eventstore.sources.reading import IMPORTED_AT, about, without_texts
+from foldlog.eventstore.sources.reading import (
+    IMPORTED_AT,
+    about,
+    continued,
+    without_texts,
+)
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
 from foldlog.formats.decoded import DecodedRecords
 from foldlog.formats.registry import format_named
@@ -77,8 +83,29 @@ def redact_records(
             for source in sources.settle_family(root):
                 _blank(sources, source, _numbers_with(sources, source, hashes))
             _clear_beside(sources, root)
+        for conversation, ids in events:
+            _clear_handed_over(sources, conversation, ids)
 
     return redact
+
+
+def _clear_handed_over(
+    sources: SourcesToWrite, conversation: Conversation, event_ids: Iterable[int]
+) -> None:
+    """Blank the records that were handed over to another program, in the conversation and in its
+    forks, if they contain one of the events. They are no records of these events, because they were
+    made from the events.
+    """
+    ids = [*event_ids]
+    if not ids:
+        return
+    forks = [*forks_that_share(sources.database, sources.reader, conversation.key, ids)]
+    for holder in (conversation, *(fork for fork, _ in forks)):
+        source = sources.find_by_key(holder.key)
+        handed_over = None if source is None else continued(source)
+        if source is not None and handed_over is not None and min(ids) < handed_over.version:
+            sources.settle_family(source.root)
+            _clear_beside(sources, source.root)
 
 
 def redact_beside(store: Store, conversation: str) -> None:

@@ -21,7 +21,13 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.sources.blocks import Block
-from foldlog.eventstore.sources.reading import about, blocks_of, source_of
+from foldlog.eventstore.sources.reading import (
+    about,
+    blocks_of,
+    continued,
+    end_of_records,
+    source_of,
+)
 from foldlog.eventstore.sources.tables import Made, Source, Sources, query_sources
 from foldlog.formats.files.frames import frame_in, texts_beside, whole
 from foldlog.formats.json_text import parse_stored as parse
@@ -315,12 +321,7 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
         source = sources.of(conversation)
         if source is None:
             return None, 0, 0
-        ends = (
-            first + count
-            for number, (first, count) in sources.made(source).items()
-            if number < source.records
-        )
-        return source, max(ends, default=0), len(sources.all_redacted(source))
+        return source, end_of_records(sources, source), len(sources.all_redacted(source))
 
     source, end, redacted = query_sources(store.database, read)
     if source is None or format not in (None, source.format):
@@ -334,6 +335,21 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
     if is_changed or (is_written and (appended or redacted)):
         return None
     return SourceBytes(source.format, raw(store, conversation), source.records, appended, redacted)
+
+
+def session_records(
+    store: Store, conversation: str, format: str | None = None
+) -> Iterator[Any] | None:
+    """Return the records of the session in which a program went on with a history. Return None for
+    any other conversation, and where ``source_bytes`` returns None.
+    """
+    source = source_of(store.database, conversation)
+    if source is None or continued(source) is None:
+        return None
+    if source_bytes(store, conversation, format) is None:
+        return None
+    blocks = blocks_of(store.database, source)
+    return (parse(record) for block in blocks for record in block.records())
 
 
 def unread_in(store: Store, conversation: str) -> list[int]:

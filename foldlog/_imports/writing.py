@@ -39,8 +39,15 @@ from foldlog.eventstore.sources.blocks import (
     fingerprint_of,
     numbers_with,
 )
-from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of, is_family_whole
+from foldlog.eventstore.sources.reading import (
+    IMPORTED_AT,
+    about,
+    blocks_of,
+    continued,
+    is_family_whole,
+)
 from foldlog.eventstore.sources.tables import (
+    CONTINUED,
     FRAME,
     REDACTED,
     TITLE,
@@ -56,7 +63,7 @@ from foldlog.formats.files.found_sources import FoundHistory, SourceRefused
 from foldlog.formats.files.frames import Frame
 from foldlog.formats.format import Format
 from foldlog.formats.json_text import parse
-from foldlog.formats.record import ImportFinding, refuse, text_or_none
+from foldlog.formats.record import ImportFinding, pick, refuse, text_or_none
 from foldlog.formats.registry import format_named
 from foldlog.formats.skeleton import Skeleton
 from foldlog.formats.usage import calls_beside
@@ -227,13 +234,13 @@ class SourceWriter:
         self.finish(source)
 
     def finish(self, source: Source) -> None:
-        # Figures from the records of a fork would count shared records twice, so its events are
-        # made at once.
+        # Figures from the records of a fork, or of a history that went on in another program, would
+        # count shared records twice, so its events are made at once.
         if not self._is_counted:
             source = self._append_blocks(source, ())
         if not self._is_place_noted:
             self.note(source)
-        if source.parent is not None:
+        if source.parent is not None or CONTINUED in about(source):
             make_events(self.store, self.name_of(source.conversation))
 
     def begin_function(
@@ -261,6 +268,7 @@ class SourceWriter:
                 reader=READER,
                 head=chain_head(GENESIS, shared_hashes),
                 fingerprint=fingerprint(self.skeleton, blocks, shared_hashes),
+                about=_handed_over(parent) if shared_count else b"",
             )
             return self._put(writing, sources, source, blocks)
 
@@ -290,7 +298,9 @@ class SourceWriter:
             later_starts = [
                 first for number, (first, _) in events_made.items() if number >= shared_count
             ]
-            border = min(later_starts, default=max(shared_ends, default=0))
+            handed_over = continued(parent)
+            first = 0 if handed_over is None else handed_over.version
+            border = min(later_starts, default=max(shared_ends, default=first))
             if border:
                 fork = begin_fork(
                     database, transaction, sources.name_of(parent.conversation), border, name
@@ -363,8 +373,7 @@ class SourceWriter:
         where = {**self.options.where, **about(source).get(WHERE, {}), **skeleton.where}
         if place := {**where, **link}:
             fields[WHERE] = place
-        if REDACTED in about(source):
-            fields[REDACTED] = True
+        fields |= pick(about(source), (REDACTED, CONTINUED))
         fields |= still_compacting(about(source), skeleton)
         fields[SECRET] = about(source).get(SECRET) or os.urandom(SECRET_BYTES).hex()
         fields |= self._texts_beside(sources, source, is_whole=not redacted_numbers)
@@ -592,6 +601,11 @@ def _storable(path: Path) -> str:
     while name != name.encode("utf-8", "replace").decode():
         name = os_path.dirname(name)
     return name
+
+
+def _handed_over(parent: Source | None) -> bytes:
+    fields = {} if parent is None else pick(about(parent), (CONTINUED,))
+    return _encode(fields) if fields else b""
 
 
 def _compared_by(source: Source) -> tuple[object, ...]:

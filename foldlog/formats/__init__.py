@@ -35,6 +35,7 @@ hash_set.py         recognizes calls that were counted before
 encoding.py         turns events into records
 export_notes.py     counts the events and fields that an export leaves out
 json_text.py        parses JSON text
+native_sessions/    writes sessions in which other programs go on with a history
 files/              finds and reads the records at a path
 detection.py        detects the format of a history
 members.py          follows the content of a View while records are read or written

@@ -11,8 +11,7 @@ from foldlog.formats.usage import IN_REPLIES, ModelCall, RecordedUsage, at_total
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
     recorded = _usage_in_format(format)
-    imported = (event for event in events if event.origin is not None)
-    for call in (recorded.calls or calls_of_replies)(imported):
+    for call in (recorded.calls or calls_of_replies)(events):
         yield (
             at_total(call, {**call.usage, "cost": call.cost})
             if recorded.is_copied and call.at

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -29,9 +30,16 @@ from foldlog.eventstore import (
 from foldlog.formats.blocks import content_of_parts as content_of_parts, is_blank
 from foldlog.formats.calls import OpenCalls
 from foldlog.formats.format import Format, Options, RecordDecoder
-from foldlog.formats.members import Members
+from foldlog.formats.members import MemberLink, Members
 from foldlog.formats.prompt_changes import Cause, change_of_prompt
-from foldlog.formats.record import Fields, SourceTime, refuse, text_or_empty, usage_meta
+from foldlog.formats.record import (
+    Fields,
+    NotAnEvent,
+    SourceTime,
+    refuse,
+    text_or_empty,
+    usage_meta,
+)
 from foldlog.formats.repeats import REPEATED, Repeats, key_of
 from foldlog.formats.unread import unread_fields
 
@@ -113,6 +121,10 @@ class FollowingDecoder(RecordDecoder):
         self._repeats = Repeats()
         self._response: Any = None
         self._reported_fields = set[str]()
+        self.adopted = 0
+        """The number of members of the View that came from another program."""
+        self.handed_over_at = 0
+        """The version at which the history went on in this format's program, or 0."""
         self.set_up()
 
     def set_up(self) -> None:
@@ -180,6 +192,49 @@ class FollowingDecoder(RecordDecoder):
 
     def end_record(self, read: RecordEvents) -> None:
         """Handle the end of a record. A subclass may override ``end_record``."""
+
+    def adopt(self, record: Any, event_ids: Sequence[int]) -> None:
+        """Read a record that was made from events and summaries of the history, when the history
+        went on in the format's program. ``event_ids`` are their ids.
+        """
+        before = self.shown.newest
+        findings = len(self.options.findings)
+        with suppress(NotAnEvent):  # a redaction may have left too little of the record
+            self.events(record)
+        del self.options.findings[findings:]  # nobody can mend a record that foldlog made
+        tags = list[Any]()
+        link = self.shown.newest
+        while link is not None and link is not before:
+            tags.append(link.member[1])
+            link = link.before
+        read = self.begin_record(record, time_and_id_of(self.rules, record))
+        other = self.tag(Message(content="", source="agent"), read)
+        self.shown.newest = before
+        for place, event_id in enumerate(event_ids):
+            tag = tags[-1 - place] if place < len(tags) else other
+            self.shown.newest = MemberLink(self.shown.newest, (event_id, tag))
+        self.adopted += len(event_ids)
+
+    def end_adoption(self, version: int) -> None:
+        """Call this method after the last record that was handed over. ``version`` is the version
+        of the history after the hand-over.
+        """
+        self.handed_over_at = version
+        self.next_id = version
+        # A retraction would show events that the program never got.
+        self.shown.condensed_at = version - 1
+
+    def return_to(self, read: RecordEvents, version: int) -> None:
+        """Return to the View at a version. A version up to the hand-over is the number of members
+        that the View had after an adopted record.
+        """
+        if version > self.handed_over_at:
+            read.add(Retraction, version=version)
+            return
+        if read.version > self.handed_over_at:
+            read.add(Retraction, version=self.handed_over_at)
+        if self.handed_over_at:
+            read.change(self.shown.ids()[:version], "return")
 
     def check(self, record: Any) -> None:
         if not self.rules.accepts(record):

@@ -56,6 +56,7 @@ _LINES = {
     "report": "report work",
     "replay": "replay work",
     "fork": "fork work other --at 4",
+    "continue": "continue --help",
     "export": "export work --format openai-chat",
     "attributes": "attributes work --set project=tides",
     "append": 'append work "Thanks."',

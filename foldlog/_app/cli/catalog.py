@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
         "replay",
         "report",
         "fork",
+        "continue",
         "export",
         "attributes",
     ),

@@ -196,3 +196,19 @@ class OverviewDocument(Document):
     facets: tuple[FacetDocument, ...]
     days: tuple[DayDocument, ...]
     import_command: str
+
+
+class ContinuationDocument(OfVersion):
+    """The output of ``foldlog continue``. The fork of ``conversation`` at ``version`` has the id
+    ``session``, and so has the session in ``file``. ``command`` resumes the session. ``left_out``
+    counts the content that was left out, by its kind. ``tokens`` is an estimate.
+    """
+
+    session: str
+    program: str
+    file: str
+    command: str
+    records: int
+    tokens: int
+    left_out: dict[str, int]
+    warnings: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ call that records no cost.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -63,14 +63,12 @@ class Spending(Struct):
         # loads all formats.
         from foldlog.formats.imported_calls import calls_of_imported, counts_on
 
-        events = self._count_native(logged, start)
         sums = list[ModelCall]()
-        first_imported = next((event for event in events if event.origin is not None), None)
-        if first_imported is not None and first_imported.origin is not None:
-            format = first_imported.origin.format
+        # The loop reads all events, through the generator that counts native calls. A history that
+        # went on in another program has events of several formats.
+        for format, events in groupby(_imported(self._count_native(logged, start)), _format_of):
             self.counts_on = self.counts_on and counts_on(format)
-            # This loop reads all remaining events, through the generator that counts native calls.
-            for call in calls_of_imported(chain((first_imported,), events), format):
+            for call in calls_of_imported(events, format):
                 if call.is_total:
                     sums.append(call)
                     continue
@@ -137,6 +135,15 @@ class Spending(Struct):
         # the first sum can get the whole cost.
         first, *others = calls
         return [first._replace(cost=self.paid), *(other._replace(cost=0.0) for other in others)]
+
+
+def _imported(events: Iterable[Event]) -> Iterator[Event]:
+    return (event for event in events if event.origin is not None)
+
+
+def _format_of(event: Event) -> str:
+    assert event.origin is not None
+    return event.origin.format
 
 
 def price_calls(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:

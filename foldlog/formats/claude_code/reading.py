@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from foldlog._base.usage import OF_NO_MODEL
-from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
+from foldlog.eventstore import Event, Message, Source, SystemMessage
 from foldlog.formats.blocks import (
     THINKING,
     content_of,
@@ -82,6 +83,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def tag(self, event: Event, read: RecordEvents) -> Shown:
         return text_or_none(read.origin.id), type(event) is SystemMessage
 
+    def adopt(self, record: Any, event_ids: Sequence[int]) -> None:
+        super().adopt(record, event_ids)
+        self._switches.grow(self.adopted)
+
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         if not self._is_begun and record["type"] in SAID:
             self._is_begun = True
@@ -94,7 +99,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         message = record.get("message")
         version = self._switches.follow(record)
         if version is not None:
-            read.add(Retraction, version=version)
+            self.return_to(read, version)
             self._boundary = {}
         missing = self._switches.missing
         if missing is not None and missing not in self._missing_parents:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -112,6 +112,15 @@ class CodexDecoder(FollowingDecoder):
             self._returns_to = next_id
         super().skip_to(next_id)
 
+    def adopt(self, record: Any, event_ids: Sequence[int]) -> None:
+        super().adopt(record, event_ids)
+        if (number := ordinal_of(record)) >= 0:
+            self._numbered[-1] = number, self.adopted
+
+    def end_adoption(self, version: int) -> None:
+        super().end_adoption(version)
+        self._returns_to = version
+
     def tag(self, event: Event, read: RecordEvents) -> _Known:
         self._has_forgotten |= isinstance(event, CondensationAction | Retraction)
         if isinstance(event, SystemMessage):
@@ -178,7 +187,7 @@ class CodexDecoder(FollowingDecoder):
             self.report(_NOT_HERE.format(within(session, "history_base", "thread_id")))
         if newest[0] >= end:
             self.calls.forget(range(version, read.version))
-            read.add(Retraction, version=version)
+            self.return_to(read, version)
 
     def _read_payload(self, read: RecordEvents, line: str, payload: Any) -> None:
         if type(payload) is not dict:

@@ -98,9 +98,11 @@ def _name_store(program: str, format: str, db: str) -> None:
         with open_or_create(db, may_be_empty=True):
             pass
     so_far = command_of("import", "--from", format)
+    go_on = command_of("continue", "ID", "--in", "codex" if program != "codex" else "claude-code")
     terminal.note(
         f"restart {program}, and its hooks will write to {db}; to import its existing"
-        f" transcripts: {so_far}"
+        f" transcripts: {so_far}",
+        f"to go on with a conversation in another agent: {go_on}",
     )
 
 

@@ -1,0 +1,215 @@
+"""Go on with a history in another program: write a session of the program, and fork the history
+under the id of the session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from foldlog._base.json_types import JsonObject
+from foldlog._history.log import HistoryLog
+from foldlog._imports.continuing import NewSession, begin_continuation
+from foldlog.eventstore import Event, InvalidArgument, VersionConflict
+from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.row import from_microseconds
+from foldlog.formats.detection import of_lines
+from foldlog.formats.native_sessions import session_of
+from foldlog.formats.native_sessions.going_over import HANDED_OVER, choose, with_marked_summaries
+from foldlog.formats.native_sessions.session import NativeSession, SessionRecord, count_tokens
+from foldlog.projections import View
+
+_TRIES: Final = 5
+_TOKENS_MAX: Final = 1_000_000
+"""No model of the programs reads more, and a program cannot compact what its model cannot read."""
+_TITLE_MAX: Final = 200
+
+
+class Continuation(NamedTuple):
+    """A session in which another program goes on with a history.
+
+    ``session``   the id of the session, and of the fork in the store
+    ``path``      the session file
+    ``command``   the shell command that resumes the session
+    ``left_out``  how often content was left out, by its kind
+    ``version``   the version of the history at which the fork begins
+    ``records``   the number of records in the session file
+    ``tokens``    about how many tokens they have
+    ``warnings``  what the user should know, such as that the file is not encrypted
+    """
+
+    session: str
+    path: Path
+    command: str
+    left_out: dict[str, int]
+    version: int
+    records: int
+    tokens: int
+    warnings: tuple[str, ...] = ()
+
+
+def continue_in(
+    history: HistoryLog,
+    program: str,
+    at: int | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+) -> Continuation:
+    """See ``History.continue_in``."""
+    writer = session_of(program)
+    folder = _folder(history, cwd)
+    tries = 0
+    while True:
+        # The guard is made first, so that it refuses a redaction after the View was read.
+        guard = history._store.query(history.id, NothingRedacted.since)
+        view = history.view() if at is None else history.at(at)
+        session = writer(folder, from_microseconds(history._store.database.now()))
+        try:
+            return _write(history, view, session, guard)
+        except VersionConflict as conflict:
+            tries += 1
+            if conflict.conversation == session.session or tries == _TRIES:
+                raise
+
+
+def _write(
+    history: HistoryLog, view: View, session: NativeSession, guard: NothingRedacted
+) -> Continuation:
+    going_over = choose(view, session.label)
+    left_out = going_over.left_out
+    if sum(left_out.values()) == len(view):
+        raise InvalidArgument(
+            f"conversation {history.id!r} has nothing to hand over: the View at version"
+            f" {view.version} shows no message and no call; choose another version"
+        )
+    _check_release(session)
+    handed_over = with_marked_summaries(going_over.view)
+    written = session.records(handed_over, _title(history), left_out)
+    tokens = count_tokens(each.record for each in written)
+    if tokens > _TOKENS_MAX:
+        raise InvalidArgument(
+            f"the View of conversation {history.id!r} at version {view.version} has about"
+            f" {tokens:,} tokens, and no model of {session.label} reads more than {_TOKENS_MAX:,};"
+            " condense the history first ('foldlog condense ID')"
+        )
+    path = session.path()
+    note: JsonObject = {
+        "conversation": history.id,
+        "version": view.version,
+        "format": session.format,
+        "file": str(path),
+        "records": len(written),
+    }
+    *others, last = going_over.events
+    events = [*others, replace(last, meta={**last.meta, HANDED_OVER: note})]
+    lines = [json.dumps(each.record).encode() for each in written]
+    new = NewSession(
+        session.session,
+        session.format,
+        path,
+        str(session.cwd),
+        lines,
+        _ids_of(written, handed_over.events),
+    )
+    with _new_file(path, lines):
+        begin_continuation(history._store, history.id, view.version, new, events, guard)
+    return Continuation(
+        session.session,
+        path,
+        _command(session),
+        left_out,
+        view.version,
+        len(lines),
+        tokens,
+        _warnings(history, session),
+    )
+
+
+def _folder(history: HistoryLog, cwd: str | os.PathLike[str] | None) -> Path:
+    """Return the folder in which the program is to work: by default the folder of the history."""
+    recorded = history.attributes().get("cwd") if cwd is None else None
+    chosen = cwd if cwd is not None else recorded
+    folder = Path(os.path.abspath(chosen)) if isinstance(chosen, str | os.PathLike) else Path.cwd()
+    if not folder.is_dir():
+        whose = f"in which conversation {history.id!r} worked " if recorded else ""
+        raise InvalidArgument(
+            f"the folder {folder} {whose}does not exist on this machine; name the folder in which"
+            " the program is to work (--cwd DIR)"
+        )
+    return folder
+
+
+def _check_release(session: NativeSession) -> None:
+    """Refuse to write a session if the program's newest session has a form that foldlog does not
+    know, because the program may not read the known form any more.
+    """
+    newest = session.newest()
+    if newest is None:
+        return
+    format = of_lines(newest)
+    if format is None or format.name != session.format:
+        raise InvalidArgument(
+            f"the newest session of {session.label}, {newest}, is not in the form that foldlog"
+            f" writes (tested with {session.label} {session.release}); update foldlog, or export"
+            " the history ('foldlog export ID --format openai-chat')"
+        )
+
+
+def _title(history: HistoryLog) -> str:
+    title = history.attributes().get("title")
+    return " ".join(title.split())[:_TITLE_MAX] if isinstance(title, str) else ""
+
+
+def _ids_of(written: Sequence[SessionRecord], events: Sequence[Event]) -> list[list[int]]:
+    """Return for each record the ids of its events. An event that no message contains, such as a
+    blank text, belongs to the record of the next event.
+    """
+    owners = dict[int, int]()
+    for number, each in enumerate(written):
+        for position in each.positions:
+            owners.setdefault(position, number)
+    ids: list[list[int]] = [[] for _ in written]
+    owner = max(owners.values())
+    by_position = list[int]()
+    for position in reversed(range(len(events))):
+        owner = owners.get(position, owner)
+        by_position.append(owner)
+    for event, number in zip(events, reversed(by_position), strict=True):
+        ids[number].append(event.id)
+    return ids
+
+
+@contextmanager
+def _new_file(path: Path, lines: Sequence[bytes]) -> Iterator[None]:
+    """Write a file that only its user may read. If the block raises an error, delete the file."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(file, "wb") as opened:
+            opened.writelines(line + b"\n" for line in lines)
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _command(session: NativeSession) -> str:
+    resume = shlex.join(session.resume)
+    if os.path.realpath(session.cwd) == os.path.realpath(os.curdir):
+        return resume
+    return f"cd {shlex.quote(str(session.cwd))} && {resume}"
+
+
+def _warnings(history: HistoryLog, session: NativeSession) -> tuple[str, ...]:
+    if history._store.database.settings.keys is None:
+        return ()
+    return (
+        "this store is encrypted, and the session file is not: it contains the texts of the View,"
+        f" and {session.label} sends them to its model",
+    )

@@ -1,0 +1,139 @@
+"""Sessions of Codex: rollouts with the items of OpenAI's Responses API, and the events that its
+terminal shows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from foldlog._base.json_types import JsonObject
+from foldlog.eventstore import Observation
+from foldlog.formats.codex.lines import FAILED_HEADER, has_failed
+from foldlog.formats.native_sessions.session import (
+    NativeSession,
+    SessionRecord,
+    count_tokens,
+    newest_below,
+    text_of_time,
+    times_of,
+)
+from foldlog.projections import View
+
+_ENCRYPTED = {"reasoning": "thinking", "compaction": "encrypted compaction"}
+"""Items that only the server that made them can read."""
+_ROLLOUT = re.compile(r"rollout-.*\.jsonl")
+_TEXT = {"assistant": "output_text"}
+
+
+class CodexSession(NativeSession):
+    program = "codex"
+    label = "Codex"
+    format = "codex"
+    release = "0.171.0"
+
+    def new_id(self) -> str:
+        # Codex names its sessions by UUIDs of version 7, which begin with the time.
+        milliseconds = int(self.now.timestamp() * 1000)
+        value = milliseconds << 80 | uuid4().int & (1 << 80) - 1
+        value = value & ~(0xF << 76) & ~(3 << 62) | 7 << 76 | 2 << 62
+        return str(UUID(int=value))
+
+    def path(self) -> Path:
+        at = self.now.astimezone()
+        name = f"rollout-{at:%Y-%m-%dT%H-%M-%S}-{self.session}.jsonl"
+        return self._sessions() / f"{at:%Y}" / f"{at:%m}" / f"{at:%d}" / name
+
+    def newest(self) -> Path | None:
+        return newest_below(self._sessions(), _ROLLOUT, 3)
+
+    def _sessions(self) -> Path:
+        return Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser() / "sessions"
+
+    @property
+    def resume(self) -> tuple[str, ...]:
+        return "codex", "resume", self.session
+
+    def records(self, view: View, title: str, left_out: dict[str, int]) -> list[SessionRecord]:
+        lines = list[SessionRecord]()
+        times = times_of(view.events, self.now)
+        items = view.rendered("responses")
+        time = times[0] if times else text_of_time(self.now)
+
+        def add(kind: str, payload: JsonObject, positions: tuple[int, ...] = ()) -> None:
+            line = {"timestamp": time, "ordinal": len(lines), "type": kind, "payload": payload}
+            lines.append(SessionRecord(line, positions))
+
+        meta = {
+            "id": self.session,
+            "session_id": self.session,
+            "timestamp": time,
+            "cwd": str(self.cwd),
+            "originator": "foldlog",
+            "cli_version": self.release,
+            "source": "cli",
+        }
+        add("session_meta", meta)
+        waiting: tuple[int, ...] = ()
+        for item, positions in items:
+            positions = (*waiting, *positions)
+            waiting = ()
+            kind = item.get("type", "message")
+            if kind in _ENCRYPTED:
+                left_out[_ENCRYPTED[kind]] = left_out.get(_ENCRYPTED[kind], 0) + 1
+                waiting = positions
+                continue
+            time = times[positions[-1]] if positions else time
+            if kind == "message":
+                item = _message(item)
+                add("event_msg", _as_shown(item))
+            elif kind.endswith("_output") and _is_failed(view, positions):
+                item = {**item, "output": _marked(item["output"])}
+            add("response_item", item, positions)
+        size = count_tokens(line.record["payload"] for line in lines)
+        # Codex compacts before its first turn if the last usage is near the window. The total stays
+        # 0, because the session has not called a model.
+        usage = {"input_tokens": size, "cached_input_tokens": 0, "output_tokens": 0}
+        usage |= {"reasoning_output_tokens": 0, "total_tokens": size}
+        info = {
+            "total_token_usage": dict.fromkeys(usage, 0),
+            "last_token_usage": usage,
+            "model_context_window": None,
+        }
+        add("event_msg", {"type": "token_count", "info": info, "rate_limits": None})
+        return lines
+
+
+def _message(item: JsonObject) -> JsonObject:
+    role = item["role"]
+    content = item["content"]
+    if isinstance(content, str):
+        content = [{"type": _TEXT.get(role, "input_text"), "text": content}]
+    return {"type": "message", "role": role, "content": content}
+
+
+def _as_shown(message: JsonObject) -> JsonObject:
+    """Return the line by which Codex shows a message to its user."""
+    text = "\n".join(part["text"] for part in message["content"] if "text" in part)
+    if message["role"] == "assistant":
+        return {"type": "agent_message", "message": text}
+    return {"type": "user_message", "message": text, "images": []}
+
+
+def _is_failed(view: View, positions: tuple[int, ...]) -> bool:
+    answers = (view[position] for position in positions)
+    return any(isinstance(event, Observation) and event.is_error for event in answers)
+
+
+def _marked(output: Any) -> Any:
+    """Return the output of a failed call with a header that says so, because the format has no flag
+    for it.
+    """
+    if has_failed(output):
+        return output
+    if isinstance(output, str):
+        return FAILED_HEADER + output
+    return [{"type": "input_text", "text": FAILED_HEADER}, *output]

@@ -1,0 +1,119 @@
+"""The interface of a writer of native sessions."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog.eventstore import Event
+from foldlog.projections import View
+
+_TOKEN_LETTERS = 4
+"""About this many letters of a session are one token of a model."""
+
+
+class SessionRecord(NamedTuple):
+    """A record of a session file. ``positions`` are the indices of the View's events that the
+    record contains.
+    """
+
+    record: JsonObject
+    positions: tuple[int, ...] = ()
+
+
+class NativeSession(ABC):
+    """A new session of a program.
+
+    ``program``   the name of the program, as in ``foldlog setup``
+    ``label``     the name of the program for people and models
+    ``format``    the format of its records
+    ``release``   the newest release that the tests have resumed such a session with
+    """
+
+    program: ClassVar[str]
+    label: ClassVar[str]
+    format: ClassVar[str]
+    release: ClassVar[str]
+
+    def __init__(self, cwd: Path, now: datetime) -> None:
+        self.cwd = cwd
+        self.now = now
+        self.session = self.new_id()
+
+    @abstractmethod
+    def new_id(self) -> str:
+        """Return an id that no session has."""
+
+    @abstractmethod
+    def path(self) -> Path:
+        """Return the path of the session file. The file does not exist."""
+
+    @abstractmethod
+    def records(self, view: View, title: str, left_out: dict[str, int]) -> list[SessionRecord]:
+        """Return the records of the session. Each event of the View is in exactly one record.
+
+        The content that the format cannot hold, or that another server would refuse, is counted in
+        ``left_out`` by its kind.
+        """
+
+    @property
+    @abstractmethod
+    def resume(self) -> tuple[str, ...]:
+        """The command that resumes the session, as the arguments of a shell."""
+
+    @abstractmethod
+    def newest(self) -> Path | None:
+        """Return the newest session file of the program, or None if there is none."""
+
+
+def count_tokens(messages: Iterable[JsonMap]) -> int:
+    """Return about how many tokens these messages have."""
+    return sum(map(_letters_in, messages)) // _TOKEN_LETTERS
+
+
+def _letters_in(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(key) + _letters_in(each) for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return sum(map(_letters_in, value))
+    return 1
+
+
+def times_of(events: Sequence[Event], now: datetime) -> list[str]:
+    """Return the time of each event, as in the logs of the programs. An event without a time gets
+    the time of the event before it. A time without a zone is local.
+    """
+    times = list[str]()
+    last = next((event.timestamp for event in events if event.timestamp is not None), now)
+    for event in events:
+        last = event.timestamp or last
+        times.append(text_of_time(last))
+    return times
+
+
+def text_of_time(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def newest_below(folder: Path, pattern: re.Pattern[str], depth: int) -> Path | None:
+    """Return the file that was changed last, among the files at this depth below ``folder`` whose
+    names match.
+    """
+
+    def files(below: Path, levels: int) -> Iterator[Path]:
+        if not below.is_dir():
+            return
+        for path in below.iterdir():
+            if levels:
+                yield from files(path, levels - 1)
+            elif pattern.fullmatch(path.name):
+                yield path
+
+    return max(files(folder, depth), key=lambda path: path.stat().st_mtime_ns, default=None)

@@ -1,0 +1,440 @@
+"""A history goes on in another program: the session that is written, and the fork that it grows."""
+
+import json
+import os
+import stat
+from datetime import UTC, datetime
+
+import pytest
+
+from foldlog import (
+    Action,
+    CondensationAction,
+    KeyRing,
+    Message,
+    Observation,
+    SystemMessage,
+    open as open_histories,
+)
+from foldlog.errors import InvalidArgument, NoSuchVersion
+from foldlog.formats.native_sessions.claude_code import folder_of
+from foldlog.formats.native_sessions.going_over import HANDED_OVER, SUMMARY
+from foldlog.projections.messages.growing import BEGINNING
+from tests.foldlog.records import GOLDEN, read_lines
+
+PROGRAMS = ("claude-code", "codex")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TASK = [
+    SystemMessage(content="You are Harbour, an agent."),
+    Message(content="Zähl die Leuchttürme ☃", source="user", timestamp=NOON),
+    Action(tool="look", arguments={"at": "north"}, call_id="k1", response_id="r1", thought="first"),
+    Action(tool="look", arguments={"at": "south"}, call_id="k2", response_id="r1"),
+    Observation(content="four towers", tool="look", call_id="k1"),
+    Observation(content="fog bank", tool="look", call_id="k2", is_error=True),
+    Message(content="Four in the north.", source="agent"),
+]
+
+
+@pytest.fixture
+def histories(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    monkeypatch.chdir(tmp_path)
+    with open_histories(tmp_path / "store.db") as histories:
+        yield histories
+
+
+@pytest.fixture
+def task(histories):
+    history = histories["task"]
+    history.append(TASK)
+    return history
+
+
+def records_in(path):
+    return [json.loads(line) for line in path.read_text("ascii").splitlines()]
+
+
+def sent_by(history):
+    """The messages of a View as texts, without the system prompt."""
+    messages = history.view().to_messages("openai")
+    return [json.dumps(message, ensure_ascii=False) for message in messages]
+
+
+class Program:
+    """Appends to a session as Claude Code or Codex does."""
+
+    def __init__(self, made):
+        self.path = made.path
+        self.records = records_in(made.path)
+        self.is_codex = "payload" in self.records[0]
+        self.last = self.records[-1].get("uuid")
+        self.turns = 0
+
+    def write(self, *records):
+        with self.path.open("a") as file:
+            file.writelines(json.dumps(record) + "\n" for record in records)
+
+    def line(self, kind, content, **fields):
+        self.turns += 1
+        uuid = f"new-{self.turns}"
+        usage = {"input_tokens": 70, "output_tokens": 7}
+        message = {"role": kind, "content": [{"type": "text", "text": content}]}
+        if kind == "assistant":
+            message |= {"id": f"msg-{self.turns}", "model": "m", "usage": usage}
+        line = {
+            "type": kind,
+            "uuid": uuid,
+            "parentUuid": self.last,
+            "sessionId": self.path.stem,
+            "timestamp": f"2026-03-02T09:00:{self.turns:02}.000Z",
+            "message": message,
+            **fields,
+        }
+        self.last = uuid
+        return line
+
+    def item(self, kind, payload):
+        return {"timestamp": "2026-03-02T09:00:00.000Z", "type": kind, "payload": payload}
+
+    def say(self, asked, answered):
+        if not self.is_codex:
+            self.write(self.line("user", asked), self.line("assistant", answered))
+            return
+        self.turns += 1
+        usage = {"input_tokens": 70, "output_tokens": 7, "total_tokens": 77}
+        total = {name: count * self.turns for name, count in usage.items()}
+        info = {"total_token_usage": total, "last_token_usage": usage}
+        self.write(
+            self.item("response_item", self.message("user", asked)),
+            self.item("response_item", self.message("assistant", answered)),
+            self.item("event_msg", {"type": "token_count", "info": info}),
+        )
+
+    def message(self, role, text):
+        kind = "output_text" if role == "assistant" else "input_text"
+        return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+
+    def compact(self, summary):
+        if self.is_codex:
+            history = [self.message("user", summary)]
+            payload = {"message": summary, "replacement_history": history}
+            self.write(self.item("compacted", payload))
+            return
+        boundary = {
+            "type": "system",
+            "subtype": "compact_boundary",
+            "uuid": "boundary",
+            "parentUuid": None,
+            "logicalParentUuid": self.last,
+            "sessionId": self.path.stem,
+        }
+        self.last = "boundary"
+        self.write(boundary, self.line("user", summary, isCompactSummary=True))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_session_contains_the_view(task, program):
+    made = task.continue_in(program)
+    assert stat.S_IMODE(os.stat(made.path).st_mode) == 0o600
+    assert made.left_out == {"system prompt": 1}
+    assert made.session in made.path.name
+    assert made.command == " ".join(
+        ("claude", "--resume", made.session)
+        if program == "claude-code"
+        else ("codex", "resume", made.session)
+    )
+    text = made.path.read_text("ascii")
+    assert len(text.splitlines()) == made.records
+    said = json.dumps(records_in(made.path), ensure_ascii=False)
+    places = [
+        said.index(each)
+        for each in ("☃", "first", "north", "south", "four towers", "fog bank", "Four in the")
+    ]
+    assert places == sorted(places)
+    assert "You are Harbour" not in said
+    assert "2026-03-01T12:00:00.000Z" in said
+    assert "tools of the former program (look)" in said
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_fork_shows_what_the_program_was_given(histories, task, program):
+    made = task.continue_in(program)
+    fork = histories[made.session]
+    assert fork.view().system_prompt == ""
+    note = fork.view()[-1]
+    assert note.meta[HANDED_OVER] == {
+        "conversation": "task",
+        "version": 7,
+        "format": program,
+        "file": str(made.path),
+        "records": made.records,
+    }
+    assert fork.attributes()["program"] == program
+    assert task.version() == 7
+    assert histories.import_(made.path)[0].version() == fork.version()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_grown_session_is_the_fork(histories, task, program):
+    made = task.continue_in(program)
+    session = Program(made)
+    fork = histories[made.session]
+    before = sent_by(fork)
+    begin = fork.version()
+    for turn in range(2):
+        session.say(f"asked {turn}", f"answered {turn}")
+        (grown,) = histories.import_(made.path)
+        assert grown.id == made.session
+        (again,) = histories.import_(made.path)
+        assert again.version() == grown.version()
+    assert sorted(histories) == sorted(["task", made.session])
+    after = sent_by(fork)
+    assert after[: len(before) - 1] == before[:-1]
+    said = "".join(after)
+    words = ["☃", "four towers", "asked 0", "answered 0", "asked 1", "answered 1"]
+    assert [said.count(word) for word in words] == [1] * 6
+    spent = fork.stats().spent
+    assert (spent.calls, spent.prompt_tokens) == (2, 140)
+    assert [event for event in fork.events(begin) if "four towers" in str(event)] == []
+    assert fork.fact("four towers").known_by == task.fact("four towers").known_by
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_compaction_in_the_program_forgets_what_was_handed_over(histories, task, program):
+    made = task.continue_in(program)
+    session = Program(made)
+    session.say("more", "yes")
+    session.compact("All about towers.")
+    session.say("and now", "done")
+    (grown,) = histories.import_(made.path)
+    texts = "".join(sent_by(grown))
+    assert "four towers" not in texts
+    assert [texts.count(each) for each in ("All about towers", "and now", "done")] == [1, 1, 1]
+    fact = grown.fact("four towers")
+    assert not fact.is_known
+    assert grown.view().open_calls == ()
+
+
+def test_claude_code_goes_back_to_a_line_that_was_handed_over(histories, task):
+    made = task.continue_in("claude-code")
+    session = Program(made)
+    session.say("more", "yes")
+    histories.import_(made.path)
+    first = next(each for each in session.records if each["type"] == "user")
+    session.last = first["uuid"]
+    session.say("otherwise", "good")
+    (grown,) = histories.import_(made.path)
+    texts = "".join(sent_by(grown))
+    gone = ("four towers", "more", "yes", "It goes on in")
+    assert [texts.count(each) for each in ("☃", "otherwise", "good", *gone)] == [
+        1,
+        1,
+        1,
+        0,
+        0,
+        0,
+        0,
+    ]
+
+
+def test_codex_takes_back_turns_that_were_handed_over(histories, task):
+    made = task.continue_in("codex")
+    session = Program(made)
+    session.say("more", "yes")
+    session.write(session.item("event_msg", {"type": "thread_rolled_back", "num_turns": 3}))
+    session.say("otherwise", "good")
+    (grown,) = histories.import_(made.path)
+    texts = "".join(sent_by(grown))
+    assert [texts.count(each) for each in ("☃", "four towers", "more", "otherwise")] == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_open_call_and_summary_are_marked(histories, task, program):
+    task.append(CondensationAction(forgotten_event_ids=(2, 4), summary="North", summary_offset=2))
+    task.append(Action(tool="sweep", arguments={}, call_id="k3", response_id="r2"))
+    made = task.continue_in(program)
+    said = made.path.read_text("ascii")
+    assert said.count("The outcome of this call is unknown") == 1
+    assert f"{SUMMARY}\\nNorth" in said
+    fork = histories[made.session]
+    assert fork.view().open_calls == ()
+    assert task.view().open_calls != ()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_second_hand_over_is_another_session(histories, task, program):
+    first = task.continue_in(program)
+    Program(first).say("in the first", "yes")
+    (grown,) = histories.import_(first.path)
+    second = grown.continue_in(next(each for each in PROGRAMS if each != program))
+    Program(second).say("in the second", "yes")
+    (last,) = histories.import_(second.path)
+    assert last.id == second.session
+    texts = "".join(sent_by(last))
+    assert [texts.count(each) for each in ("☃", "in the first", "in the second")] == [1, 1, 1]
+    assert last.why(2).fate == "shown"
+    spent = [history.stats().spent.prompt_tokens for history in (grown, last)]
+    assert spent == [70, 70]
+    third = grown.continue_in(program)
+    assert {*histories} == {"task", first.session, second.session, third.session}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_earlier_version_is_handed_over(histories, task, program):
+    made = task.continue_in(program, at=2)
+    assert made.version == 2
+    assert "four towers" not in made.path.read_text("ascii")
+    assert len(histories[made.session].view()) == 2
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_session_that_also_went_on_in_foldlog_becomes_a_fork(histories, task, program):
+    made = task.continue_in(program)
+    fork = histories[made.session]
+    fork.append(Message(content="said in foldlog", source="user"))
+    Program(made).say("said there", "yes")
+    (other,) = histories.import_(made.path)
+    assert other.id != made.session
+    texts = "".join(sent_by(other))
+    words = ("☃", "four towers", "said there", "said in foldlog")
+    assert [texts.count(word) for word in words] == [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_redaction_reaches_the_records_and_names_the_file(tmp_path, task, program):
+    made = task.continue_in(program)
+    receipt = task.redact(4, reason="secret")
+    assert any(str(made.path) in name for name in receipt.unconfirmed)
+    Program(made).say("more", "yes")
+    with open_histories(tmp_path / "store.db") as histories:
+        (grown,) = histories.import_(made.path)
+        assert "four towers" not in json.dumps([*grown.export()])
+        assert "four towers" not in "".join(sent_by(grown))
+        assert "more" in "".join(sent_by(grown))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_copied_and_verified(tmp_path, histories, task, program):
+    made = task.continue_in(program)
+    Program(made).say("more", "yes")
+    histories.import_(made.path)
+    verdicts = histories.maintenance.verify()
+    assert [verdict.findings for verdict in verdicts if verdict.findings] == []
+    with open_histories(tmp_path / "copy.db") as copies:
+        copies.maintenance.copy_from(histories)
+        copied = copies[made.session]
+        assert sent_by(copied) == sent_by(histories[made.session])
+        Program(made).say("in the copy", "yes")
+        (grown,) = copies.import_(made.path)
+        assert grown.id == made.session
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_export_is_the_session_file(histories, task, program):
+    made = task.continue_in(program)
+    Program(made).say("more", "yes")
+    (grown,) = histories.import_(made.path)
+    assert [*grown.export()] == records_in(made.path)
+
+
+def test_encrypted_store_warns(tmp_path, histories):
+    with open_histories(tmp_path / "sealed.db", keys=KeyRing(["11" * 32])) as sealed:
+        sealed["task"].append(TASK)
+        made = sealed["task"].continue_in("codex")
+        assert "encrypted" in made.warnings[0]
+        Program(made).say("more", "yes")
+        (grown,) = sealed.import_(made.path)
+        assert grown.id == made.session
+
+
+def test_refusals_say_what_to_do(tmp_path, histories, task):
+    histories["empty"].append(SystemMessage(content="You are"))
+    with pytest.raises(InvalidArgument, match="'claude-code' or 'codex'"):
+        task.continue_in("emacs")
+    with pytest.raises(InvalidArgument, match="nothing to hand over"):
+        histories["empty"].continue_in("codex")
+    with pytest.raises(InvalidArgument, match="does not exist on this machine"):
+        task.continue_in("codex", cwd=tmp_path / "gone")
+    with pytest.raises(NoSuchVersion):
+        task.continue_in("codex", at=90)
+    histories["long"].append(Message(content="word " * 900_000, source="user"))
+    with pytest.raises(InvalidArgument, match="condense the history first"):
+        histories["long"].continue_in("codex")
+    assert sorted(histories) == ["empty", "long", "task"]
+    assert [*tmp_path.rglob("*.jsonl")] == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_unknown_form_of_the_newest_session_is_refused(task, program):
+    made = task.continue_in(program)
+    made.path.write_text('{"form": "of the next release"}\n' * 3)
+    with pytest.raises(InvalidArgument, match="not in the form that foldlog writes"):
+        task.continue_in(program)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_failed_write_leaves_nothing(tmp_path, monkeypatch, histories, task, program):
+    def fail(*arguments):
+        raise OSError("no room")
+
+    monkeypatch.setattr("foldlog._history.continuing.begin_continuation", fail)
+    with pytest.raises(OSError, match="no room"):
+        task.continue_in(program)
+    assert [*histories] == ["task"]
+    assert [*tmp_path.rglob("*.jsonl")] == []
+
+
+def test_folder_of_a_project(tmp_path):
+    assert folder_of("/srv/me/my.app_2") == "-srv-me-my-app-2"
+    assert folder_of("/w/🚢ä") == "-w----"
+    long = folder_of("/" + "lighthouse/" * 30)
+    assert (len(long.rpartition("-")[0]), long[:12]) == (200, "-lighthouse-")
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    assert folder_of(str(tmp_path / "link")) == folder_of(str(real))
+
+
+SAMPLES = [
+    (path.stem, case["records"])
+    for path in sorted((GOLDEN / "imports").glob("*.jsonl"))
+    for case in read_lines(path)
+    if case["name"] == "corpus"
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("format, records", SAMPLES, ids=[name for name, _ in SAMPLES])
+def test_every_format_goes_over(tmp_path, histories, format, records, program):
+    """The session alone, imported elsewhere, sends what the fork sends."""
+    history = histories["sample"]
+    history.append_records(records, format=format)
+    made = history.continue_in(program)
+    fork = histories[made.session]
+    with open_histories("memory:") as others:
+        (alone,) = others.import_(made.path)
+        texts = "\n".join(_texts_in(alone.view().to_messages("anthropic")))
+    sent = [*_texts_in(fork.view().to_messages("anthropic"))]
+    assert [text for text in sent if text != BEGINNING and text not in texts] == []
+    Program(made).say("more", "yes")
+    (grown,) = histories.import_(made.path)
+    assert (grown.id, "more" in "".join(sent_by(grown))) == (made.session, True)
+
+
+def _texts_in(value):
+    """The texts of blocks, and the texts in the arguments of calls."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts_in(each)
+    elif isinstance(value, dict):
+        for key in ("content", "text", "input", *_arguments_of(value)):
+            if key in value:
+                yield from _texts_in(value[key])
+
+
+def _arguments_of(value):
+    is_arguments = not {"type", "role"} & value.keys()
+    return value if is_arguments else ()
