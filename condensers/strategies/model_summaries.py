@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
+from msgspec.structs import replace as replace_field
+
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.condensers.base import (
     AgentModel,
@@ -46,6 +48,7 @@ from foldlog.condensers.reply import Reply, ToolCall
 from foldlog.condensers.reports import Usage, without_failure
 from foldlog.condensers.rolling import ModelUse, model_use
 from foldlog.condensers.strategies.digest import summary_of
+from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.next_prompt import Request, next_prompt
 from foldlog.condensers.strategies.parts import next_part, size_of
 from foldlog.condensers.strategies.savings import REPLY, SUMMARY
@@ -93,6 +96,11 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         "what the model is asked: a prompt with the forgotten events, or (`continue`) the agent's"
         " next prompt, most of which the server has cached",
     )
+    with_digest: bool = setting(
+        False,
+        "whether a digest of the forgotten events stands below the model's text: the text says what"
+        " was decided and why, and the digest keeps the names",
+    )
     max_parts: int = setting(
         8,
         "into how many parts the events are divided at most if the model cannot read all at once",
@@ -127,7 +135,7 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         prompt = load_prompt(self.prompt_file)
         messages = prompt.messages(
             tool=TOOL_NAME,
-            previous_summary=previous_summary(events, length),
+            previous_summary=previous_summary([*map(_without_digest, events)], length),
             events=event_blocks(events, length),
         )
         return Request(prompt, messages, self._options())
@@ -177,8 +185,10 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             instead = {"condenser": "digest", "instead_of": self.type}
             return replace(summary_of(view, span), metadata=instead)
         if self.prompt == "continue":
-            return self._continue(view, span)
-        return self._summarize(view[span], self.max_event_length)
+            summary = self._continue(view, span)
+        else:
+            summary = self._summarize(view[span], self.max_event_length)
+        return _above(summary, summary_of(view, span)) if self.with_digest else summary
 
     def _continue(self, view: View, span: slice) -> Summary:
         """Return the model's reply to the agent's next prompt. If this prompt is too long for the
@@ -345,6 +355,32 @@ def _with_costs(metadata: JsonMap, reports: Sequence[Report]) -> JsonObject:
         return {**metadata}
     spent = Usage.of(reports)
     return {**metadata, "cost": spent.cost, "latency_s": spent.latency_s}
+
+
+def _above(summary: Summary, digest: Summary) -> Summary:
+    """Return a model's summary with a digest below it. If this is too long, the digest is made
+    shorter, and left out at last.
+    """
+
+    def shorter(text: str) -> str | None:
+        below = text.removeprefix(start)
+        if below == text:
+            return None
+        shorter_digest = digest.shorter(below)
+        return summary.text if shorter_digest is None else start + shorter_digest
+
+    start = f"{summary.text}{_BETWEEN}"
+    return replace(summary, text=start + digest.text, shorter=shorter)
+
+
+_BETWEEN = "\n\n"
+
+
+def _without_digest(event: Event) -> Event:
+    # The next digest is made from the log again, so the model need not read the last one.
+    if not isinstance(event, CondensationSummary):
+        return event
+    return replace_field(event, content=event.content.partition(f"{_BETWEEN}{TITLE}")[0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -33,6 +33,7 @@ from tests.condensers.made import (
     after,
     message,
     messages,
+    new_history,
     parts_with,
     plan,
     reason_of,
@@ -407,3 +408,64 @@ def test_a_model_that_raises_has_failed():
     result, (report,) = LLMSummarizingCondenser(model, max_size=10, keep_first=1).step(LONG_VIEW)
     assert result is LONG_VIEW
     assert (report["failure"], report["problem"]) == ("bad_reply", "KeyError: 'choices'")
+
+
+# --- a text of a model above a digest ---
+
+
+def named(start, stop):
+    """Requests, each with names of its own, and the agent's answer to them."""
+    asked = [
+        message(f"Put part {n} into src/module_{n}.py, port {8000 + n}." + " Please!" * 40)
+        for n in range(start, stop)
+    ]
+    return [*asked, message("done", "agent"), message("go on")]
+
+
+PREFERS = "She prefers trains to src/module_2.py and src/module_3.py, at port 8003."
+
+
+def test_a_digest_stands_below_the_text_of_the_model():
+    action = plan(llm(PREFERS, with_digest=True).condense(viewed(message(), *named(0, 30))))
+    text, _, below = action.summary.partition("\n\n# Digest of ")
+    assert text == PREFERS
+    assert "src/module_27.py, port 8027" in below
+    assert action.metadata["condenser"] == "llm"
+
+
+def test_the_model_does_not_read_the_last_digest():
+    second = PREFERS.replace("trains", "buses to src/module_32.py, port 8032, or")
+    model = Scripted(PREFERS, second)
+    condenser = LLMSummarizingCondenser(model, max_size=20, keep_first=1, with_digest=True)
+    with new_history(condenser) as history:
+        for start in (0, 30):
+            history.append([*named(start, start + 30), REQUEST])
+            view = history.prepare()
+        summary = next(event.content for event in view if event.id < 0)
+    assert PREFERS in model.prompt(1)
+    assert "# Digest of" not in model.prompt(1)
+    text, _, below = summary.partition("\n\n# Digest of ")
+    assert text == second
+    assert below.startswith("55 events"), "it is made from the log, with the events of the first"
+
+
+def test_a_digest_gives_way_to_the_text_of_the_model():
+    view = viewed(message(), *named(0, 30))
+    sizes = []
+    for limit in (4_000, 2_000, 1_000):
+        agent = Characters(limit)
+        action = plan(llm(PREFERS, with_digest=True, max_size=1_000).condense(view, agent))
+        assert action.summary.startswith(PREFERS)
+        assert agent.token_sums(view.then((action,)))[-1] <= limit
+        sizes.append(len(action.summary))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] == len(PREFERS)
+
+
+def test_without_its_model_a_digest_stands_alone():
+    with new_history(llm(failed(), with_digest=True)) as history:
+        history.append([*named(0, 30), REQUEST])
+        history.prepare()
+        (made,) = history.view().condensations
+    assert made.summary.startswith("# Digest of ")
+    assert made.metadata["instead_of"] == "llm"
