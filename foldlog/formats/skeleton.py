@@ -8,7 +8,7 @@ skeleton.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -204,14 +204,12 @@ class Skeleton(ABC):
     have_ids: ClassVar[bool] = True
     """Whether most records have an id."""
 
-    def __init__(
-        self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
-    ) -> None:
+    def __init__(self, state: bytes = b"", hashes: bytes = b"") -> None:
         """Continue from a stored state. ``hashes`` are the hashes of the records that ``state`` has
-        counted. ``left_out`` are the hashes of replies that are not counted.
+        counted.
         """
         self.state = _decode_state(state) if state else SourceState()
-        self.replies = ReplyCounter(self.state.replies, left_out)
+        self.replies = ReplyCounter(self.state.replies)
         self._seen = Seen(self.state, hashes, have_ids=self.have_ids)
         self._decode = msgspec.json.Decoder(self.record, strict=False).decode
         self.on_another_shape: Callable[[bytes], None] = lambda record: None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from copy import copy
 from datetime import UTC
 from hashlib import blake2b
@@ -171,17 +171,13 @@ class ReplyCounter:
     takes about nine bytes of memory.
     """
 
-    def __init__(self, state: CountedReplies, left_out: Collection[int] = ()) -> None:
-        """Continue from ``state``. Replies with hashes in ``left_out`` are not counted, but
-        collected in ``others``.
-        """
-        self.others = dict[int, Calls]()
+    def __init__(self, state: CountedReplies) -> None:
+        """Continue from ``state``."""
         self._open = state.open
         self._costs = state.costs
         self._last_prompt = state.last_prompt
         self._context = state.context
         self._sums = Sums(state.calls)
-        self._left_out = left_out
         self._counted_hashes = HashSet(slice(0, HASH_BYTES))
         for start in range(0, len(state.hashes), HASH_BYTES):
             self._counted_hashes.add(state.hashes[start : start + HASH_BYTES])
@@ -230,11 +226,7 @@ class ReplyCounter:
 
     def _remember_reply(self, reply: str, calls: Calls) -> bool:
         """Remember a reply. Return whether the reply must be counted."""
-        number = hash_of_reply(reply, calls)
-        if number in self._left_out:
-            self.others.setdefault(number, calls)
-            return False
-        return self._counted_hashes.add(number.to_bytes(HASH_BYTES))
+        return self._counted_hashes.add(hash_of_reply(reply, calls).to_bytes(HASH_BYTES))
 
 
 def _call_of(

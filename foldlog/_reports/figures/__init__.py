@@ -12,7 +12,8 @@ choosing.py     read the filters of a search line, such as has:error
 orders.py       the figures by which lists are sorted; activity.py: the times of last activity
 writing.py      write figures into the tables of the store; tables.py: read them by SQL
 blocks.py       totals of a whole store, from sums of blocks of conversations
-updating.py     update the tables; repeated.py: find replies that are in several conversations
+updating.py     update the tables; repeated.py: find replies that are in several conversations;
+                tools_of_replies.py: their calls of tools
 trees.py        which conversation began which; tasks.py: figures of conversations with sub-agents
 stored.py       lists and totals; stats.py: the totals of some conversations, or of all
 shown.py        documents and totals for commands, pages and Python

@@ -17,6 +17,7 @@ from foldlog._reports.figures.overview import Overview, counted_in, overview_of
 from foldlog._reports.figures.savings import is_made, saving_of
 from foldlog._reports.figures.sizes import view_tokens
 from foldlog._reports.figures.spending import Spending, imported_calls, sum_up, total_of
+from foldlog._reports.figures.tools_of_replies import CountedReply
 from foldlog._reports.words.reasons import because
 from foldlog.eventstore import (
     CondensationAction,
@@ -46,8 +47,8 @@ class Figures(Struct):
     ``spending``  the calls of models, reply by reply; empty if the calls are counted from records
     ``calls``     the calls of models, added up
     ``context``   the tokens of prompts
-    ``replies``   maps the hash of a reply that other conversations may repeat to the usage of the
-                  reply; empty if only sums are known
+    ``replies``   maps the hash of a reply that other conversations may repeat to the usage and the
+                  tools of the reply; empty if only sums are known
     ``hashes``    the hashes of the replies that other conversations may repeat, in one byte string
     """
 
@@ -59,7 +60,7 @@ class Figures(Struct):
     counts: Counts = field(default_factory=Counts)
     spending: Spending = field(default_factory=Spending)
     calls: list[Calls] = []
-    replies: dict[int, Calls] = {}
+    replies: dict[int, CountedReply] = {}
     hashes: bytes = b""
     context: list[int] = []
     last_prompt_tokens: int | None = None

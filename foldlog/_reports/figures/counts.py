@@ -11,6 +11,7 @@ from foldlog._reports.answers.figures import CondensationsDocument, ToolDocument
 from foldlog._reports.figures.overview import SUB_AGENT, is_about_it
 from foldlog._reports.figures.savings import is_made, recorded_cost
 from foldlog._reports.figures.spending import sum_up
+from foldlog._reports.figures.tools_of_replies import NO_NAME
 from foldlog._reports.words.times import read_with_format, time_of_event
 from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
@@ -23,8 +24,6 @@ from foldlog.formats.summed_calls import NO_DAY
 from foldlog.formats.usage import is_call
 from foldlog.projections import begins_reply, words_of
 from foldlog.projections.conversations.labels import label
-
-NO_NAME = "(not named)"
 
 
 class Counts(Struct):

@@ -5,7 +5,7 @@ When all events are made, the conversation is counted from its events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from foldlog._reports.figures.counting import Figures, figures_of
 from foldlog._reports.figures.counts import Counts
 from foldlog._reports.figures.overview import LINK, PARENT, TITLE_MAX, Overview, parent_in
 from foldlog._reports.figures.places import where_written
+from foldlog._reports.figures.tools_of_replies import CountedReply
 from foldlog.eventstore import DocumentChanges, Event, Store
 from foldlog.eventstore.events import MAY_BE_STRUCTURAL, is_structural
 from foldlog.eventstore.sources.blocks import Block, each_hash
@@ -28,7 +29,6 @@ from foldlog.formats.format import Format
 from foldlog.formats.record import INCOMPLETE, pick, time_in
 from foldlog.formats.registry import format_named
 from foldlog.formats.skeleton import Skeleton
-from foldlog.formats.summed_calls import Calls
 from foldlog.projections import View
 
 
@@ -59,19 +59,15 @@ def pending_figures(store: Store, conversation: str) -> Figures:
     return figures_in(counter, format, source.records, about(source))
 
 
-def replies_of_source(store: Store, conversation: str, hashes: Collection[int]) -> dict[int, Calls]:
-    """Return the usage of the replies with these ``hashes``. Cost: the function reads all records
-    of the source.
+def replies_of_source(store: Store, conversation: str) -> dict[int, CountedReply]:
+    """Return the usage and the tools of all replies. Cost: the function makes the events of all
+    records, in memory.
     """
     source = _source(store, conversation)
-    format = format_named(source.format)
-    if format.skeleton is None:
-        return pending_figures(store, conversation).replies
-    skeleton = format.skeleton(left_out=hashes)
+    decoded = DecodedRecords(format_named(source.format))
     for block in blocks_of(store.database, source):
-        count_block(skeleton, block)
-    skeleton.replies.total()
-    return skeleton.replies.others
+        count_block(decoded, block)
+    return of_events(decoded.events, about(source)).replies
 
 
 def _source(store: Store, conversation: str) -> Source:

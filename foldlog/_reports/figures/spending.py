@@ -16,6 +16,7 @@ from foldlog._base.usage import IMPORTED
 from foldlog._reports.answers.document import Document
 from foldlog._reports.answers.figures import ModelDocument, SpentDocument
 from foldlog._reports.figures.prices import Prices
+from foldlog._reports.figures.tools_of_replies import CountedReply, ToolsOfReplies
 from foldlog._reports.words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction
 from foldlog.eventstore.documents.values import newest_value
@@ -37,6 +38,7 @@ class Spending(Struct):
     ``is_each``    whether imported events record the usage of each call
     ``has_cost``   whether imported events record the cost of calls
     ``counts_on``  whether later events can be counted without reading the earlier events again
+    ``tools``      the calls of tools in each reply
     """
 
     calls: list[Calls] = []
@@ -48,6 +50,7 @@ class Spending(Struct):
     is_each: bool = False
     has_cost: bool = False
     counts_on: bool = True
+    tools: ToolsOfReplies = field(default_factory=ToolsOfReplies)
 
     def take(
         self,
@@ -69,6 +72,7 @@ class Spending(Struct):
         for format, events in groupby(_imported(self._count_native(logged, start)), _format_of):
             self.counts_on = self.counts_on and counts_on(format)
             for call in calls_of_imported(events, format):
+                self.tools.note_call(call)
                 if call.is_total:
                     sums.append(call)
                     continue
@@ -76,6 +80,7 @@ class Spending(Struct):
                 self.has_cost = self.has_cost or call.cost is not None
                 if call.event_id >= start:
                     self._take_call(call)
+        self.tools.assign(self.replies)
         self.calls = add_up(self.calls)
         self.runs = []
         for call in (*sums, *calls_beside(beside, before)):
@@ -94,6 +99,8 @@ class Spending(Struct):
     def _count_native(self, logged: Iterable[Logged], start: int) -> Iterator[Event]:
         # An imported event without a time gets the time at which it was recorded.
         for recorded_at, event in logged:
+            if event.id >= start:
+                self.tools.note_event(event)
             if event.origin is None and event.id >= start:
                 for call in calls_of_event(recorded_at, event):
                     self._take_call(call)
@@ -124,8 +131,11 @@ class Spending(Struct):
         if earlier is None or calls.tokens >= earlier.tokens:  # A copy of a reply may be cut short.
             self.replies[reply] = calls
 
-    def by_hash(self) -> dict[int, Calls]:
-        return {hash_of_reply(reply, calls): calls for reply, calls in self.replies.items()}
+    def by_hash(self) -> dict[int, CountedReply]:
+        return {
+            hash_of_reply(reply, calls): CountedReply(calls, self.tools.by_reply.get(reply, {}))
+            for reply, calls in self.replies.items()
+        }
 
     def summed(self) -> list[Calls]:
         calls = add_up(chain(self.calls, self.runs, self.replies.values()))

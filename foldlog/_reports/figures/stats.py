@@ -4,6 +4,7 @@ condensations.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import UNSET, UnsetType, field
@@ -19,6 +20,7 @@ from foldlog._reports.answers.figures import (
 )
 from foldlog._reports.figures.counts import Counts
 from foldlog._reports.figures.spending import spent, sum_up
+from foldlog._reports.figures.tools_of_replies import ToolCalls
 from foldlog._reports.figures.writing import FIRST_IS_LOCAL, LAST_IS_LOCAL
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.times import EventTime
@@ -43,6 +45,7 @@ class Stats(Counts):
     ``unpriced``       the models without a known price
     ``in_views``       the tokens of all current Views
     ``sub_agents``     the number of conversations that another conversation began
+    ``repeated_errors``  how often ``events`` counts an error that another conversation has too
     ``spent_alone``    the usage and cost of the other conversations, if there are sub-agents
 
     The following figures exist only for a single conversation, and are empty or None for several
@@ -68,6 +71,7 @@ class Stats(Counts):
     window_of: str | None = None
     in_views: int = 0
     sub_agents: int = 0
+    repeated_errors: int = 0
     spent_alone: SpentDocument | None = None
     task: TaskDocument | None = None
 
@@ -134,6 +138,24 @@ class Stats(Counts):
             self.condensations[name] = replace(
                 condensations, **{field: _sum(getattr(condensations, field), number, field)}
             )
+
+    def leave_out(self, repeated: Mapping[str, ToolCalls]) -> None:
+        """Leave out calls of tools that several conversations count, and their errors."""
+        for name, (calls, errors) in repeated.items():
+            tool = self.tools.get(name)
+            if tool is not None:
+                self.tools[name] = replace(
+                    tool,
+                    calls=tool.calls - calls,
+                    errors=None if tool.errors is None else tool.errors - errors,
+                )
+                self.repeated_errors += errors
+
+    @property
+    def errors(self) -> int | None:
+        """The number of errors. An error that several conversations have counts once."""
+        errors = super().errors
+        return None if errors is None else errors - self.repeated_errors
 
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
         return StatsDocument.of(

@@ -371,6 +371,7 @@ class FiguresOfStore:
             self._tables.ask("figure_totals", where, json.dumps(whats))
         ):
             stats.add_count(what, name, number)
+        stats.leave_out(self._tables.repeated(where).tools)
         return stats
 
     def _names_of(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str, float | None]]:
@@ -380,7 +381,7 @@ class FiguresOfStore:
     def _calls(self, where: Where) -> list[Calls]:
         rows = self._tables.ask("figure_spending", where)
         calls = [self._tables.calls(key, columns) for key, *columns in rows]
-        repeated = [call.negative() for call in self._tables.repeated(where)]
+        repeated = [call.negative() for call in self._tables.repeated(where).calls]
         return [call for call in add_up(calls + repeated) if call.calls > 0]
 
     def _has_no_price(self, call: Calls) -> bool:
@@ -444,6 +445,10 @@ class FiguresOfStore:
                 )
                 sums[0] += conversations
                 sums[1] += number
+        for name, (calls, errors) in self._tables.repeated(where).tools.items():
+            for what, repeated in (("tool", calls), ("tool errors", errors)):
+                if (what, name) in sums_by_name:
+                    sums_by_name[what, name][1] -= repeated
         facets = [
             Facet(*what_and_name, int(count), int(number))
             for what_and_name, (count, number) in sums_by_name.items()

@@ -16,12 +16,14 @@ from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._reports.figures.blocks import SUMMED, Blocks
 from foldlog._reports.figures.orders import SORTS as SORTS
 from foldlog._reports.figures.overview import Overview
+from foldlog._reports.figures.tools_of_replies import ToolCalls
 from foldlog._reports.figures.trees import Trees
 from foldlog._reports.figures.writing import (
     CODE,
     DIGEST,
     FIRST_IS_LOCAL,
     LAST_IS_LOCAL,
+    OF_A_TOOL,
     SEALED,
     FigureColumns,
     as_unsigned,
@@ -45,7 +47,22 @@ if TYPE_CHECKING:
 WITHOUT_KEY: Final = "(encrypted)"
 _ORPHANS_MAX: Final = 1_000
 """With more sub-agents whose parent is missing, totals read the rows of all conversations."""
+_BY_CONDENSER: Final = 3
+"""The place of ``by_condenser`` in the columns of calls."""
 STATES: Final = ("error", "open_call", "result", "request", "answer")
+
+
+class Repetitions(NamedTuple):
+    """What several conversations count, and a total must count once: calls of models, and calls of
+    tools by name.
+    """
+
+    calls: list[Calls]
+    tools: dict[str, ToolCalls]
+
+    @property
+    def errors(self) -> int:
+        return sum(tool.errors for tool in self.tools.values())
 
 
 class Where(NamedTuple):
@@ -264,22 +281,23 @@ class FigureTables:
                 stored.setdefault(key, set()).update(as_unsigned(column) for (column,) in hashes)
         return stored
 
-    def repeated(self, where: Where) -> Iterator[Calls]:
-        """Yield the usage of the replies that are in several of the chosen conversations, so that a
-        sum over the conversations can subtract them.
+    def repeated(self, where: Where) -> Repetitions:
+        """Return the replies that are in several of the chosen conversations, so that a sum over
+        the conversations can subtract them.
         """
-        yield from self._repetitions(self.ask("figure_replies_chosen", where))
+        return self._repetitions(self.ask("figure_replies_chosen", where))
 
-    def repeated_among(self, keys: Sequence[int]) -> Iterator[Calls]:
-        """Yield what ``repeated`` yields, for the conversations with these keys."""
+    def repeated_among(self, keys: Sequence[int]) -> Repetitions:
+        """Return what ``repeated`` returns, for the conversations with these keys."""
         rows = [
             row
             for recorder, keys_text in self._split(keys)
             for row in self._run(recorder, "figure_replies_among", keys_text)
         ]
-        yield from self._repetitions(rows)
+        return self._repetitions(rows)
 
-    def _repetitions(self, rows: Iterable[Columns]) -> Iterator[Calls]:
+    def _repetitions(self, rows: Iterable[Columns]) -> Repetitions:
+        repetitions = Repetitions([], {})
         usage_by_hash = dict[int, Calls]()
         for reply_hash, key, *columns in rows:
             call = self.calls(key, columns)
@@ -289,9 +307,15 @@ class FigureTables:
             # The copy with fewer tokens may be cut short, so the copy with more tokens counts.
             if call.tokens > counted.tokens:
                 usage_by_hash[reply_hash] = call
-                yield counted
+                call = counted
+            if columns[_BY_CONDENSER] == OF_A_TOOL:
+                calls, errors = repetitions.tools.get(call.model, ToolCalls())
+                repetitions.tools[call.model] = ToolCalls(
+                    calls + call.calls, errors + call.usage.get("prompt_tokens", 0)
+                )
             else:
-                yield call
+                repetitions.calls.append(call)
+        return repetitions
 
     def trees(self) -> Trees:
         """Return the relation of the sub-agents whose parent is in the store. Cost: if the store

@@ -56,6 +56,8 @@ class Task(NamedTuple):
     """The number of sub-agents that were erased. ``calls`` does not include them."""
     unreached: int = 0
     """The number of sub-agents below erased ones. ``calls`` does not include them either."""
+    repeated_errors: int = 0
+    """How often the agents count an error that another agent of the task has too."""
 
     def document(self, prices: Prices, *, has_agents: bool = False) -> TaskDocument:
         all_figures = [agent.figures for agent in self.agents]
@@ -73,7 +75,9 @@ class Task(NamedTuple):
             sub_agents=len(self.agents) - 1,
             sub_agents_erased=self.erased,
             sub_agents_unreached=self.unreached,
-            errors=_sum(each.columns.errors for each in all_figures),
+            errors=_sum(
+                (*(each.columns.errors for each in all_figures), -self.repeated_errors or None)
+            ),
             first_error=first_failed and first_failed.first_error,
             first_error_in=first_failed and first_failed.id,
             first_event_at=time_text(min(first_times, key=in_utc, default=None)),
@@ -108,9 +112,9 @@ def read_tasks(tables: FigureTables, conversations: Iterable[StoredFigures]) -> 
             unreached = {below for child in erased for below in trees.left_by(child)}
             repeated = tables.repeated_among([agent.figures.key for agent in agents])
             calls = [call for agent in agents for call in agent.figures.calls]
-            sums = add_up([*calls, *(call.negative() for call in repeated)])
+            sums = add_up([*calls, *(call.negative() for call in repeated.calls)])
             counted = [call for call in sums if call.calls > 0]
-            yield Task(agents, counted, len(erased), len(unreached - reached))
+            yield Task(agents, counted, len(erased), len(unreached - reached), repeated.errors)
 
 
 def time_text(time: EventTime | None) -> str | None:

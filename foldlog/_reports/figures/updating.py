@@ -21,7 +21,7 @@ from msgspec import to_builtins
 from foldlog._reports.figures.overview import Overview
 from foldlog._reports.figures.repeated import RepeatedReplies
 from foldlog._reports.figures.tables import FigureTables
-from foldlog._reports.figures.writing import CODE, NO_CALLS, put_figures, put_replies
+from foldlog._reports.figures.writing import CODE, NO_REPLY, put_figures, put_replies
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -35,10 +35,10 @@ from foldlog.eventstore.derived.cached_values import cached_records, value_of
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, Record, utf8
-from foldlog.formats.summed_calls import Calls
 
 if TYPE_CHECKING:
     from foldlog._reports.figures.counting import Figures
+    from foldlog._reports.figures.tools_of_replies import CountedReply
     from foldlog.projections import Views
 
 _PROJECTION = "figures"
@@ -166,13 +166,13 @@ class FigureCounter:
         try:
             row = self._store.conversation(conversation.id, as_stored=True)
             if row.unmade:
-                usage = replies_of_source(self._store, conversation.id, hashes)
+                counted = replies_of_source(self._store, conversation.id)
             else:
-                usage = self._replies_of(row)
+                counted = self._replies_of(row)
             data_key = database.codec_of(conversation).data_key
         except EventStoreError:  # A list of conversations shows this problem.
             return False
-        replies = {reply_hash: usage.get(reply_hash, NO_CALLS) for reply_hash in hashes}
+        replies = {reply_hash: counted.get(reply_hash, NO_REPLY) for reply_hash in hashes}
         write = partial(
             put_replies, conversation=conversation, data_key=data_key, keys=keys, replies=replies
         )
@@ -183,7 +183,7 @@ class FigureCounter:
                 self._put_aside(row, figures)
         return True
 
-    def _replies_of(self, row: ConversationRow) -> dict[int, Calls]:
+    def _replies_of(self, row: ConversationRow) -> dict[int, CountedReply]:
         stored = self._stored_figures(row)
         if stored is None or stored.version != row.version:
             counted = self._count_one(row)

@@ -8,7 +8,8 @@ names.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import to_builtins
@@ -18,22 +19,27 @@ from foldlog._base.json_types import JsonObject
 from foldlog._reports.answers.figures import CondensationsDocument
 from foldlog._reports.figures.counts import Counts
 from foldlog._reports.figures.overview import parent_in
+from foldlog._reports.figures.tools_of_replies import CountedReply
 from foldlog.eventstore.log.keys import DataKey, KeyRing
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.times import EventTime, event_microseconds
 from foldlog.formats.record import INCOMPLETE
-from foldlog.formats.summed_calls import USAGE, Calls
+from foldlog.formats.summed_calls import HASH_BYTES, USAGE, Calls
 from foldlog.projections.conversations.companions import companion_of
 
 if TYPE_CHECKING:
     from foldlog._reports.figures.counting import Figures
 
-CODE: Final = 4
+CODE: Final = 5
 """The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
-NO_CALLS: Final = Calls("", "", {}, None, 0)
-"""Stands for the usage of a reply that its source no longer contains."""
+NO_REPLY: Final = CountedReply(Calls("", "", {}, None, 0))
+"""Stands for a reply that its source no longer contains."""
+OF_A_TOOL: Final = 2
+"""The value of ``by_condenser`` in the rows of a repeated reply that count its calls of a tool. The
+tool stands in place of the model, and the errors in place of the tokens of the prompt.
+"""
 
 FIRST_IS_LOCAL: Final = 1
 LAST_IS_LOCAL: Final = 2
@@ -85,9 +91,9 @@ def put_figures(
     for statement in ("forget_figure_calls", "forget_figure_counts"):
         transaction.write(statement, key)
     if not conversation.lacks_events:
-        # Replies are stored one by one only if other conversations have them too. Update their
-        # usage, and delete replies that are no longer in this conversation. While events of a
-        # source are missing, its figures have only sums of replies.
+        # Replies are stored one by one only if other conversations have them too. Update them, and
+        # delete replies that are no longer in this conversation. While events of a source are
+        # missing, its figures have only sums of replies.
         stored_hashes = [
             as_unsigned(column) for (column,) in transaction.ask("figure_replies_of", key)
         ]
@@ -128,10 +134,10 @@ def put_replies(
     conversation: Conversation,
     data_key: DataKey | None,
     keys: KeyRing | None,
-    replies: Mapping[int, Calls],
+    replies: Mapping[int, CountedReply],
 ) -> None:
     names = _Names(conversation, data_key, keys)
-    rows = [(_as_signed(reply_hash), *_row_of(call, names)) for reply_hash, call in replies.items()]
+    rows = [row for number, reply in replies.items() for row in _rows_of(number, reply, names)]
     transaction.write_rows("put_figure_replies", conversation.key, rows)
 
 
@@ -190,6 +196,16 @@ def _as_signed(reply_hash: int) -> int:
 
 def as_unsigned(column: int) -> int:
     return column % (1 << 64)
+
+
+def _rows_of(reply_hash: int, reply: CountedReply, names: _Names) -> Iterator[tuple[Any, ...]]:
+    yield _as_signed(reply_hash), *_row_of(reply.usage, names)
+    for tool, (calls, errors) in reply.tools.items():
+        name = f"{reply_hash} {tool}".encode()
+        tool_hash = int.from_bytes(blake2b(name, digest_size=HASH_BYTES).digest())
+        counted = Calls("", tool, {"prompt_tokens": errors}, None, calls)
+        row = _row_of(counted, names)
+        yield _as_signed(tool_hash), *row[:3], OF_A_TOOL, *row[4:]
 
 
 def _row_of(call: Calls, names: _Names) -> tuple[Any, ...]:
