@@ -21,6 +21,8 @@ The messages, and the events that they become:
                                     ``truncationParent``
     a mark of Cline's deletions     CondensationAction
     a message without content       Annotation
+    the field ``system`` of a       SystemMessage; foldlog reads the field as a first message with
+    request                         the role "system", and writes such messages into the field
 
 The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In
 ``ui_messages.json``, Cline marks the messages that are no longer sent to the model. Whenever Cline
@@ -37,7 +39,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog.eventstore import Action, Annotation, Message, Observation
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    Content,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from foldlog.formats.blocks import (
     THINKING,
     accepted_block,
@@ -68,6 +78,7 @@ from foldlog.formats.record import (
     text_or_empty,
     text_or_none,
     time_at,
+    within,
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog.formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
@@ -93,6 +104,7 @@ _OF_OTHERS = ("tool_calls", "messageId")
 Anthropic's blocks.
 """
 _MILLISECONDS = 10**11
+_OF_PROMPT = -1
 
 
 # -- files
@@ -148,12 +160,16 @@ def _marks(path: Path) -> dict[int, list[Located]]:
 
 def _accepts(record: Any) -> bool:
     return (
-        type(record) is dict and record.get("role") in ("user", "assistant") and "content" in record
+        type(record) is dict
+        and record.get("role") in ("user", "assistant", "system")
+        and "content" in record
     )
 
 
 class AnthropicDecoder(FollowingDecoder):
-    """Tags each shown event with the number and the ``truncationParent`` of its message."""
+    """Tags each shown event with the number and the ``truncationParent`` of its message. A system
+    prompt has the number -1, because it stays whatever a summary replaces.
+    """
 
     has_own_ids = True
 
@@ -161,8 +177,15 @@ class AnthropicDecoder(FollowingDecoder):
         self._count = 0
 
     def read(self, read: RecordEvents, record: Fields) -> None:
-        read.tag = (self._count, text_or_none(record, "truncationParent"))
-        if record.get("type") == _THOUGHT:
+        is_prompt = record.get("role") == "system"
+        read.tag = (
+            _OF_PROMPT if is_prompt else self._count,
+            text_or_none(record, "truncationParent"),
+        )
+        if is_prompt:
+            content = READER.content(_known(record.get("content")), "the system prompt")
+            read.add(SystemMessage, content=content)
+        elif record.get("type") == _THOUGHT:
             data = omit(record, "type", "id", "ts")
             read.add(
                 Annotation,
@@ -174,10 +197,13 @@ class AnthropicDecoder(FollowingDecoder):
             )
         elif not self._condense(read, record):
             if any(map(_is_summary, dicts_in(record, "content"))):
-                read.condense(lambda known: False, metadata={"reason": COMPACTED_BY_PROVIDER})
+                read.condense(
+                    lambda known: known[0] == _OF_PROMPT,
+                    metadata={"reason": COMPACTED_BY_PROVIDER},
+                )
             read_blocks(read, record)
         read.close("message", record.get("content", record.get(_DELETED)))
-        self._count += _DELETED not in record
+        self._count += not is_prompt and _DELETED not in record
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         read = super().begin_record(record, time_and_id)
@@ -272,11 +298,23 @@ def _text(record: Fields) -> str:
 
 
 class _Encoder(RepliesEncoder):
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_begun = False
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        super().follow(events, record)
+        self._has_begun |= not is_prompt(record)
+
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
         return [{"role": "user", "content": list(map(result_of, results))}]
 
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        match events[0]:
+        event = events[0]
+        if isinstance(event, SystemMessage) and not self._has_begun:
+            return [{"role": "system", "content": _prompt(event.content)}]
+        self._has_begun = True
+        match event:
             case Action():
                 blocks = [
                     *_only_thinking(thinking_before(events)),
@@ -291,8 +329,15 @@ class _Encoder(RepliesEncoder):
                         "content": [*_only_thinking(thinking), *blocks_of(content)],
                     }
                 ]
-        # Anthropic's messages have no role for the system
-        return [{"role": "user", "content": as_anthropic(events[0].content)}]
+        # Between Anthropic's messages, there is no role for the system.
+        return [{"role": "user", "content": as_anthropic(event.content)}]
+
+
+def _prompt(content: Content) -> str | list[Fields]:
+    """Return a system prompt, which has only texts at Anthropic's server."""
+    if isinstance(content, str):
+        return content
+    return [block for block in blocks_of(content) if block["type"] == "text"]
 
 
 def _only_thinking(thinking: Iterable[Fields]) -> list[Fields]:
@@ -303,6 +348,35 @@ def _only_thinking(thinking: Iterable[Fields]) -> list[Fields]:
 # --------------------------------------------------------------------------------------------------
 
 
+def is_prompt(record: Any) -> bool:
+    return type(record) is dict and record.get("role") == "system"
+
+
+def _document(records: Iterable[Any]) -> Any:
+    """Return the body of a request, or for a task of Cline or Roo Code the list that they store."""
+    written = [record for record in records if _accepts(record) or _DELETED not in record]
+    if any(map(_is_stored, written)):
+        return written
+    prompts = [record["content"] for record in written if is_prompt(record)]
+    messages = [record for record in written if not is_prompt(record)]
+    if not prompts:
+        return {"messages": messages}
+    if len(prompts) == 1:
+        return {"system": prompts[0], "messages": messages}
+    return {
+        "system": [block for prompt in prompts for block in blocks_of(prompt)],
+        "messages": messages,
+    }
+
+
+def _is_stored(record: Any) -> bool:
+    """Return whether a record has fields that Cline or Roo Code add to a message."""
+    time = within(record, "ts")
+    return (type(time) is int and time > _MILLISECONDS) or (
+        type(within(record, "modelInfo")) is dict
+    )
+
+
 def _matches(record: Any) -> bool:
     if (
         not _accepts(record)
@@ -311,9 +385,7 @@ def _matches(record: Any) -> bool:
     ):
         return False
     kinds = {kind_of(block) for block in record["content"]}
-    time = record.get("ts")
-    is_kept = type(record.get("modelInfo")) is dict or (type(time) is int and time > _MILLISECONDS)
-    return (is_kept and None not in kinds) or not _BLOCKS.isdisjoint(kinds)
+    return (_is_stored(record) and None not in kinds) or not _BLOCKS.isdisjoint(kinds)
 
 
 FORMAT = Format(
@@ -332,7 +404,8 @@ FORMAT = Format(
     encoder=_Encoder,
     lacks=frozenset(
         (
-            "role of a system prompt",
+            "role of a later system prompt",
+            "other part of a system prompt",
             "file",
             "detail of an image",
             "item of reasoning",
@@ -351,8 +424,6 @@ FORMAT = Format(
         "~/Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks",
         "~/Library/Application Support/Code/User/globalStorage/rooveterinaryinc.roo-cline/tasks",
     ),
-    document=lambda records: [
-        record for record in records if _accepts(record) or _DELETED not in record
-    ],
+    document=_document,
     source_id=member("id"),
 )

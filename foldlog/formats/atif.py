@@ -7,7 +7,8 @@ file. The steps, and the events that they become:
 
     system, before any other step   SystemMessage, with the tools of the agent
     system, later                   Annotation: the trajectory does not say whether the step was
-                                    sent to the model
+                                    sent to the model; a step of foldlog says so in
+                                    ``extra.is_prompt``, and becomes a SystemMessage
     user                            Message
     agent                           Message, or an Action for each call; the step's reasoning is the
                                     thinking of the first event
@@ -92,6 +93,8 @@ NAME = "atif"
 
 _BEFORE = ("schema_version", "session_id", "trajectory_id", "agent")
 """The fields before the steps of a trajectory. These fields never change."""
+_IS_PROMPT = "is_prompt"
+"""The field of ``extra`` that says of a step of the system that the model was sent it."""
 _PARENT = "subagent_of"
 """The field of ``extra`` that names the parent conversation of a sub-agent."""
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
@@ -217,7 +220,8 @@ class _Decoder(FollowingDecoder):
             if type(calls := record.get("llm_call_count")) is int and calls > 1:
                 read.meta["calls"] = calls
         replaces = within(record, *_BOUNDARY) == "replace"
-        if source == "system" and not self._begun and not replaces:
+        is_prompt = not self._begun or within(record, "extra", _IS_PROMPT) is True
+        if source == "system" and is_prompt and not replaces:
             tools = self._agent.get("tool_definitions")
             content = joined_text(tuple(shown_blocks(record.get("message"))))
             read.add(
@@ -317,14 +321,12 @@ class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> list[Fields]:
         (event,) = events
         role = role_of(event)
-        # readers take only the first step for a system prompt
-        if role == "assistant":
-            source = "agent"
-        elif not self.last:
-            source = role
-        else:
-            source = "user"
+        has_begun = bool(self.last)
+        source = "agent" if role == "assistant" else role
         step = self._step(event, source, joined_text(event.content))
+        if role == "system" and has_begun:
+            # Other readers take only the first step for a system prompt.
+            step["extra"] = {_IS_PROMPT: True}
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:

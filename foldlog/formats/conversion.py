@@ -202,7 +202,10 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
         return _records(_events_sent(view), chosen, notes, None, NO_RECORDS)
     if notes is not None:
         counts = ExportNotes(chosen)
-        for event in _events_sent(view):
+        # The system prompts of a View come before all messages.
+        for event in sorted(
+            _events_sent(view), key=lambda sent: not isinstance(sent, SystemMessage)
+        ):
             counts.write(in_json(event))
         _tell(counts, "a message to a model", notes)
     return iter(_messages(chosen.dialect, view))
@@ -218,9 +221,8 @@ def _messages(dialect: Dialect, view: View) -> list[Fields]:
             message | thought(thinking[positions]) if message["role"] == "assistant" else message
             for message, positions in view.rendered(dialect)
         ]
-    # Anthropic's messages have no system role
     prompt = view.system_prompt
-    opening = [{"role": "user", "content": prompt}] if prompt else []
+    opening = [{"role": "system", "content": prompt}] if prompt else []
     return [*opening, *(message for message, _ in view.rendered(dialect))]
 
 

@@ -34,6 +34,8 @@ class ExportNotes:
     def __init__(self, format: Format) -> None:
         self._lacks = format.lacks or frozenset()
         self._lost, self._hidden = Counter[str](), Counter[str]()
+        self._has_begun = False
+        """Whether an event was written that is no system prompt."""
         self._replies = set[str]()
         """The replies whose usage was counted. The events of a reply repeat its usage."""
 
@@ -50,9 +52,17 @@ class ExportNotes:
     def write(self, event: Event) -> None:
         reply = event.meta.get("reply")
         is_counted = type(reply) is str and reply in self._replies
+        nouns = [*_nouns_of_event(event)]
+        if not isinstance(event, SystemMessage):
+            self._has_begun = True
+        elif self._has_begun:
+            nouns.append("role of a later system prompt")
+        else:
+            kinds = (part.get("type") for part in parts_in(event.content))
+            nouns += ["other part of a system prompt" for kind in kinds if kind != "text"]
         self._lost.update(
             noun
-            for noun in _nouns_of_event(event)
+            for noun in nouns
             if noun in self._lacks and not (is_counted and noun == "count of tokens")
         )
         if type(reply) is str:
@@ -89,8 +99,6 @@ def _noun_of_event(event: Event) -> str:
 
 
 def _nouns_of_event(event: Event) -> Iterator[str]:
-    if isinstance(event, SystemMessage):
-        yield "role of a system prompt"
     if isinstance(event, Action) and "custom_tool" in event.meta:
         yield "form of a custom tool's call"
     if isinstance(event, Observation) and event.is_error:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from foldlog.eventstore import Annotation, CondensationAction, Retraction
+from foldlog.eventstore import Action, Annotation, CondensationAction, Retraction
 from tests.browser.states import V, sample
 from tests.foldlog.records import GOLDEN
 from tests.golden.rows import made_events
@@ -51,6 +51,34 @@ def is_in_sight(page, event):
 
 def block(page, event):
     return " ".join(page.text(f'.transcript [data-event="{event}"]').split())
+
+
+def test_approvals_are_sentences(page, report):
+    """As ``foldlog log`` prints them. The page shows any other annotation of this name as it is."""
+
+    def approval(cause=0, **data):
+        return Annotation(name="foldlog.approval", data=data, cause=cause)
+
+    decided = {"by": "Ben", "token": "night", "until": "2026-03-05T00:00:00+00:00"}
+    opened(
+        page,
+        report(
+            [
+                Action(tool="pay", call_id="k", arguments={"euros": 900}),
+                approval(asked="Ann", shown={"euros": 900}),
+                approval(approved=False, by="Ann", reason="<b>too</b> much\u202e"),
+                approval(approved=True, **decided),
+                approval(cause=None, approved=True, by="Eve"),
+            ]
+        ),
+    )
+    assert 'asked Ann to approve call 0: { "euros": 900 }' in block(page, 1)
+    assert "Ann refused call 0: <b>too</b> much\\u202e" in block(page, 2)
+    until = "2026-03-05T00:00:00+00:00"
+    assert f"Ben with the token night approved call 0 until {until}" in block(page, 3)
+    assert '"by": "Eve"' in block(page, 4)
+    page.click('.transcript [data-event="2"] p .link')
+    page.wait(f"{V}.event === 0")
 
 
 def test_call_with_result_is_one_block(page, report):

@@ -51,7 +51,14 @@ from foldlog.formats.files.readers import (
 )
 from foldlog.formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog.formats.json_text import TOO_LONG, UnreadableJson
-from foldlog.formats.record import ImportFinding, Located, RecordReader, describe_type, refuse
+from foldlog.formats.record import (
+    Fields,
+    ImportFinding,
+    Located,
+    RecordReader,
+    describe_type,
+    refuse,
+)
 
 CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
 _KEYS = frozenset(CONTAINER_KEYS)
@@ -76,10 +83,9 @@ _NOT_JSON = (
     "holds neither a JSON object nor an array; import the JSON or JSON Lines that the agent's"
     " program writes"
 )
-_REQUEST = {"system", "messages"}
-_IS_REQUEST = (
-    'holds a system prompt beside the messages; write it as the first message, {"role": "system",'
-    ' "content": …}, and import the list'
+_NO_PROMPT = (
+    "holds under 'system', beside the messages, neither a text nor a list of parts; correct the"
+    " field, or import the list of messages"
 )
 _EVENT_FILE = re.compile(r"(?:event-|message_)?(\d{1,18})(?:-.*)?\.json")
 
@@ -410,12 +416,10 @@ class _File:
 
     def _container(self, holder: Located, number: str, names: Names) -> FoundHistory | None:
         """Return the history in an object with further fields, such as an answer, metrics, a task
-        or a patch. Return None if the object has no history. Raises ``NotAHistory`` for a model
-        request that has its system prompt in a field of its own.
+        or a patch. Return None if the object has no history. The system prompt that a request to a
+        model has beside its messages becomes the first message.
         """
         value = holder.value
-        if value.keys() >= _REQUEST:
-            raise NotAHistory(self._path, _IS_REQUEST)
         for key in CONTAINER_KEYS:
             records = value.get(key)
             if type(records) is not list:
@@ -427,15 +431,27 @@ class _File:
             name, own_name = names.of(
                 value, number=number, conversation=format.conversation([*answer, *records])
             )
+            prompt = self._prompt_beside(value, key)
             return FoundHistory(
                 name,
                 format,
                 self._path,
-                document_of(holder, key, [*records, *answer]),
+                document_of(holder, key, [*prompt, *records, *answer]),
                 usage=usage,
                 own_name=own_name,
             )
         return None
+
+    def _prompt_beside(self, value: Fields, key: str) -> list[Any]:
+        """Return the system prompt of a request to a model as a message, unless it is empty. Raises
+        ``NotAHistory`` if it is neither a text nor a list.
+        """
+        prompt = value.get("system") if key == "messages" else None
+        if not prompt:
+            return []
+        if type(prompt) not in (str, list):
+            raise NotAHistory(self._path, _NO_PROMPT)
+        return [{"role": "system", "content": prompt}]
 
     def _are_histories(self, rows: Iterator[Located]) -> bool:
         """Return whether at least half of the rows look like histories, and at least one row

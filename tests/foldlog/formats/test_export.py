@@ -1,13 +1,15 @@
 """An export: a source as it came, and what five formats have no place for."""
 
 import json
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 import foldlog as foldlog_package
-from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage
+from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import FORMATS, UnknownFormat, decode, encode
+from foldlog.formats.event_fields import role_of
 from foldlog.projections import View
 from tests.foldlog.formats.writing import WRITTEN
 from tests.foldlog.records import CORPUS
@@ -36,8 +38,7 @@ def prompt_lines(events):
     """What a model is told, by who says it."""
     lines = []
     for message in View.from_events(events).to_messages():
-        role = message["role"].replace("system", "user")
-        lines.append((role, json.dumps(message.get("content") or "")))
+        lines.append((message["role"], json.dumps(message.get("content") or "")))
         lines += [
             ("call", json.dumps(json.loads(each["function"]["arguments"])))
             for each in message.get("tool_calls", ())
@@ -47,18 +48,65 @@ def prompt_lines(events):
 
 @pytest.mark.parametrize("format", WRITTEN)
 def test_written_history_is_told_the_same_again(history, format):
-    prompt = (
-        Annotation(name="begin")
-        if format == "anthropic-messages"
-        else SystemMessage(content="be brief")
-    )
-    steps = [prompt, *HISTORY]
+    steps = [SystemMessage(content="be brief"), *HISTORY]
     events = in_order(steps)
     records = json.loads(json.dumps(list(encode(events, format))))
     assert sorted(prompt_lines(list(decode(records, format)))) == sorted(prompt_lines(events))
     history.append(steps)
     view = json.loads(json.dumps(list(history.export(format, view=True))))
     assert sorted(prompt_lines(list(decode(view, format)))) == sorted(prompt_lines(events))
+
+
+@pytest.mark.parametrize("options", ["", "--view"])
+@pytest.mark.parametrize(
+    "prompts", [(), ("be brief",), ("be brief", ({"type": "text", "text": "x"},))]
+)
+def test_messages_of_anthropic_are_the_body_of_a_request(foldlog, prompts, options):
+    with foldlog_package.open("foldlog.db") as histories:
+        histories["a"].append([*(SystemMessage(content=prompt) for prompt in prompts), *HISTORY])
+    exported = f"export a --format anthropic-messages --output out.json {options}"
+    assert "role of" not in foldlog(exported).err
+    body = json.loads(Path("out.json").read_text())
+    assert list(body) == ["system", "messages"] if prompts else ["messages"]
+    assert {message["role"] for message in body["messages"]} == {"user", "assistant"}
+    texts = {
+        0: None,
+        1: "be brief",
+        2: [{"type": "text", "text": text} for text in ("be brief", "x")],
+    }
+    if options and prompts[1:]:
+        texts[2] = "be brief\n\nx"
+    assert body.get("system") == texts[len(prompts)]
+    assert foldlog("import out.json --format anthropic-messages --conversation b").status == 0
+    with foldlog_package.open("foldlog.db") as histories:
+        one, other = (histories[name].view() for name in "ab")
+        assert one.system_prompt == other.system_prompt
+        assert one.to_messages("anthropic") == other.to_messages("anthropic")
+    assert foldlog("export b --output again.json").status == 0
+    assert Path("again.json").read_bytes() == Path("out.json").read_bytes()
+
+
+def test_a_task_of_cline_is_exported_as_the_list_that_cline_stores(foldlog):
+    task = [
+        {"role": "user", "content": [{"type": "text", "text": "go"}], "ts": 1_700_000_000_000},
+        {"role": "assistant", "content": [{"type": "text", "text": "ok"}]},
+    ]
+    Path("task.json").write_text(json.dumps(task))
+    foldlog("import task.json --conversation a --format anthropic-messages")
+    foldlog("fork a b --at 2")
+    assert foldlog("export b --output b.json").status == 0
+    assert json.loads(Path("b.json").read_text()) == task
+
+
+@pytest.mark.parametrize("format, later", [("anthropic-messages", "user"), ("atif", "system")])
+def test_a_later_system_prompt_keeps_its_role_or_is_noted(format, later):
+    events = in_order([SystemMessage(content="be brief"), *HISTORY, SystemMessage(content="stop")])
+    notes = []
+    records = json.loads(json.dumps(list(encode(events, format, notes=notes.append))))
+    again = list(decode(records, format))
+    (event,) = [event for event in again if getattr(event, "content", "") == "stop"]
+    assert (role_of(event), event.shown) == (later, True)
+    assert any("1 role of a later system prompt" in note for note in notes) == (later == "user")
 
 
 @pytest.mark.parametrize("format", sorted({*FORMATS} - {*WRITTEN}))

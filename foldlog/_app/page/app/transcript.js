@@ -4,7 +4,7 @@
 import { DAY, Sight, count, dated, duration, el, firstPlace, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
 import { Marks } from "./marks.js";
 import { markdown } from "./markdown.js";
-import { coded, difference, endOfClip, markWords, pretty, textOf } from "./texts.js";
+import { asText, coded, difference, endOfClip, markWords, pretty, textOf } from "./texts.js";
 
 const PORTION = 40; // The number of events in one request.
 const MOST_TEXTS = 4_000;
@@ -363,7 +363,17 @@ export class Transcript {
     if (kind === "observation" || kind === "error") return [...nodes, ...this.output(id, event)];
     if (kind === "user" || kind === "agent" || kind === "environment" || kind === "system") return [...nodes, ...this.neededAgain(id), textOf(event.content ?? "").trim() ? this.prose(id, textOf(event.content)) : el("span", { class: "soft" }, " no text")];
     if (kind === "retraction") return [...nodes, el("p", {}, `Returns to version ${grouped(event.version)}. `, said(event.reason ?? ""))];
+    if (kind === "approval" && isWellFormed(event)) return [...nodes, ...this.approval(id, event)];
     return [...nodes, this.code(`${id} whole`, pretty(event.data ?? event.changed ?? event.reason ?? event))];
+  }
+
+  // Who was asked and who decided about a call, in the words of `foldlog log`.
+  approval(id, { data, cause }) {
+    const call = this.app.way(cause, `call ${idOf(cause)}`);
+    if (!("approved" in data)) return [el("p", {}, said(`asked ${data.asked || "somebody"} to approve `), call, ":"), this.code(`${id} shown`, asText(data.shown ?? null))];
+    const who = `${data.by || "somebody"}${data.token ? ` with the token ${data.token}` : ""}`;
+    const end = `${data.until ? ` until ${data.until}` : ""}${data.reason ? `: ${data.reason}` : ""}`;
+    return [el("p", {}, said(`${who} ${data.approved === true ? "approved" : "refused"} `), call, said(end))];
   }
 
   thinking(id, event) {
@@ -486,6 +496,7 @@ export class Transcript {
   }
 }
 
+const isWellFormed = ({ data, cause }) => typeof cause === "number" && typeof data === "object" && data !== null && !Array.isArray(data);
 const WORTH_SAYING = new Set(["not yet", "pending", "unsent", "masked", "forgotten", "taken back"]);
 const SIGNS_OF = { entered: "+", left: "−" };
 const stateLabel = (id) => el("span", { class: "state", "data-of": id });
