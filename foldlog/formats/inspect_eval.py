@@ -30,7 +30,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,14 @@ _LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:')
 _ZIP = re.compile(rb"PK\x03\x04.{26}(_journal/start|header)\.json", re.DOTALL)
 """Matches the beginning of a packed log: the header of the first file in the zip."""
 _ZSTD = 93
+_RATIO_MAX = 100
+_SIZE_LEAST = 64 * 2**20
+"""A sample may unpack to ``_SIZE_LEAST`` bytes, or to ``_RATIO_MAX`` times its packed bytes. A file
+of a megabyte could otherwise fill the memory, because repeated text shrinks to a thousandth.
+"""
+_PIECE = 2**20
+_PACKED_PIECE = 256
+"""How many packed bytes zstd gets at once. They unpack to some megabytes at most."""
 _REFERENCES = ("attachment://", "tc://")
 _ROLES = ("system", "user", "assistant", "tool")
 
@@ -126,24 +134,41 @@ def _in_zip(path: Path) -> Iterator[Contained]:
 
 
 def _value_or_problem(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any, str | None]:
+    size_max = max(_SIZE_LEAST, _RATIO_MAX * entry.compress_size)
     try:
-        return (
-            parse(_unpack_zstd(log, entry) if entry.compress_type == _ZSTD else log.read(entry)),
-            None,
-        )
+        text = b"".join(_at_most(size_max, _unpacked(log, entry)))
+        return parse(text), None
     except (UnreadableJson, zipfile.BadZipFile, zlib.error, NotImplementedError, OSError) as error:
         return None, f"cannot be read: {getattr(error, 'strerror', error)}"
 
 
-def _unpack_zstd(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Return the content of a file in ``log``. Before Python 3.14, ``zipfile`` cannot read zstd."""
+def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Yield the content of a file in ``log``, in pieces of at most some megabytes."""
+    if entry.compress_type != _ZSTD:
+        with log.open(entry) as content:
+            yield from iter(partial(content.read, _PIECE), b"")
+        return
+    # before Python 3.14, ``zipfile`` cannot read zstd
     file = log.fp
     assert file is not None  # an open ZipFile has its file
     file.seek(entry.header_offset + 26)
     name_size, extra_size = struct.unpack("<HH", file.read(4))
     file.seek(name_size + extra_size, 1)
     packed = file.read(entry.compress_size)
-    return b"".join(unpacked_of([packed]))
+    starts = range(0, len(packed), _PACKED_PIECE)
+    yield from unpacked_of(packed[start : start + _PACKED_PIECE] for start in starts)
+
+
+def _at_most(size_max: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > size_max:
+            raise UnreadableJson(
+                f"it unpacks to more than {size_max:,} bytes, the limit for its packed size; if it"
+                " is sound, convert the log with: inspect log convert --to json"
+            )
+        yield piece
 
 
 class _Agents:

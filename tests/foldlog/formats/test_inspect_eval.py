@@ -1,11 +1,12 @@
 """Logs of Inspect: a history for each sample."""
 
 import json
+import tracemalloc
 import zipfile
 
 import pytest
 
-from foldlog.formats import NotAHistory
+from foldlog.formats import NotAHistory, inspect_eval
 from tests.foldlog.formats.reading import histories_at, recorded
 from tests.foldlog.imports.imports import Import, new_store
 
@@ -70,16 +71,11 @@ def test_the_texts_of_attachments_stand_in_their_places(tmp_path):
     ]
 
 
-def test_log_compressed_with_zstd_is_read(tmp_path):
+def zipped_with_zstd(path, texts):
     zstandard = pytest.importorskip("zstandard")
-    texts = {
-        "header.json": {"version": 2, "eval": ABOUT},
-        "samples/1_epoch_2.json": sample(MESSAGES),
-    }
-    path = tmp_path / "a.eval"
     with zipfile.ZipFile(path, "w") as log:
-        for name, value in texts.items():
-            log.writestr(name, zstandard.compress(json.dumps(value).encode()))
+        for name, text in texts.items():
+            log.writestr(name, zstandard.compress(text.encode()))
     # Python writes zstd since 3.14: the method is at 8 and at 10 of the headers
     marked = bytearray(path.read_bytes())
     for mark, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
@@ -88,8 +84,39 @@ def test_log_compressed_with_zstd_is_read(tmp_path):
             marked[at + place] = 93
             at = marked.find(mark, at + 4)
     path.write_bytes(marked)
-    (history,) = histories_at(path)
+    return path
+
+
+def test_log_compressed_with_zstd_is_read(tmp_path):
+    texts = {
+        "header.json": json.dumps({"version": 2, "eval": ABOUT}),
+        "samples/1_epoch_2.json": json.dumps(sample(MESSAGES)),
+    }
+    (history,) = histories_at(zipped_with_zstd(tmp_path / "a.eval", texts))
     assert (history.name, history.records) == ("E1/1_epoch_2", [*MESSAGES, END])
+
+
+@pytest.mark.parametrize("pack", ["deflate", "zstd"])
+def test_a_sample_that_would_fill_the_memory_is_refused(pack, tmp_path, monkeypatch):
+    monkeypatch.setattr(inspect_eval, "_SIZE_LEAST", 2**20)
+    bomb = json.dumps(sample([{**INPUT, "content": "spam" * 2**23}], id="b", epoch=1))
+    small = json.dumps(sample(MESSAGES))
+    path = tmp_path / "a.eval"
+    texts = {"samples/1_epoch_2.json": small, "samples/b_epoch_1.json": bomb}
+    if pack == "zstd":
+        zipped_with_zstd(path, {"header.json": json.dumps({"version": 2, "eval": ABOUT}), **texts})
+    else:
+        zipped(path, {"1_epoch_2": small, "b_epoch_1": bomb})
+    with new_store() as store:
+        tracemalloc.start()
+        try:
+            whole, refused = Import(store, [path])
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert store.version(whole.conversation) == 8
+    assert "b_epoch_1.json: cannot be read: it unpacks to more than" in str(refused.error)
+    assert peak < len(bomb)
 
 
 def test_unreadable_sample_and_unreadable_log(tmp_path):
