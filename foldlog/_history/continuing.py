@@ -20,10 +20,11 @@ from foldlog._imports.continuing import NewSession, begin_continuation
 from foldlog.eventstore import Event, InvalidArgument, VersionConflict
 from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.eventstore.log.row import from_microseconds
-from foldlog.formats.detection import of_lines
+from foldlog.formats.detection import may_be_of
 from foldlog.formats.native_sessions import session_of
 from foldlog.formats.native_sessions.going_over import HANDED_OVER, choose, with_marked_summaries
 from foldlog.formats.native_sessions.session import NativeSession, SessionRecord, count_tokens
+from foldlog.formats.registry import format_named
 from foldlog.projections import View
 
 _TRIES: Final = 5
@@ -152,8 +153,7 @@ def _check_release(session: NativeSession) -> None:
     newest = session.newest()
     if newest is None:
         return
-    format = of_lines(newest)
-    if format is None or format.name != session.format:
+    if not may_be_of(newest, format_named(session.format)):
         raise InvalidArgument(
             f"the newest session of {session.label}, {newest}, is not in the form that foldlog"
             f" writes (tested with {session.label} {session.release}); update foldlog, or export"

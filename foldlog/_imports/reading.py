@@ -25,11 +25,14 @@ from foldlog.formats.json_text import (
     UnreadableJson,
     bytes_of,
     check_limits,
+    joined_objects,
 )
 from foldlog.formats.record import FINDINGS_MAX, ImportFinding, Located, RecordReader
 
 _PADDING: Final = b" \t\r\0"
 """A line may have NUL bytes around it if the machine crashed while the file grew."""
+_LOST: Final = "{:,} NUL bytes, in whose place the machine may have lost records in a crash"
+_NOT_UTF_8: Final = "has bytes that are not UTF-8, which are read as U+FFFD"
 _BUFFER: Final = 2**20
 
 Add = Callable[[bytes, bytes], None]
@@ -169,13 +172,20 @@ class LineReading(_Findings):
                         raise UnreadableJson(TOO_LONG)
                     check_limits(record)
                     add(record, hashed)
-                except (msgspec.DecodeError, UnicodeDecodeError, UnreadableJson) as error:
-                    if is_last and len(record) < RECORD_SIZE_MAX:
+                except (msgspec.DecodeError, UnreadableJson) as error:
+                    joined = _joined_in(record)
+                    if is_last and not joined and len(record) < RECORD_SIZE_MAX:
                         self.waits = True
                         return Block(first, places, b"".join(hashes), data[:start]), start
-                    self.find(self.place, _problem(error))
-                    self._is_in_long_line = is_last
+                    if joined:
+                        self._find_padding(line, record)
+                        self._add_joined(joined, data, start, add, places, hashes)
+                    else:
+                        self.find(self.place, _problem(error))
+                        self._is_in_long_line = is_last
                 else:
+                    self._find_padding(line, record)
+                    self._find_bytes(record)
                     # Most lines have no padding, so search for the record in its line only if there
                     # is padding.
                     if len(record) == len(line):
@@ -185,15 +195,60 @@ class LineReading(_Findings):
                     places.extend((begin, begin + len(record)))
                     hashes.append(hashed)
                     self.records += 1
+            else:
+                self._find_padding(line, record)
             self._line += 1
             start = stop + 1
         self._line -= 1
         return Block(first, places, b"".join(hashes), data), len(data)
 
+    def _add_joined(
+        self,
+        joined: list[bytes],
+        data: bytes,
+        start: int,
+        add: Add,
+        places: array[int],
+        hashes: list[bytes],
+    ) -> None:
+        """Add the objects of one line as records. They begin at or after ``start`` in ``data``."""
+        for record in joined:
+            begin = data.index(record, start)
+            start = begin + len(record)
+            hashed = hash_of(record)
+            try:
+                check_limits(record)
+                add(record, hashed)
+            except (msgspec.DecodeError, UnreadableJson) as error:
+                self.find(self.place, _problem(error))
+            else:
+                places.extend((begin, start))
+                hashes.append(hashed)
+                self.records += 1
+
+    def _find_padding(self, line: bytes, record: bytes) -> None:
+        """Note a finding for NUL bytes around a record, or in its place."""
+        if b"\0" in line:
+            count = line.count(0) - record.count(0)
+            if count:
+                self.find(self.place, _LOST.format(count))
+
+    def _find_bytes(self, record: bytes) -> None:
+        """Note a finding for bytes that are not UTF-8. The record is stored as it is, and reads
+        replace these bytes.
+        """
+        if not record.isascii():
+            try:
+                record.decode()
+            except UnicodeDecodeError:
+                self.find(self.place, _NOT_UTF_8, is_unread=False)
+
+
+def _joined_in(record: bytes) -> list[bytes]:
+    return joined_objects(record) if len(record) < RECORD_SIZE_MAX else []
+
 
 def _problem(error: Exception) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "not UTF-8"
     if isinstance(error, UnreadableJson):
         return str(error)
     return f"not JSON: {error}"
@@ -255,7 +310,7 @@ class WholeReading(_Findings):
                 check_limits(record)
                 add(record, hash_of(record))
                 return record
-            except (msgspec.DecodeError, UnicodeDecodeError, UnreadableJson) as error:
+            except (msgspec.DecodeError, UnreadableJson) as error:
                 problem = _problem(error)
         self.find(located.place, problem)
         return None

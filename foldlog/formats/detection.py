@@ -21,7 +21,7 @@ from foldlog.eventstore import InvalidArgument
 from foldlog.formats.blocks import kind_of
 from foldlog.formats.files.found_sources import FoundHistory, NotAHistory
 from foldlog.formats.format import LOOK_AT, Format, Recognize
-from foldlog.formats.json_text import UnreadableJson, parse
+from foldlog.formats.json_text import UnreadableJson, parse_utf8
 from foldlog.formats.record import describe_type, dicts_in
 from foldlog.formats.registry import AUTO, each_format, format_named
 
@@ -143,7 +143,17 @@ def of_lines(path: Path) -> Format | None:
 def _readable_records(lines: Sequence[bytes]) -> Iterator[Any]:
     for line in islice(lines, LOOK_AT):
         with suppress(UnreadableJson):
-            yield parse(line) if line else None
+            yield parse_utf8(line) if line else None
+
+
+def may_be_of(path: Path, format: Format) -> bool:
+    """Return whether a log may be of a format: one of its first lines matches, or no line can be
+    read.
+    """
+    with path.open("rb") as file:
+        records = [*_readable_records(file.read(_BEGINNING).split(b"\n"))]
+    records = [record for record in records if record is not None]
+    return not records or any(map(format.matches, records))
 
 
 def _match(record: Any) -> Format | None:

@@ -2,7 +2,8 @@
 
 msgspec parses strict JSON. If msgspec fails, the standard library parses the text. The standard
 library also accepts and preserves lone surrogates, ``NaN``, numbers that are too large for a
-double, and a byte order mark. If a key occurs twice, the last value counts.
+double, and a byte order mark. Bytes that are not UTF-8 are read as U+FFFD. If a key occurs twice,
+the last value counts.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ TOO_MANY_DIGITS = f"holds a number with more than {DIGITS_MAX:,} digits, the lim
 _STEP = 400
 _DIGITS_AT_STEPS = re.compile(rb"\d{10}")
 
+_SPACE = re.compile(r"\s*")
+_JOINED = re.compile(rb"\}\s*\{")
+
 _strict = msgspec.json.Decoder()
+_lenient = json.JSONDecoder(strict=False)
 _encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 
@@ -45,8 +50,8 @@ class UnreadableJson(ValueError):
 
 
 def parse(text: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8. Raises ``UnreadableJson``. Strict JSON is parsed
-    once. JSON that is not strict is parsed twice.
+    """Return the value of a JSON text. Raises ``UnreadableJson``. Strict JSON is parsed once. JSON
+    that is not strict is parsed twice.
     """
     try:
         value = parse_stored(text)
@@ -55,6 +60,17 @@ def parse(text: bytes) -> Any:
     if brackets(text) > DEPTH_MAX:
         check_depth(value)
     return value
+
+
+def parse_utf8(text: bytes) -> Any:
+    """Return the value of a JSON text as ``parse`` does. Also raises ``UnreadableJson`` for bytes
+    that are not UTF-8.
+    """
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise UnreadableJson(f"not UTF-8 at byte {error.start:,}") from error
+    return parse(text)
 
 
 def check_limits(text: bytes) -> None:
@@ -79,6 +95,35 @@ def parse_stored(text: bytes) -> Any:
         return _parse_leniently(text)
 
 
+def joined_objects(text: bytes) -> list[bytes]:
+    """Return the JSON texts of the objects that one line contains one after the other, without the
+    space between them. Return no texts for a single object, an empty object or any other content.
+
+    Two programs that append to one file, or a program that was killed before the end of its line,
+    leave such lines.
+    """
+    if not _JOINED.search(text):
+        return []
+    objects = list[bytes]()
+    try:
+        rest = text.decode().strip()
+        end = 0
+        while end < len(rest):
+            start = _end_of_space(rest, end)
+            value, end = _lenient.raw_decode(rest, start)
+            if type(value) is not dict or not value:
+                return []
+            objects.append(rest[start:end].encode())
+    except (ValueError, RecursionError):  # the line is damaged in another way
+        return []
+    return objects if len(objects) > 1 else []
+
+
+def _end_of_space(text: str, start: int) -> int:
+    space = _SPACE.match(text, start)
+    return start if space is None else space.end()
+
+
 def parse_text(value: Any) -> Any:
     """Return the value of a JSON text, or None for a text that is not JSON. Return a ``value`` that
     is not a text unchanged.
@@ -92,9 +137,7 @@ def parse_text(value: Any) -> Any:
 def _parse_leniently(text: bytes) -> Any:
     try:
         # strict=False accepts a tab in a text
-        return json.loads(text.decode("utf-8-sig"), strict=False)
-    except UnicodeDecodeError as error:
-        raise UnreadableJson(f"not UTF-8 at byte {error.start:,}") from error
+        return json.loads(text.decode("utf-8-sig", "replace"), strict=False)
     except json.JSONDecodeError as error:
         raise UnreadableJson(f"not JSON at character {error.pos:,}: {fault(error)}") from error
     except RecursionError:

@@ -253,7 +253,7 @@ class Skeleton(ABC):
             if not record.isascii():
                 record.decode()  # msgspec does not check the fields outside of a skeleton
             return skeleton, record
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             text = bytes_of(whole_pairs(parse(record), "replace"))
         try:
             return self._decode(text), text

@@ -20,7 +20,7 @@ from foldlog.eventstore.files.open_files import open_database
 from foldlog.formats.files.documents import document_in, document_of, elements, text_of
 from foldlog.formats.files.found_sources import NotAHistory
 from foldlog.formats.format import Contained
-from foldlog.formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
+from foldlog.formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse_utf8
 from foldlog.formats.record import Located, at, describe_type, omit
 
 
@@ -204,6 +204,6 @@ machine may leave them in a growing file.
 
 def parse_line(text: bytes, line: int, offset: int, source: str) -> Located:
     try:
-        return Located(line, offset, parse(text), None, source)
+        return Located(line, offset, parse_utf8(text), None, source)
     except UnreadableJson as error:
         return Located(line, offset, None, str(error) if text.strip() else "empty", source)

@@ -8,11 +8,14 @@ from unittest.mock import Mock
 import pytest
 import zstandard
 
+from foldlog import Histories
 from foldlog._imports.redacting import source_files
 from foldlog._imports.writing import SourceWriter
 from foldlog.eventstore.maintenance import erase
+from foldlog.formats.record import INCOMPLETE
 from tests.between import before_next_call
 from tests.figures import FiguresOfStore
+from tests.foldlog.formats.reading import records_in
 from tests.foldlog.imports.imports import (
     Failed,
     Import,
@@ -244,17 +247,21 @@ def test_compressed_log_is_read_unless_it_is_damaged(lines, path, store):
         assert problem in str(damaged.nothing())
 
 
-def test_line_that_is_not_text_is_a_finding(lines, path, store):
-    broken = (
-        lines[1]
-        .replace(b'"timestamp":"', b'"timestamp":"\xed\xa0\x80')
-        .replace(b'": "', b'": "\xed\xa0\x80')
-    )
-    assert b"\xed" in broken
-    many = [broken] * 1_001
-    outcome = imported_lines(store, path, [lines[0], *many, *lines[2:]])
-    assert (outcome.added, outcome.findings_count) == (len(lines) - 1, len(many))
-    assert [finding.problem for finding in outcome.findings] == ["not UTF-8"] * 1_000
+def test_bytes_that_are_not_utf_8_are_replaced_and_a_finding(lines, path, store):
+    broken = lines[1].rstrip()[:-1] + b', "odd": "\xed\xa0\x80 \xff"}\n'
+    written = [lines[0], broken, *lines[2:]]
+    outcome = imported_lines(store, path, written)
+    assert (outcome.added, outcome.findings_count) == (len(lines), 1)
+    (finding,) = outcome.findings
+    assert (finding.place, "U+FFFD" in finding.problem) == (f"{path}:2", True)
+    assert bytes_of(store, outcome.conversation) == b"".join(written)
+    record = records_in(store, outcome.conversation)[1]
+    assert record["odd"] == "\ufffd\ufffd\ufffd \ufffd"
+    assert INCOMPLETE not in Histories(store)[outcome.conversation].attributes()
+    with path.open("ab") as file:
+        file.write(lines[2])
+    grown = imported(store, path)
+    assert (grown.conversation, grown.added) == (outcome.conversation, 1)
 
 
 @pytest.mark.parametrize(
@@ -278,3 +285,45 @@ def test_odd_file_name_and_title_are_imported(tmp_path, store):
     outcomes = list(Import(store, [tmp_path]))
     assert sorted(outcome.conversation for outcome in outcomes) == ["c", "k"]
     assert source_files(store, ["c"]) == {"c": (str(tmp_path),)}
+
+
+@pytest.mark.parametrize("between", [b"", b" \t"])
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_objects_joined_in_one_line_are_records(between, end, lines, path, store):
+    texts = [line.rstrip() for line in lines]
+    written = b"\n".join(texts[:-2]) + b"\n" + texts[-2] + between + texts[-1] + end
+    path.write_bytes(written)
+    (outcome,) = Import(store, [path])
+    assert (outcome.added, outcome.findings_count, outcome.waits) == (len(lines), 0, False)
+    assert bytes_of(store, outcome.conversation) == written
+    assert [*map(str, records_in(store, outcome.conversation))] == [
+        str(json.loads(text)) for text in texts
+    ]
+    with path.open("ab") as file:
+        file.write((b"" if end else b"\n") + texts[1] + b"\n")
+    (grown,) = Import(store, [path])
+    assert (grown.conversation, grown.added) == (outcome.conversation, 1)
+
+
+@pytest.mark.parametrize("damage", [b"[]", b"{", b"x", b"{}}"])
+def test_joined_line_with_another_value_is_one_finding(damage, lines, path, store):
+    broken = lines[1].rstrip() + damage + b"\n"
+    outcome = imported_lines(store, path, [lines[0], broken, *lines[2:]])
+    assert [finding.place for finding in outcome.findings] == [f"{path}:2"]
+    assert outcome.added == len(lines) - 1
+
+
+def test_nul_bytes_in_place_of_a_record_are_a_finding(lines, path, store):
+    lost = [
+        [*lines[:2], b"\0" * (len(lines[2]) - 1) + b"\n", *lines[3:]],
+        [*lines[:2], b"\0" * 1_234, *lines[3:]],
+        [*lines[:2], *lines[3:], b"\0" * 1_234],
+    ]
+    for number, damaged in enumerate(lost):
+        place = path.with_name(f"{number}.jsonl")
+        place.write_bytes(b"".join(damaged))
+        (outcome,) = Import(store, [place])
+        (finding,) = outcome.findings
+        assert finding.place == f"{place}:{3 if number < 2 else len(lines)}"
+        assert "NUL bytes" in finding.problem
+        assert outcome.findings_count == 1
