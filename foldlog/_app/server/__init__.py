@@ -11,6 +11,7 @@ problems.py        the status and the document of each error
 parameters.py      the parameters and the body of a request, as typed values
 following.py       server-sent events, and the task that wakes their streams
 http_protocol.py   reads requests, and refuses those that httptools should not accept
+memory.py          how the allocator returns large blocks
 threads.py         the threads in which requests are answered
 tools.py           the tools of ``foldlog mcp``, loaded at the first request
 """

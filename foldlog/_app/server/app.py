@@ -23,7 +23,14 @@ from starlette.routing import BaseRoute, Route
 from foldlog._app.page import assets
 from foldlog._app.server.access import Access
 from foldlog._app.server.conversations import LIMIT, ServedConversations
-from foldlog._app.server.following import StoreChanges, event_stream, keys_of, stream
+from foldlog._app.server.following import (
+    Followed,
+    FramedPage,
+    StoreChanges,
+    event_stream,
+    keys_of,
+    stream,
+)
 from foldlog._app.server.metrics import metrics
 from foldlog._app.server.notes import NoteChange, Notes
 from foldlog._app.server.pages import Pages
@@ -340,23 +347,26 @@ def _follow(
         # If another conversation gets the id, the page must not mix the two conversations.
         _, store = bind(store, conversation)
 
-    def read(before: str) -> list[tuple[str, FollowedDocument]]:
+    def present() -> FollowedDocument:
         if conversation is not None:
-            now = store.query(conversation, _present)
-        else:
-            now = FollowedDocument(version=store.database.data_version())
+            return store.query(conversation, _present)
+        return FollowedDocument(version=store.database.data_version())
+
+    def read(before: str) -> FramedPage:
+        now = present()
         place = json_text(now)
-        return [] if place == before else [(place, now)]
+        return FramedPage.of("version", [] if place == before else [(place, now)])
 
     def problem(error: Exception) -> bytes:
         refusal = refusal_of(error)
         document = RefusedDocument(error=refusal.detail, status=refusal.status)
         return json_text(document).encode()
 
-    page = read("")  # an unknown id raises an error at once
+    present()  # an unknown id raises an error at once
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
-    return event_stream(stream(changes, "version", read, page[-1][0], page, problem, keys))
+    followed = Followed(lambda: (conversation, json_text(present())), read, keys)
+    return event_stream(stream(changes, followed, "", problem))
 
 
 def _present(reading: ReadTransaction) -> FollowedDocument:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence, Set
+import zlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from anyio import Event, move_on_after, sleep
@@ -23,12 +26,107 @@ event becomes visible only when all earlier transactions have ended.
 """
 _BEAT_S: Final = 15.0
 
-T = TypeVar("T")
+_HELD_BYTES: Final = 32 * 1024 * 1024
+"""How many bytes of pages are in memory for all streams together, besides one page."""
+_READERS: Final = 2
+"""How many pages are read at once, because a page may have an event of 16 MiB."""
+PIECE_BYTES: Final = 64 * 1024
+"""A longer answer is sent in pieces, each when the client has read the piece before."""
 _encode: Final = msgspec.json.Encoder().encode
-Page = Sequence[tuple[str, T | None]]
-"""Events behind a place. Each event has the place behind it. An event that the reader may not see
-is None.
-"""
+
+
+class FramedPage(NamedTuple):
+    """Events behind a place as server-sent events, and the place behind them, or None for an empty
+    page. Events that the reader may not see are left out of ``content``.
+    """
+
+    content: bytes
+    digest: int
+    after: str | None
+
+    @classmethod
+    def of(cls, name: str, events: Iterable[tuple[str, Any]]) -> FramedPage:
+        """Frame events with the places behind them. An event that the reader may not see is
+        None.
+        """
+        frames: list[bytes] = []
+        after = None
+        for place, event in events:
+            after = place
+            if event is not None:
+                frames += (
+                    b"id: %b\nevent: %b\ndata: " % (place.encode(), name.encode()),
+                    _encode(event),
+                    b"\n\n",
+                )
+        content = b"".join(frames)
+        return cls(content, zlib.crc32(content), after)
+
+
+class Followed(NamedTuple):
+    """What a stream follows.
+
+    ``look``  checks that the reader may still see it, and returns a value that differs whenever a
+              page may have changed; pages with equal values are shared
+    ``read``  reads the page behind a place
+    ``keys``  wake the stream: see ``StoreChanges.following``
+    """
+
+    look: Callable[[], Hashable]
+    read: Callable[[str], FramedPage]
+    keys: Set[int] | None
+
+
+class SharedPages:
+    """Pages for all streams: readers at the same place get the same page, which is read once. Few
+    pages are in memory, however many streams wait for clients that read slowly: a page that is not
+    there any more is read again.
+    """
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._pages = OrderedDict[Hashable, FramedPage]()
+        self._bytes = 0
+        self._readings: dict[Hashable, asyncio.Task[FramedPage]] = {}
+        self._room = asyncio.Semaphore(_READERS)
+
+    async def page(self, followed: Followed, after: str) -> tuple[Hashable, FramedPage]:
+        """Return the page behind a place, and its key. Raises the errors of ``look`` and
+        ``read``.
+        """
+        key = (await self._threads.run(followed.look), after)
+        page = self.held(key)
+        if page is not None:
+            return key, page
+        reading = self._readings.get(key)
+        if reading is None:
+            reading = asyncio.create_task(self._read(key, partial(followed.read, after)))
+            self._readings[key] = reading
+            reading.add_done_callback(partial(self._forget_reading, key))
+        return key, await asyncio.shield(reading)
+
+    def held(self, key: Hashable) -> FramedPage | None:
+        """Return the page of a key if it is still in memory."""
+        page = self._pages.get(key)
+        if page is not None:
+            self._pages.move_to_end(key)
+        return page
+
+    async def _read(self, key: Hashable, read: Callable[[], FramedPage]) -> FramedPage:
+        async with self._room:
+            page = await self._threads.run(read)
+        if page.content:
+            self._pages[key] = page
+            self._bytes += len(page.content)
+        while self._bytes > _HELD_BYTES and len(self._pages) > 1:
+            _, dropped = self._pages.popitem(last=False)
+            self._bytes -= len(dropped.content)
+        return page
+
+    def _forget_reading(self, key: Hashable, reading: asyncio.Task[FramedPage]) -> None:
+        del self._readings[key]
+        if not reading.cancelled():
+            reading.exception()  # all its readers may be gone
 
 
 class Follower:
@@ -66,6 +164,7 @@ class StoreChanges:
         self._store = store
         self.is_ending = is_ending
         self.threads = Threads()
+        self.pages = SharedPages(self.threads)
         self._followers = set[Follower]()
         self._followed = Event()
         """Set while somebody waits for a change."""
@@ -137,44 +236,48 @@ def keys_of(store: Store, conversation: str) -> Set[int]:
 
 async def stream(
     changes: StoreChanges,
-    name: str,
-    read: Callable[[str], Page[T]],
+    followed: Followed,
     after: str,
-    page: Page[T],
     problem: Callable[[Exception], bytes],
-    keys: Set[int] | None,
 ) -> AsyncIterator[bytes]:
-    """Yield a page and the pages behind it as server-sent events with a name. The next page is read
-    only after the client has taken the page before, so a slow client costs no memory. After an
-    empty page, the stream waits for a change of the conversations with these ``keys``. If a page
-    cannot be read, the stream ends with the ``problem``.
+    """Yield the pages behind a place in small pieces. The next piece is taken only after the client
+    has read the piece before, and the stream holds no page meanwhile. After an empty page, the
+    stream waits for a change. If a page cannot be read, the stream ends with the ``problem``.
     """
     spoke_at = time.monotonic()
     yield b"retry: 1000\n\n"
-    with changes.following(keys) as follower:
+    with changes.following(followed.keys) as follower:
         while not changes.is_ending():
-            events = [
-                b"id: %b\nevent: %b\ndata: %b\n\n" % (place.encode(), name.encode(), _encode(event))
-                for place, event in page
-                if event is not None
-            ]
-            has_changed = True
-            if page:
-                after = page[-1][0]
-            else:
-                has_changed = await follower.wait(_BEAT_S)
-            if not events and time.monotonic() - spoke_at > _BEAT_S:
-                events = [b"id: %b\nevent: beat\ndata: {}\n\n" % after.encode()]
-            if events:
-                spoke_at = time.monotonic()
-                yield b"".join(events)
-            if not has_changed:
-                continue
             try:
-                page = await changes.threads.run(partial(read, after))
+                key, page = await changes.pages.page(followed, after)
+                begin, size, digest, behind = after, len(page.content), page.digest, page.after
+                piece = page.content[:PIECE_BYTES]
+                del page
+                if piece:
+                    yield piece
+                for start in range(PIECE_BYTES, size, PIECE_BYTES):
+                    held = changes.pages.held(key)
+                    if held is None:
+                        key, held = await changes.pages.page(followed, begin)
+                    if held.digest != digest:
+                        return  # an event was redacted meanwhile; the client asks for it again
+                    piece = held.content[start : start + PIECE_BYTES]
+                    del held
+                    yield piece
             except Exception as error:  # noqa: BLE001 - the stream ends with the reason
                 yield b"event: problem\ndata: %b\n\n" % problem(error)
                 return
+            if size:
+                spoke_at = time.monotonic()
+            if behind is not None:
+                after = behind
+                is_quiet = time.monotonic() - spoke_at > _BEAT_S
+            else:
+                is_quiet = not await follower.wait(_BEAT_S)
+            while is_quiet and not changes.is_ending():
+                spoke_at = time.monotonic()
+                yield b"id: %b\nevent: beat\ndata: {}\n\n" % after.encode()
+                is_quiet = behind is None and not await follower.wait(_BEAT_S)
 
 
 def event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:

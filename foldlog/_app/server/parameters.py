@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from inspect import Parameter, signature
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import msgspec
 
 from foldlog._app.server.problems import Refusal
 from foldlog._base.json_types import JsonObject
+
+_SILENCE_MAX_S: Final = 30.0
+"""A body must go on after this time."""
+_BODY_BYTES_PER_S: Final = 10_000
+"""A body must arrive at least this fast, on the average behind the first ``_SILENCE_MAX_S``."""
 
 T = TypeVar("T")
 Field = tuple[str, Any] | tuple[str, Any, Any]
@@ -49,9 +55,11 @@ async def read_body(
     parts: AsyncIterator[bytes],
     bytes_max: int,
     decode: Callable[[bytes | bytearray], T],
+    take: Callable[[int], object] = lambda size: None,
 ) -> T:
     """Return the JSON body that comes in parts. A body may be compressed with gzip, and counts by
-    its bytes before and after. Raises a ``Refusal``.
+    its bytes before and after. ``take`` is called with the number of bytes that come into memory,
+    and may refuse them. Raises a ``Refusal``, also if the body comes too slowly.
     """
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
@@ -59,21 +67,43 @@ async def read_body(
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise Refusal(415, f"the content encoding {encoding!r} is not known; use gzip or none")
+    length = headers.get("content-length", "0")
+    if length.isdecimal() and len(length) < 20 and int(length) > bytes_max:
+        raise too_large(bytes_max)
     unzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
     body = bytearray()
     received = 0
-    async for part in parts:
-        received += len(part)
-        room = bytes_max + 1 - len(body)
-        try:
-            body += part if unzip is None else unzip.decompress(part, room)
-        except zlib.error as error:
-            raise Refusal(400, f"the body is not compressed by gzip: {error}") from None
-        if max(received, len(body)) > bytes_max:
-            raise Refusal(413, f"the body has more than {bytes_max:,} bytes", bytes_max=bytes_max)
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    try:
+        async with asyncio.timeout(_SILENCE_MAX_S) as limit:
+            async for part in parts:
+                received += len(part)
+                now = loop.time()
+                slowest_end = began_at + _SILENCE_MAX_S + received / _BODY_BYTES_PER_S
+                limit.reschedule(min(now + _SILENCE_MAX_S, max(now, slowest_end)))
+                before = len(body)
+                room = bytes_max + 1 - before
+                try:
+                    body += part if unzip is None else unzip.decompress(part, room)
+                except zlib.error as error:
+                    raise Refusal(400, f"the body is not compressed by gzip: {error}") from None
+                if max(received, len(body)) > bytes_max:
+                    raise too_large(bytes_max)
+                take(len(body) - before)
+    except TimeoutError:
+        raise Refusal(
+            408,
+            f"the body came too slowly: {received:,} bytes in {loop.time() - began_at:.0f} s; send"
+            f" {_BODY_BYTES_PER_S:,} bytes a second, and pause for {_SILENCE_MAX_S:.0f} s at most",
+        ) from None
     if unzip is not None and (not unzip.eof or unzip.unused_data):
         raise Refusal(400, "the compressed body is cut off, or more follows it")
     try:
         return decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise Refusal(400, f"the body: {error}") from None
+
+
+def too_large(bytes_max: int) -> Refusal:
+    return Refusal(413, f"the body has more than {bytes_max:,} bytes", bytes_max=bytes_max)

@@ -82,6 +82,8 @@ class Refusal(EventStoreError):
     def headers(self) -> dict[str, str]:
         if self.status == HTTPStatus.UNAUTHORIZED:
             return {"www-authenticate": "Bearer"}
+        if self.status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
+            return {"connection": "close"}  # the rest of the body is not read
         if self.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
             wait_s = self.members.get("retry_after_s", _HEALS_AFTER_S)
             return {"retry-after": str(max(1, round(wait_s)))}

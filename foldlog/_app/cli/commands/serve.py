@@ -89,6 +89,7 @@ def run(
         import uvicorn
 
         from foldlog._app.server.http_protocol import GuardedProtocol
+        from foldlog._app.server.memory import return_large_blocks
     except ImportError as error:
         raise Refused(
             f"the server needs {error.name}, which is not installed: {install_command('web')}"
@@ -135,5 +136,6 @@ def run(
         server = uvicorn.Server(settings)
         # A second Ctrl-C cuts the server off, which is no error.
         logging.getLogger("uvicorn.error").addFilter(lambda record: not server.force_exit)
+        return_large_blocks()
         with suppress(KeyboardInterrupt):  # the usual end of a server
             server.run(sockets=[listener])

@@ -7,23 +7,22 @@ A client continues after the last event that it has: it sends ``after``, or the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Hashable, Iterator, Set
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from foldlog._app.server import following
-from foldlog._app.server.following import Page
+from foldlog._app.server.following import Followed, FramedPage
 from foldlog._app.server.parameters import Count, convert
 from foldlog._app.server.problems import refusal_of
 from foldlog._app.server.service.events import RecordedEvent
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest, Deferred
 from foldlog._reports.answers.document import Document
-from foldlog.eventstore import ConversationNotFound
 
 _PAGE: Final = 100
 _PAGE_BYTES: Final = 1_000_000
@@ -35,8 +34,17 @@ _LOOK_S: Final = 1.0
 """A poll looks after this time whether its client is still there."""
 Limit = Annotated[int, msgspec.Meta(ge=1)]
 _encode: Final = msgspec.json.Encoder().encode
-Read = Callable[[str, int], Iterable["tuple[str, RecordedEvent | None]"]]
+Read = Callable[[str, int], Iterator["tuple[str, RecordedEvent | None]"]]
 """Reads at most so many events behind a place."""
+
+
+class _Source(NamedTuple):
+    """``check`` refuses a wrong place. ``look`` and ``keys`` are as in ``Followed``."""
+
+    check: Callable[[str], object]
+    look: Callable[[], Hashable]
+    read: Read
+    keys: Set[int] | None
 
 
 class FollowedEvents(Document, frozen=True):
@@ -57,19 +65,26 @@ def follow_conversation(
     a poll waits for a new event, at most 30.
     """
     history = request.history
-    if history.version() == 0:
-        raise ConversationNotFound(history.id)
-    log = request.histories.store.log
+    store = request.histories.store
 
-    def read(after: str, count: int) -> Iterable[tuple[str, RecordedEvent | None]]:
+    def place_of(after: str) -> int:
+        return convert("after", after, Count)
+
+    def look() -> Hashable:
         request.check_visible(history)
-        history.version()  # an erased conversation ends the stream
-        start = convert("after", after, Count)
-        for logged in log(history.id, start, start + count):
+        # a redaction of an event, also of one that is shared, makes another page of it
+        return history.id, store.query(
+            history.id, lambda reading: (reading.version, reading.redactions, len(reading.lineage))
+        )
+
+    def read(after: str, count: int) -> Iterator[tuple[str, RecordedEvent | None]]:
+        start = place_of(after)
+        for logged in store.log(history.id, start, start + count):
             yield str(logged.event.id + 1), RecordedEvent.of_logged(history.id, logged)
 
-    keys = following.keys_of(request.histories.store, history.id)
-    return _follow(request, after, wait_s, limit, read, keys)
+    look()
+    keys = following.keys_of(store, history.id)
+    return _follow(request, after, wait_s, limit, _Source(place_of, look, read, keys))
 
 
 @operation("GET", "/follow")
@@ -80,62 +95,79 @@ def follow_store(
     ``after``. With ``Accept: text/event-stream``, the answer is a stream.
     """
     histories = request.histories
+    where = frozenset(request.principal.where.items())
 
-    def read(after: str, count: int) -> Iterable[tuple[str, RecordedEvent | None]]:
+    def look() -> Hashable:
+        return where, histories.store.database.data_version()
+
+    def read(after: str, count: int) -> Iterator[tuple[str, RecordedEvent | None]]:
         for recorded in histories.store.follow(after, count):
             is_visible = request.is_visible(histories[recorded.conversation])
             event = RecordedEvent.of_recorded(recorded) if is_visible else None
             yield str(recorded.position), event
 
-    return _follow(request, after, wait_s, limit, read, None)
+    return _follow(
+        request,
+        after,
+        wait_s,
+        limit,
+        _Source(partial(histories.store.follow, limit=0), look, read, None),
+    )
 
 
-def _read_page(read: Read, longest: int, after: str) -> Page[RecordedEvent]:
-    """Return at most ``longest`` events behind a place. A page ends with the event that passes
+def _read_page(read: Read, longest: int, after: str) -> Iterator[tuple[str, RecordedEvent | None]]:
+    """Yield at most ``longest`` events behind a place. A page ends with the event that passes
     ``_PAGE_BYTES``. The first event is read alone, because it may be larger than all others.
     """
-    page: list[tuple[str, RecordedEvent | None]] = []
     size = 0
+    number = 0
     count = 1
-    while len(page) < longest:
-        count = min(count, longest - len(page))
-        part_begins = len(page)
+    while number < longest:
+        count = min(count, longest - number)
+        part_begins = number
         for place, event in read(after, count):
-            page.append((place, event))
+            number += 1
+            after = place
+            yield place, event
             size += len(_encode(event))
             if size > _PAGE_BYTES:
-                return page
-        if len(page) - part_begins < count:
-            break
-        after = page[-1][0]
+                return
+        if number - part_begins < count:
+            return
         count = min(2 * count, _TOGETHER)
-    return page
 
 
 def _follow(
-    request: AdmittedRequest,
-    after: str,
-    wait_s: float,
-    limit: int,
-    read: Read,
-    keys: Set[int] | None,
+    request: AdmittedRequest, after: str, wait_s: float, limit: int, source: _Source
 ) -> Deferred | Response:
     after = request.headers.get("last-event-id", after)
-    read_page = partial(_read_page, read, min(limit, _PAGE))
-
-    def problem(error: Exception) -> bytes:
-        return msgspec.json.encode(refusal_of(error).document)
-
-    page = read_page(after)  # a wrong place is refused, and begins no stream
+    longest = min(limit, _PAGE)
+    read_page = partial(_read_page, source.read, longest)
+    source.check(after)
     if "text/event-stream" in request.headers.get("accept", ""):
-        return following.event_stream(
-            following.stream(request.changes, "event", read_page, after, page, problem, keys)
-        )
+
+        def look() -> Hashable:
+            return longest, source.look()
+
+        def framed(after: str) -> FramedPage:
+            return FramedPage.of("event", read_page(after))
+
+        def problem(error: Exception) -> bytes:
+            return msgspec.json.encode(refusal_of(error).document)
+
+        followed = Followed(look, framed, source.keys)
+        return following.event_stream(following.stream(request.changes, followed, after, problem))
+
+    def read_again(after: str) -> list[tuple[str, RecordedEvent | None]]:
+        source.look()
+        return list(read_page(after))
+
+    page = read_again(after)
 
     async def poll() -> FollowedEvents:
         nonlocal after, page
         give_up_at = time.monotonic() + min(wait_s, _POLL_MAX_S)
-        with request.changes.following(keys) as follower:
+        with request.changes.following(source.keys) as follower:
             while True:
                 if page:
                     after = page[-1][0]
@@ -147,6 +179,6 @@ def _follow(
                 if await request.is_disconnected():
                     raise ClientDisconnect
                 if has_changed:
-                    page = await request.changes.threads.run(partial(read_page, after))
+                    page = await request.changes.threads.run(partial(read_again, after))
 
     return Deferred(poll)

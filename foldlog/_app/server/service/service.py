@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
-from foldlog._app.server.following import StoreChanges
+from foldlog._app.server.following import PIECE_BYTES, StoreChanges
 from foldlog._app.server.parameters import convert, fields_of, read_body
 from foldlog._app.server.problems import MEDIA_TYPE, Refusal, refusal_of, stopping
 from foldlog._app.server.service import openapi
@@ -31,7 +31,7 @@ from foldlog._app.server.service.operations import (
     operations_by_path,
 )
 from foldlog._app.server.service.request import LEASE, AdmittedRequest, Deferred
-from foldlog._app.server.service.tokens import Principal, Tokens
+from foldlog._app.server.service.tokens import OpenRequest, Tokens
 from foldlog._base.json_types import JsonObject
 from foldlog._history.histories import Histories
 from foldlog.eventstore import ANY_VERSION, EventStoreError
@@ -78,9 +78,9 @@ class Service:
             if (scope["method"], path) == ("GET", "/openapi.json"):
                 return _response(200, self._document, {})
             principal = self._tokens.principal(headers.get("authorization", ""))
-            principal.enter()
-            ending.callback(principal.leave)
-            return await self._admit(request, path, headers, principal)
+            opened = principal.enter()
+            ending.callback(opened.leave)
+            return await self._admit(request, path, headers, opened)
         except asyncio.CancelledError:
             if not self.changes.is_ending():
                 raise
@@ -92,8 +92,9 @@ class Service:
             return _answer_of_refusal(refusal_of(error, has_lease=LEASE in headers))
 
     async def _admit(
-        self, request: Request, path: str, headers: dict[str, str], principal: Principal
+        self, request: Request, path: str, headers: dict[str, str], opened: OpenRequest
     ) -> ASGIApp:
+        principal = opened.principal
         operation, parts = _find(request.scope["method"], path)
         principal.require(operation.scope)
         if operation.method == "GET":
@@ -109,7 +110,11 @@ class Service:
         )
         if operation.body is not None:
             body = await read_body(
-                headers, request.stream(), principal.body_bytes_max, operation.decode
+                headers,
+                request.stream(),
+                principal.body_bytes_max,
+                operation.decode,
+                opened.take_body,
             )
             arguments |= fields_of(body) if isinstance(body, msgspec.Struct) else {"body": body}
 
@@ -122,7 +127,9 @@ class Service:
 
         answer = await self.changes.threads.run(handle)
         if isinstance(answer, Deferred):
-            return _answer_of(operation, await answer.wait(), arguments, headers)
+            answer = _answer_of(operation, await answer.wait(), arguments, headers)
+        if isinstance(answer, LargeResponse):
+            opened.take_answer(len(answer.body))
         return answer
 
 
@@ -143,7 +150,22 @@ def _response(
     status: int, content: bytes, headers: Mapping[str, str], media_type: str = "application/json"
 ) -> Response:
     sent = {"cache-control": "no-store", "x-content-type-options": "nosniff", **headers}
-    return Response(content, status, sent, media_type)
+    kind = LargeResponse if len(content) > PIECE_BYTES else Response
+    return kind(content, status, sent, media_type)
+
+
+class LargeResponse(Response):
+    """Sends its body in pieces, as fast as the client reads it, so that the request stays open and
+    is counted until then.
+    """
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        start = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
+        for begin in range(0, len(self.body), PIECE_BYTES):
+            piece = self.body[begin : begin + PIECE_BYTES]
+            more = begin + PIECE_BYTES < len(self.body)
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
 def _find(method: str, path: str) -> tuple[Operation, Sequence[str]]:

@@ -9,6 +9,7 @@ A file of tokens is TOML. The file contains a hash of each token, or the token i
     where = { user = "ann" }    # only conversations with these attributes
     requests_per_s = 50
     connections = 20
+    body_bytes_max = 1_000_000
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from foldlog._app.server.problems import Refusal
 from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import InvalidOption
+
+_ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Scope(enum.Enum):
@@ -49,7 +52,7 @@ class TokenEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     where: dict[str, str | int | bool] = {}
     requests_per_s: Annotated[float, msgspec.Meta(gt=0)] = 200.0
     connections: Annotated[int, msgspec.Meta(ge=1)] = 100
-    body_bytes_max: int = 64 * 1024 * 1024
+    body_bytes_max: Annotated[int, msgspec.Meta(ge=1)] = 32 * 1024 * 1024
 
 
 class Principal:
@@ -65,6 +68,8 @@ class Principal:
         self._rate = entry.requests_per_s
         self._connections_max = entry.connections
         self._connections = 0
+        self._body_bytes = 0
+        self._answer_bytes = 0
         self._allowance = max(1.0, self._rate)
         self._counted_at = time.monotonic()
 
@@ -83,9 +88,9 @@ class Principal:
                 f" {scope.value!r}",
             )
 
-    def enter(self) -> None:
-        """Count an open request, until ``leave``. Raises a ``Refusal`` if the token sends too many
-        requests, or has too many open. Call both methods in the event loop.
+    def enter(self) -> OpenRequest:
+        """Count an open request, until it leaves. Raises a ``Refusal`` if the token sends too many
+        requests, or has too many open. Call it in the event loop.
         """
         now = time.monotonic()
         earned = (now - self._counted_at) * self._rate
@@ -100,9 +105,56 @@ class Principal:
         if self._connections >= self._connections_max:
             raise Refusal(429, "the token has too many open requests; end some of them")
         self._connections += 1
+        return OpenRequest(self)
+
+    def _leave(self, body_bytes: int, answer_bytes: int) -> None:
+        self._connections -= 1
+        self._body_bytes -= body_bytes
+        self._answer_bytes -= answer_bytes
+
+    def _take_body(self, size: int) -> None:
+        if self._body_bytes + size > self.body_bytes_max:
+            raise Refusal(
+                429,
+                f"the bodies that this token sends at once have more than {self.body_bytes_max:,}"
+                " bytes; send them one after the other",
+            )
+        self._body_bytes += size
+
+    def _take_answer(self, size: int) -> None:
+        if self._answer_bytes and self._answer_bytes + size > _ANSWER_BYTES_MAX:
+            raise Refusal(
+                429,
+                f"the answers that this token has not read have more than {_ANSWER_BYTES_MAX:,}"
+                " bytes; read them first",
+            )
+        self._answer_bytes += size
+
+
+class OpenRequest:
+    """An open request, and what it holds in memory. All methods are called in the event loop."""
+
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
+        self._body_bytes = 0
+        self._answer_bytes = 0
+
+    def take_body(self, size: int) -> None:
+        """Count bytes of the body. Raises a ``Refusal`` if the bodies of all open requests of the
+        token together have more than ``body_bytes_max``.
+        """
+        self.principal._take_body(size)
+        self._body_bytes += size
+
+    def take_answer(self, size: int) -> None:
+        """Count bytes of the answer. Raises a ``Refusal`` if the client leaves too many answers
+        unread.
+        """
+        self.principal._take_answer(size)
+        self._answer_bytes += size
 
     def leave(self) -> None:
-        self._connections -= 1
+        self.principal._leave(self._body_bytes, self._answer_bytes)
 
 
 class Tokens:

@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 import foldlog
-from foldlog._app.server.following import StoreChanges, keys_of
+from foldlog._app.server import following
+from foldlog._app.server.following import Followed, FramedPage, StoreChanges, keys_of, stream
 from tests.said import said
 
 pytestmark = pytest.mark.anyio
@@ -95,3 +96,72 @@ async def test_followers_wake_when_the_server_stops(histories):
             await quiet(follower)
             assert await follower.wait(60)
         tasks.cancel_scope.cancel()
+
+
+PIECE = following.PIECE_BYTES
+
+
+class Source:
+    """A large page behind each of three places, and what was read of it."""
+
+    def __init__(self):
+        self.reads = []
+        self.texts = {str(number): str(number) * 3 * PIECE for number in range(3)}
+        self.followed = Followed(lambda: sum(map(len, self.texts.values())), self.read, None)
+
+    def read(self, after):
+        self.reads.append(after)
+        text = self.texts.get(after)
+        return FramedPage.of("event", [] if text is None else [(str(int(after) + 1), text)])
+
+
+def problem(error):
+    return repr(error).encode()
+
+
+async def received(stream, count):
+    """The bytes of some events of a stream, and of the piece with the end of the last one."""
+    pieces = []
+    while b"".join(pieces).count(b"\n\n") <= count:  # the first one is "retry"
+        pieces.append(await anext(stream))
+    return b"".join(pieces)
+
+
+async def test_streams_at_one_place_read_a_page_once(histories):
+    source = Source()
+    async with woken(histories.store) as changes:
+        streams = [stream(changes, source.followed, "0", problem) for _ in range(5)]
+        first = [await received(each, 3) for each in streams]
+        assert len(set(first)) == 1
+        assert [first[0].count(text.encode()) for text in source.texts.values()] == [1, 1, 1]
+        assert source.reads == ["0", "1", "2"]
+        for each in streams:
+            await each.aclose()
+
+
+async def test_a_page_that_is_not_in_memory_any_more_is_read_again(histories, monkeypatch):
+    monkeypatch.setattr(following, "_HELD_BYTES", PIECE)
+    source = Source()
+    async with woken(histories.store) as changes:
+        slow, fast = (stream(changes, source.followed, "0", problem) for _ in range(2))
+        begun = [await anext(slow) for _ in range(2)]
+        await received(fast, 3)
+        assert len(changes.pages._pages) == 1
+        whole = b"".join([*begun, await received(slow, 2)])
+        assert whole.count(source.texts["0"].encode()) == 1
+        assert source.reads == ["0", "1", "2", "0", "1", "2"]
+        for each in (slow, fast):
+            await each.aclose()
+
+
+async def test_a_stream_ends_if_the_rest_of_its_page_was_redacted(histories, monkeypatch):
+    monkeypatch.setattr(following, "_HELD_BYTES", PIECE)
+    source = Source()
+    async with woken(histories.store) as changes:
+        slow, fast = (stream(changes, source.followed, "0", problem) for _ in range(2))
+        begun = [await anext(slow) for _ in range(2)]
+        await received(fast, 3)
+        source.texts["0"] = "redacted"
+        assert [piece async for piece in slow] == []
+        assert begun[1].count(b"id: ") == 1
+        await fast.aclose()

@@ -7,6 +7,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from foldlog._app.server import http_protocol
 from foldlog._app.server.http_protocol import GuardedProtocol
 
 INNER = b"POST /v1/conversations/other/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -41,8 +42,9 @@ def send(*parts):
                 await asyncio.sleep(0)
         while protocol.tasks:
             await asyncio.sleep(0)
+        is_closed = transport.close.called
         protocol.connection_lost(None)
-        return b"".join(call.args[0] for call in transport.write.mock_calls), transport.close.called
+        return b"".join(call.args[0] for call in transport.write.mock_calls), is_closed
 
     return paths, *asyncio.run(run())
 
@@ -72,3 +74,16 @@ def test_a_field_behind_the_body_is_no_header():
     body = b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
     paths, sent, _ = send(POST + body + b"Authorization: Bearer x\r\n\r\n")
     assert (paths, b"authorization" in sent) == (["/v1/conversations/c1/events"], False)
+
+
+@pytest.mark.parametrize("part", [b"", b"GET / HT", POST])
+def test_a_connection_without_whole_headers_is_closed(part, monkeypatch):
+    monkeypatch.setattr(http_protocol, "_HEAD_MAX_S", 0.0)
+    paths, sent, is_closed = send(part, b"")
+    assert (paths, sent, is_closed) == ([], b"", True)
+
+
+def test_a_connection_with_whole_headers_stays(monkeypatch):
+    monkeypatch.setattr(http_protocol, "_HEAD_MAX_S", 60.0)
+    paths, sent, is_closed = send(POST + b"Content-Length: 1\r\n\r\n", b"{")
+    assert (len(paths), sent[:12], is_closed) == (1, b"HTTP/1.1 200", False)

@@ -8,8 +8,10 @@ import threading
 import pytest
 
 from foldlog import Histories
-from foldlog._app.server.service.service import Service
-from foldlog._app.server.service.tokens import TokenEntry, Tokens
+from foldlog._app.server import parameters
+from foldlog._app.server.problems import Refusal
+from foldlog._app.server.service.service import LargeResponse, Service
+from foldlog._app.server.service.tokens import Principal, TokenEntry, Tokens
 from foldlog.eventstore import open_store
 from tests.http_client import HttpClient
 from tests.said import said
@@ -266,3 +268,52 @@ def test_a_worker_does_not_approve_its_own_call(http, desk, asked):
 def test_an_approval_ends_at_a_time_with_a_zone(desk, asked, end):
     decision = {"approved": True, "until": end}
     assert desk.refusal("decide", conversation="c1", event=1, body=decision).status == 400
+
+
+def test_a_body_that_does_not_go_on_is_refused(app, monkeypatch):
+    monkeypatch.setattr(parameters, "_SILENCE_MAX_S", 0.0)
+    parts = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+    sent = []
+
+    async def receive():
+        return next(parts, None) or await asyncio.Event().wait()
+
+    asyncio.run(ask(app, "POST", f"{C1}/events", JSON, receive=receive, sent=sent))
+    assert (sent[0]["status"], dict(sent[0]["headers"])[b"connection"]) == (408, b"close")
+    assert b"the body came too slowly: 1 bytes in 0 s" in sent[1]["body"]
+
+
+def test_a_body_that_says_it_is_too_long_is_not_read(app):
+    async def receive():
+        pytest.fail("the body was read")
+
+    sent = []
+    length = ("content-length", str(1 << 40))
+    asyncio.run(ask(app, "POST", f"{C1}/events", JSON, length, receive=receive, sent=sent))
+    assert (sent[0]["status"], json.loads(sent[1]["body"])["bytes_max"]) == (413, 32 * MEBIBYTE)
+
+
+@pytest.mark.parametrize("take, size_max", [("take_body", 32), ("take_answer", 64)])
+def test_what_a_token_holds_in_memory_has_a_limit(take, size_max):
+    principal = Principal("ann", TokenEntry(scope="append", token=TOKEN))
+    first, second = principal.enter(), principal.enter()
+    getattr(first, take)(size_max // 2 * MEBIBYTE)
+    getattr(second, take)(size_max // 2 * MEBIBYTE)
+    with pytest.raises(Refusal, match="more than") as refused:
+        getattr(principal.enter(), take)(1)
+    assert refused.value.status == 429
+    first.leave()
+    getattr(second, take)(size_max // 2 * MEBIBYTE)
+
+
+def test_a_large_answer_is_sent_in_pieces():
+    content = bytes(range(256)) * 1_000
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(LargeResponse(content)({}, None, send))
+    pieces = [message["body"] for message in sent[1:]]
+    assert (b"".join(pieces), len(pieces)) == (content, 4)
+    assert [message["more_body"] for message in sent[1:]] == [True, True, True, False]
