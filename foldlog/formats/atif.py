@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 from foldlog._base.usage import cost_of, usage_of
@@ -49,6 +50,7 @@ from foldlog.eventstore import (
     SystemMessage,
     summary_id,
 )
+from foldlog.eventstore.errors import count
 from foldlog.formats.blocks import shown_blocks, thinking_of
 from foldlog.formats.event_fields import (
     arguments_of,
@@ -59,6 +61,7 @@ from foldlog.formats.event_fields import (
     stamp_of,
 )
 from foldlog.formats.files.documents import document_in
+from foldlog.formats.files.found_sources import NotAHistory
 from foldlog.formats.files.readers import in_object, object_in, on_lines
 from foldlog.formats.format import Contained, FileReader, Format
 from foldlog.formats.json_text import bytes_of
@@ -67,6 +70,7 @@ from foldlog.formats.places import is_declined
 from foldlog.formats.record import (
     Fields,
     Located,
+    describe_type,
     dict_or_empty,
     dicts_in,
     joined_text,
@@ -98,6 +102,7 @@ _IS_PROMPT = "is_prompt"
 _PARENT = "subagent_of"
 """The field of ``extra`` that names the parent conversation of a sub-agent."""
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
+_ALL_SOURCES = "the source 'user', 'agent' or 'system'"
 _BOUNDARY = ("extra", "context_management", "boundary")
 _TRIMMED = (
     "does not name the steps that were left out of the prompt (boundary 'truncate'); the View shows"
@@ -122,9 +127,36 @@ class _Trajectories(FileReader):
 
     def histories(self, path: Path) -> Iterator[Contained]:
         document = object_in(path)
+        _check_steps(path, document.value)
         name = text_or_none(document.value.get("trajectory_id", document.value.get("session_id")))
         yield in_object(path, document, "steps", name, _BEFORE)
         yield from _trajectories_of_subagents(document, name or path.stem)
+
+
+def _check_steps(path: Path, trajectory: Fields) -> None:
+    """Raise ``NotAHistory`` if there are steps, and none of them is a step of ATIF."""
+    steps = trajectory.get("steps")
+    version = text_or_empty(trajectory, "schema_version")
+    if type(steps) is not list:
+        raise NotAHistory(path, f"is a trajectory of {version}, but holds no array under 'steps'")
+    if not steps or any(_is_step(step) for step in steps):
+        return
+    first = steps[0]
+    if type(first) is dict and "source" in first:
+        found = f"the source {short(first['source'])}"
+    elif type(first) is dict:
+        found = "no source"
+    else:
+        found = f"no fields, because it is {describe_type(first)}"
+    raise NotAHistory(
+        path,
+        f"is a trajectory of {version}, but none of its"
+        f" {count(len(steps), 'step')} has {_ALL_SOURCES}: the first has {found}",
+    )
+
+
+def _is_step(step: Any) -> bool:
+    return type(step) is dict and step.get("source") in (*_SOURCES, "system")
 
 
 def _trajectories_of_subagents(document: Located, parent: str) -> Iterator[Contained]:
@@ -219,6 +251,7 @@ class _Decoder(FollowingDecoder):
             read.tell(model, within(counts, "cost_usd"), counts)
             if type(calls := record.get("llm_call_count")) is int and calls > 1:
                 read.meta["calls"] = calls
+        self._report_fields(record)
         replaces = within(record, *_BOUNDARY) == "replace"
         is_prompt = not self._begun or within(record, "extra", _IS_PROMPT) is True
         if source == "system" and is_prompt and not replaces:
@@ -253,6 +286,20 @@ class _Decoder(FollowingDecoder):
             self.report(_TRIMMED)
         data = omit(record, "source", "step_id", "timestamp")
         read.close(source or "trajectory", data)
+
+    def _report_fields(self, step: Fields) -> None:
+        """Report fields of a step that are not as in ATIF."""
+        if "source" in step and not _is_step(step):
+            self.report(
+                f"step {step.get('step_id')} has the source {short(step['source'])}, and the View"
+                f" does not show it; a step of ATIF has {_ALL_SOURCES}"
+            )
+        if type(step.get("message", "")) not in (str, list):
+            self.report(
+                f"step {step.get('step_id')} has a message that is"
+                f" {describe_type(step['message'])}, and is read without it; a message of ATIF is"
+                " a text or a list of parts"
+            )
 
 
 def _results(record: Fields) -> list[Fields]:

@@ -36,3 +36,18 @@ def test_step_numbers_continue_those_of_an_import(histories, tmp_path):
     history.append(said("and one more"))
     *_, newest = history.export()
     assert (newest["message"], newest["step_id"]) == ("and one more", 8)
+
+
+def test_a_step_with_wrong_fields_is_named(foldlog, tmp_path):
+    steps = [
+        {"step_id": 1, "source": "user", "message": "how far?"},
+        {"step_id": 2, "source": "robot", "message": "9 km"},
+        {"step_id": 3, "source": "agent", "message": {"text": "9 km"}},
+    ]
+    (tmp_path / "run.json").write_text(json.dumps({**HEAD, "steps": steps}))
+    ran = foldlog("import run.json")
+    assert (ran.status, "4 records" in ran.out) == (0, True)
+    said_of = ran.err.replace("\n", " ")
+    assert "step 2 has the source 'robot', and the View does not show it" in said_of
+    assert "step 3 has a message that is an object, and is read without it" in said_of
+    assert "step 1" not in said_of
