@@ -13,7 +13,18 @@ from foldlog.eventstore import Event
 from foldlog.formats.json_text import json_of
 
 _TEXTS = frozenset(
-    ("text", "content", "message", "thinking", "reasoning", "summary", "body", "stdout")
+    (
+        "text",
+        "content",
+        "message",
+        "thinking",
+        "reasoning",
+        "reasoning_content",
+        "refusal",
+        "summary",
+        "body",
+        "stdout",
+    )
 )
 """Fields that programs use for texts. Only a text directly below such a field is content."""
 _VALUES = frozenset(("args", "arguments", "input", "output", "result", "response"))
@@ -63,11 +74,18 @@ def _texts_in(record: Any, repeated: Collection[str]) -> Iterator[tuple[str, str
             ]
         elif type(value) is dict:
             for name, member in value.items():
-                is_value = is_inside or name in _VALUES
+                is_value = is_inside or (name in _VALUES and not _is_reply(member))
                 is_content = is_value or name in _TEXTS or type(member) in (dict, list)
                 member_path = f"{path}.{name}" if path else name
                 if is_content and name not in _LABELS and member_path not in repeated:
                     waiting.append((member_path, member, is_value))
+
+
+def _is_reply(value: Any) -> bool:
+    """Return whether a value is what a model's server answered, as mini-SWE-agent stores it. Most
+    texts of an answer are labels, such as ``finish_reason``.
+    """
+    return type(value) is dict and type(value.get("choices", value.get("output"))) is list
 
 
 def _texts_of(events: Sequence[Event]) -> Iterator[str]:

@@ -1,9 +1,11 @@
 """Records that a source has seldom: what the skeletons of logs and the writers make of them."""
 
 import json
+import re
 
 import pytest
 
+from foldlog.formats import decode
 from foldlog.formats.cursor import _names_of_blobs
 from tests.foldlog.imports.imports import figures_of, imported_lines, new_store
 
@@ -45,3 +47,27 @@ def test_other_root_fields_do_not_move_blobs():
     fixed = b"\x11" + b"x" * 8, b"\x1d" + b"x" * 4
     root = b"".join(other + b"\x0a\x20" + name for other, name in zip(fixed, names, strict=True))
     assert [*_names_of_blobs(root)] == [name.hex() for name in names]
+
+
+def stored_reply(**message):
+    """Return a message as mini-SWE-agent stores it, with what the model's server answered."""
+    choice = {"finish_reason": "stop", "index": 0, "message": {"content": "ls", **message}}
+    choice["provider_specific_fields"] = {"stop_reason": "end_turn"}
+    response = {"object": "chat.completion", "service_tier": "flex", "choices": [choice]}
+    return {"role": "assistant", "content": "ls", "extra": {"response": response}}
+
+
+@pytest.mark.parametrize(
+    "message, noted",
+    [
+        ({}, []),
+        ({"reasoning_content": "The folder first."}, ["message.reasoning_content"]),
+        ({"content": "rm -r build"}, ["message.content"]),
+        ({"audio": {"transcript": "aloud", "text": "aloud"}}, ["message.audio.text"]),
+    ],
+)
+def test_notes_of_a_stored_reply_name_only_its_texts(message, noted):
+    findings = []
+    list(decode([stored_reply(**message)], "openai-chat", findings=findings.append))
+    fields = re.findall(r"in the field '(.+?)'", " ".join(map(str, findings)))
+    assert fields == [f"extra.response.choices.{name}" for name in noted]
