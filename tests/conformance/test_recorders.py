@@ -9,7 +9,7 @@ import pytest
 
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.log.database import start_after
-from foldlog.eventstore.recorders.types import Conversation, as_rows, row_of
+from foldlog.eventstore.recorders.types import UNREADABLE, Conversation, as_rows, row_of
 
 SALT = bytes(16)
 
@@ -63,6 +63,21 @@ def test_rows_come_back_as_they_were_written(recorder):
         assert as_rows(reader.rows(key, 0, 100, 100)) == rows
         assert as_rows(reader.rows(key, 1, 40, 2)) == rows[1:3]
         assert as_rows(reader.rows(key, 2, 5, 100)) == rows[2:5]
+
+
+@pytest.mark.parametrize(
+    "damaged, expected",
+    [
+        ((1, row(1).meta[: len(UNREADABLE) - 1], b"{}"), (1, UNREADABLE)),
+        ((1, None, b"{}"), (1, UNREADABLE)),
+        (("1", row(1).meta, b"{}"), (-1, row(1).meta)),
+    ],
+    ids=["a meta that was cut off", "no meta", "an id of another type"],
+)
+def test_a_damaged_row_beside_a_whole_one(damaged, expected):
+    whole = tuple(row(0))
+    rows = as_rows([whole, damaged])
+    assert [tuple(each) for each in rows] == [whole, (*expected, b"{}")]
 
 
 def test_ids_are_walked_in_byte_order(recorder):

@@ -26,7 +26,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.codec import KINDS
-from foldlog.eventstore.log.finding import query_all
+from foldlog.eventstore.log.finding import find_again, query_all
 from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.recorders.types import Record
 from tests.at_once import at_once
@@ -36,6 +36,26 @@ from tests.said import ids, said, say
 from tests.stored_rows import execute
 
 TAKEN = "'c1' already exists, at version 2;"
+
+
+def find_former(store, former):
+    """Find a conversation again whose state another transaction has read."""
+    return store.database.recorder.query(lambda reader: find_again(store.database, reader, former))
+
+
+def test_a_conversation_that_is_gone_in_the_next_transaction(store, open_recorder):
+    say(store, "c1", "a")
+    former = store.query("c1", lambda reading: reading.state)
+    assert find_former(store, former).state == former
+
+    other = Store(open_recorder())
+    with pytest.raises(ConversationNotFound, match="no conversation 'c1'"):
+        find_former(other, former)
+    say(other, "c2", "takes another key")
+    say(other, "c1", "another conversation")
+    with pytest.raises(ConversationNotFound, match="no conversation 'c1'"):
+        find_former(other, former)
+
 
 # -- append
 # --------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 
 from foldlog import Histories
 from foldlog.eventstore import StoreUnavailable, VersionConflict, open_store
+from foldlog.eventstore.recorders.postgres.open_transaction import OpenTransaction
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from tests.reading import reading
 from tests.said import said, say, texts
@@ -124,6 +125,29 @@ def test_writes_are_found_after_a_lost_answer(store, proxy):
     lose(lambda transaction: transaction.set_key(encrypted))
     lose(lambda transaction: transaction.erase(staged, Erasure(5, "asked to", 0, b"head")))
     assert proxy.cuts == 5
+
+
+def test_a_commit_that_ends_after_the_search_for_it(store, proxy, monkeypatch):
+    """The second attempt looks for the first before the server has committed it, and then meets it."""
+    find = OpenTransaction.finds
+    found = [False]
+
+    def find_later(transaction, earlier):
+        return found.pop() if found else find(transaction, earlier)
+
+    monkeypatch.setattr(OpenTransaction, "finds", find_later)
+    proxy.order("answer")
+
+    def begin(transaction):
+        return transaction.begin(Conversation(0, "c1", 1, b"salt")).key
+
+    key = store._recorder.transact(begin)
+    assert (found, proxy.cuts) == ([], 1)
+    stored = store._recorder.query(lambda reader: store.database.find(reader, "c1"))
+    assert stored.key == key
+    with pytest.raises(StoreUnavailable) as refused:  # this one was taken by an earlier call
+        store._recorder.transact(begin)
+    assert refused.value.kind == "taken"
 
 
 def test_ended_connections_are_not_tried(postgres_url, postgres_server):
