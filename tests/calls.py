@@ -1,11 +1,13 @@
 """Which functions of the product the files of tests call: ``python -m tests.calls`` runs all tests
 in one process, some ten minutes, and writes ``tests/golden/calls.json`` for ``tests.which``.
 
-The file has each module that few tests import or name, with the few files of tests that together
-call most of its functions. Write it anew when modules have moved: a file of tests that is gone is
-passed over, and a module that is not in the file has the tests that import or name it.
+The file has each module of which few tests call a function among those that import or name it, with
+the few other files of tests that together call most of its functions. Write it anew when modules
+have moved: a file of tests that is gone is passed over, and a module that is not in the file has the
+tests that import or name it.
 """
 
+import inspect
 import json
 import sys
 import threading
@@ -52,6 +54,9 @@ class Recorder:
         calls = defaultdict[str, dict[str, set[str]]](dict)
         for tests, codes in self._codes.items():
             for code in codes:
+                # The body of a module or of a class runs when a test is the first to import it.
+                if not code.co_flags & inspect.CO_OPTIMIZED:
+                    continue
                 name = names.get(str(Path(code.co_filename).resolve()))
                 if name is not None:
                     function = f"{code.co_firstlineno} {code.co_name}"
@@ -82,15 +87,17 @@ def choose(functions_of_tests: dict[str, set[str]], count: int) -> list[str]:
     return sorted(chosen)
 
 
-def write_table(calls: Calls) -> None:
-    """Write the table: modules that some files of tests name, but few, and as many other files."""
+def table_of(calls: Calls) -> dict[str, list[str]]:
+    """Return the table: modules that few of the files naming them call, and as many other files."""
     rows = dict[str, list[str]]()
     for name in sorted(calls):
         naming_it = {test.partition("::")[0] for test in naming(ROOT / name)}
+        # A file that only imports a module, or names it, tests nothing of it.
+        calling = naming_it & calls[name].keys()
         others = {tests: called for tests, called in calls[name].items() if tests not in naming_it}
-        if 0 < len(naming_it) < FEW and others:
+        if naming_it and len(calling) < FEW and others:
             rows[name] = choose(others, FEW)
-    CALLS.write_text(json.dumps(rows, indent=1) + "\n")
+    return rows
 
 
 if __name__ == "__main__":
@@ -98,5 +105,5 @@ if __name__ == "__main__":
     status = pytest.main(
         ["-q", "-p", "no:cacheprovider", *(f"tests/{folder}" for folder in _FOLDERS)], [recorder]
     )
-    write_table(recorder.calls())
+    CALLS.write_text(json.dumps(table_of(recorder.calls()), indent=1) + "\n")
     sys.exit(status)

@@ -2,9 +2,9 @@
 ``scripts/test list``.
 
 The tests of a module are the files that import it, or import a name that it defines from a package,
-and the file that has its name; for a format also the golden rows that have its name. If these are
-few, the files are added that call most of its functions, as ``tests.calls`` has measured. If there
-are none, they are the tests of the modules that import it, and then the tests of adapters, which
+and the file that has its name; for a format also the golden rows that have its name. If few of these
+call a function of the module, the files are added that call most of its functions, as
+``tests.calls`` has measured. If there are none, they are the tests of the modules that import it, and then the tests of adapters, which
 ``scripts/test-adapters`` runs. The tests that name a command are also the tests of its module.
 """
 
@@ -20,7 +20,7 @@ from tests.commands import MODULES
 ROOT = Path(__file__).parents[1]
 CALLS = ROOT / "tests/golden/calls.json"
 FEW = 3
-"""A module with fewer files of tests gets the files that call its functions, so many at most."""
+"""If fewer of the files that name a module call its functions, it gets so many files that do."""
 _SESSION = "tests/foldlog/app/cli/test_sessions.py::test_commands_print_what_their_session_has"
 _OF_FORMATS = {
     "tests/fuzz/corpus": "tests/foldlog/formats/test_every_format.py",
@@ -43,10 +43,8 @@ def covering(name: str) -> list[str]:
     if path.relative_to(ROOT).parts[0] == "tests":
         return [name]
     tests = naming(path) or {*_nearest(path, _files_of_adapters())}
-    if len({test.partition("::")[0] for test in tests}) < FEW:
-        measured = json.loads(CALLS.read_text()).get(path.relative_to(ROOT).as_posix(), ())
-        tests |= {test for test in measured if (ROOT / test).is_file()}
-    return sorted(tests)
+    measured = json.loads(CALLS.read_text()).get(path.relative_to(ROOT).as_posix(), ())
+    return sorted(tests.union(test for test in measured if (ROOT / test).is_file()))
 
 
 def naming(path: Path) -> set[str]:
