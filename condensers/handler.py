@@ -224,31 +224,31 @@ class CondenseHandler:
 
         The transaction of the append checks for redactions and for events that came after the plan.
         """
-        if view.state.past is None:
-            redactions = 0
-        else:
-            redactions = view.state.past.redactions
-
-        def check(reading: ReadTransaction, newer: View | None = None) -> None:
-            # The summary of the condensation may quote the redacted event.
-            if reading.redactions != redactions:
-                raise NoCondensationAvailable("an event was redacted first")
-            if newer is not None:
-                planned_before(action, newer, tuple(reading.events(newer.version)))
-
         try:
-            recorded = append(action, expected_version=view.version, guard=check)
+            recorded = append(action, expected_version=view.seen)
         except VersionConflict:
-            newer = planned_before(
-                action, view, tuple(self._store.events(conversation, start=view.version))
-            )
-            action = replace(action, metadata={**action.metadata, "planned_at": view.version})
-            recorded = append(
-                action, expected_version=ANY_VERSION, guard=partial(check, newer=newer)
-            )
+            recorded = self._append_later(conversation, append, view, action)
         (appended,) = recorded
         assert isinstance(appended.event, CondensationAction)
         return appended.event
+
+    def _append_later(
+        self, conversation: str, append: Append, view: View, action: CondensationAction
+    ) -> tuple[Recorded, ...]:
+        """Append the condensation behind the events that came after the plan, if they allow it."""
+        newer = planned_before(
+            action, view, tuple(self._store.events(conversation, start=view.version))
+        )
+        action = replace(action, metadata={**action.metadata, "planned_at": view.version})
+
+        def check_newest(reading: ReadTransaction) -> None:
+            planned_before(action, newer, tuple(reading.events(newer.version)))
+
+        try:
+            return append(action, expected_version=view.seen.at_any_version(), guard=check_newest)
+        except VersionConflict:
+            # The summary of the condensation may quote the redacted event.
+            raise NoCondensationAvailable("an event was redacted first") from None
 
     def _drop(
         self,

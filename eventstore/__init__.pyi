@@ -56,6 +56,8 @@ from foldlog.eventstore.events import SystemMessage as SystemMessage
 from foldlog.eventstore.events import UnknownEvent as UnknownEvent
 from foldlog.eventstore.events import summary_id as summary_id
 from foldlog.eventstore.events import summary_of as summary_of
+from foldlog.eventstore.log.appending import NOTHING_SEEN as NOTHING_SEEN
+from foldlog.eventstore.log.appending import Seen as Seen
 from foldlog.eventstore.log.keys import KeyRing as KeyRing
 from foldlog.eventstore.log.origins import FoundEvent as FoundEvent
 from foldlog.eventstore.log.origins import find as find

@@ -14,18 +14,18 @@ from typing import Any, Final, Literal, TypeVar
 from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
-from foldlog.eventstore.conversation import AnyVersion
+from foldlog.eventstore.conversation import State, check_version
 from foldlog.eventstore.errors import (
     ConversationNotFound,
     InvalidArgument,
     InvalidEvent,
-    VersionConflict,
 )
 from foldlog.eventstore.events import NOT_RECORDED, Event, summary_of
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import (
     Appending,
     DocumentsUnchanged,
+    ExpectedVersion,
     Seen,
     begin_fork,
     version_of,
@@ -98,7 +98,7 @@ class Store:
         conversation: str,
         events: Event | Iterable[Event],
         *,
-        expected_version: int | Seen | Literal[AnyVersion.ANY_VERSION],
+        expected_version: ExpectedVersion,
         idempotency_key: str | None = None,
         dedupe: Literal["origin"] | None = None,
         guard: Callable[[ReadTransaction], object] | None = None,
@@ -192,7 +192,7 @@ class Store:
         conversation: str,
         events: Sequence[Event | Encoded],
         *,
-        expected_version: int,
+        expected_version: int | Seen,
         also: Callable[[WriteTransaction], object],
         recorded_at: int | None = None,
         secret: bytes | None = None,
@@ -203,7 +203,7 @@ class Store:
         Args:
             conversation: The id of an existing conversation.
             events: The events, some of which may be encoded already.
-            expected_version: The version of the conversation.
+            expected_version: The version of the conversation, or what the caller read of it.
             also: Called in the transaction of the events. It may write further data.
             recorded_at: The time of the events in microseconds since 1970, or None for the present
                 time. If an earlier event of the conversation has a later time, its time is used.
@@ -228,13 +228,14 @@ class Store:
             state = begun(database.find(transaction, conversation, as_stored=True))
             if state is None:
                 raise ConversationNotFound(conversation)
-            if state.version != expected_version:
-                raise VersionConflict(conversation, expected_version, state.version)
+            if isinstance(expected_version, Seen):
+                expected_version.check(state)
+            check_version(State(conversation, state.version), version_of(expected_version))
             writing = WriteTransaction(transaction, state, database)
             if batch:
                 now = database.now() if recorded_at is None else recorded_at
                 _, appended_at = writing.append(batch, now, secret)
-                project_batch(writing, batch, expected_version, appended_at, self._project)
+                project_batch(writing, batch, state.version, appended_at, self._project)
             also(writing)
             writing.end()
             return writing.version
@@ -508,7 +509,7 @@ def prepare_append(
     store: Store,
     conversation: str,
     events: Event | Iterable[Event],
-    expected_version: int | Seen | Literal[AnyVersion.ANY_VERSION],
+    expected_version: ExpectedVersion,
     idempotency_key: str | None = None,
     dedupe: Literal["origin"] | None = None,
     guard: Callable[[ReadTransaction], object] | None = None,

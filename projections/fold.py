@@ -62,6 +62,10 @@ class PastLog(Protocol):
         """The id of the conversation, or an empty text if the events are of no store."""
 
     @property
+    def key(self) -> int:
+        """The key of the conversation in its store, or 0 if the events are of no store."""
+
+    @property
     def redactions(self) -> int:
         """The number of redacted events of the conversation when the View was read."""
 
@@ -208,6 +212,10 @@ class _Retained(Struct, frozen=True):
     @property
     def conversation(self) -> str:
         return "" if self.before is None else self.before.conversation
+
+    @property
+    def key(self) -> int:
+        return 0 if self.before is None else self.before.key
 
     @property
     def redactions(self) -> int:

@@ -21,7 +21,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.appending import ExpectedVersion, Seen
 from foldlog.eventstore.log.finding import Fence
 from foldlog.projections.view import View
 from foldlog.projections.views import Views
@@ -46,7 +46,7 @@ def append_tool_result(
     extras: JsonObject | None = None,
     idempotency_key: str | None = None,
     fence: Fence | None = None,
-    unredacted: NothingRedacted | None = None,
+    seen: Seen | None = None,
 ) -> Recorded:
     """Append the observation of an open call. If another writer answers the call first, the call
     gets no second observation.
@@ -63,8 +63,8 @@ def append_tool_result(
         idempotency_key: If the key was used before with an equal result, nothing is appended, and
             the recorded event is returned.
         fence: As in ``Store.append``.
-        unredacted: Pass it if ``content`` repeats text of an event. It raises ``VersionConflict``
-            if the conversation was redacted.
+        seen: Pass it if ``content`` repeats text of an event. ``VersionConflict`` is raised if an
+            event was redacted since. The versions are not compared.
 
     Returns:
         The recorded observation.
@@ -79,10 +79,11 @@ def append_tool_result(
     """
     if not isinstance(call_id, str | Action):
         raise TypeError(f"call_id is {call_id!r}; give the call id as a text, or the action itself")
+    expected: ExpectedVersion = ANY_VERSION if seen is None else seen.at_any_version()
     while True:
         view = current()
         called = _find_open_call(view.open_calls, call_id)
-        guard = partial(check_still_open, view, unredacted=unredacted)
+        guard = partial(check_still_open, view)
         if called is None:
             refusal = InvalidEvent(refuse_result(conversation, call_id, view))
             if idempotency_key is None:
@@ -99,13 +100,13 @@ def append_tool_result(
             (recorded,) = store.append(
                 conversation,
                 observation,
-                expected_version=ANY_VERSION,
+                expected_version=expected,
                 idempotency_key=idempotency_key,
                 guard=guard,
                 fence=fence,
             )
         except VersionConflict as conflict:
-            if conflict.expected == conflict.actual:  # raised by ``unredacted``
+            if conflict.expected == conflict.actual:  # an event was redacted
                 raise
         else:
             return recorded
@@ -176,11 +177,7 @@ def _find_open_call(events: Sequence[Event], call: str | Action) -> Action | Non
     return next(open_call for open_call in with_id if open_call.response_id == newest.response_id)
 
 
-def check_still_open(
-    view: View, reading: ReadTransaction, unredacted: NothingRedacted | None = None
-) -> None:
-    if unredacted is not None:
-        unredacted(reading)
+def check_still_open(view: View, reading: ReadTransaction) -> None:
     newer = tuple(reading.events(view.version))
     # After a retraction, the View would have to be read from the store, but the write that called
     # this guard locks the store.

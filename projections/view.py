@@ -19,6 +19,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import count
+from foldlog.eventstore.log.appending import NOTHING_SEEN, Seen
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.fold import ViewState, fold
 from foldlog.projections.items import Items
@@ -129,6 +130,17 @@ class View:
     def version(self) -> int:
         """The number of folded events of the conversation."""
         return self.state.version
+
+    @property
+    def seen(self) -> Seen:
+        """What this View shows of its conversation. Pass it as ``expected_version`` of an append
+        that repeats or answers events of the View: the append is refused if an event was appended,
+        or redacted, since the View was read.
+        """
+        past = self.state.past
+        if past is None:
+            return NOTHING_SEEN.at(self.version)
+        return Seen(past.key, self.version, past.redactions)
 
     @property
     def unhandled_condensation_request(self) -> bool:

@@ -323,7 +323,7 @@ class Views:
         )
         state = folded.state
         if state.past is None:
-            past = _PastViews(self, conversation.id, conversation.redactions)
+            past = _PastViews(self, conversation.id, conversation.key, conversation.redactions)
             state = replace(state, past=past)
         return View(state, condensations, self._dialect)
 
@@ -335,6 +335,7 @@ def _has_same_content(earlier: Conversation, present: Conversation) -> bool:
 class _PastViews(Struct, frozen=True):
     views: Views
     conversation: str
+    key: int
     redactions: int
     memory: JsonObject = {}
 

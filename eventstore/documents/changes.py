@@ -14,7 +14,7 @@ See docs/internals/decisions/0034-documents.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.eventstore.arguments import check_map, check_text
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.codec_json import whole_pairs
-from foldlog.eventstore.conversation import ANY_VERSION, AnyVersion, State, check_version
+from foldlog.eventstore.conversation import ANY_VERSION, State, check_version
 from foldlog.eventstore.documents.differences import difference, json_text
 from foldlog.eventstore.documents.values import (
     CHAIN_MAX,
@@ -37,7 +37,7 @@ from foldlog.eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges,
 from foldlog.eventstore.log.appending import (
     Appending,
     DocumentsUnchanged,
-    NothingRedacted,
+    ExpectedVersion,
     Seen,
     begin_fork,
     version_of,
@@ -50,6 +50,8 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey
 from foldlog.eventstore.store import Store, bind, prepare_append
+
+Guard: TypeAlias = Callable[[ReadTransaction], object]
 
 _CACHED_MAX: Final = 16
 """The maximal number of conversations whose newest documents stay in memory."""
@@ -98,11 +100,11 @@ class Documents:
         events: Event | Iterable[Event],
         changed: JsonMap,
         *,
-        expected_version: int | Seen | Literal[AnyVersion.ANY_VERSION] = ANY_VERSION,
+        expected_version: ExpectedVersion = ANY_VERSION,
         idempotency_key: str | None = None,
         fence: Fence | None = None,
         dedupe: Literal["origin"] | None = None,
-        guard: NothingRedacted | None = None,
+        guard: Guard | None = None,
         together: Sequence[Appending] = (),
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
@@ -180,12 +182,11 @@ class Documents:
         self,
         conversation: str,
         changed: JsonMap,
-        expected_version: int,
-        guard: NothingRedacted | None = None,
+        expected_version: ExpectedVersion,
     ) -> Appending | None:
         """Prepare an append that sets documents to the values in ``changed``. Pass the returned
         object in the argument ``together`` of another append. Return None if no value changes.
-        After a conflict, call ``prepare`` again. The append runs ``guard`` first.
+        After a conflict, call ``prepare`` again.
         """
         change = self._change(conversation, _check_values(changed))
         if change.event is None:
@@ -195,7 +196,7 @@ class Documents:
             conversation,
             change.event,
             expected_version,
-            guard=change.guarded_by(guard),
+            guard=change.guard,
         )
 
     def fork(
@@ -204,7 +205,7 @@ class Documents:
         at: int,
         new_id: str,
         changed: JsonMap,
-        guard: NothingRedacted | None = None,
+        seen: Seen | None = None,
     ) -> None:
         """Fork a conversation and append new values of documents to the fork, in one transaction.
 
@@ -213,7 +214,8 @@ class Documents:
             at: The version up to which the fork shares its events.
             new_id: The id of the fork.
             changed: Maps names of documents to new values, as in ``append``.
-            guard: Checks ``conversation``, not the fork.
+            seen: What ``changed`` repeats of ``conversation``. The version of ``seen`` is not
+                compared.
 
         Raises:
             VersionConflict: ``new_id`` exists. With equal versions, an event of ``conversation``
@@ -222,17 +224,14 @@ class Documents:
         """
         change = self._change(conversation, _check_values(changed), at=at)
         append = prepare_append(self._store, new_id, change.event or (), at)
-        guards = [] if guard is None else [guard]
-        if change.guard.state is not None:
-            guards.append(NothingRedacted(*change.guard.state))
+        of_caller_and_change = [each for each in (seen, change.guard.seen) if each is not None]
         database = self._store.database
 
         def fork_and_append(transaction: Transaction) -> None:
             begin_fork(database, transaction, conversation, at, new_id)
             original = find_existing(database, transaction, conversation)
-            reading = ReadTransaction(transaction, original, database)
-            for check in guards:
-                check(reading)
+            for each in of_caller_and_change:
+                each.at_any_version().check(original)
             append(transaction)
 
         database.recorder.transact(fork_and_append)
@@ -255,7 +254,7 @@ class Documents:
                 )
             reading = ReadTransaction(reader, state, database)
             ids = newest_documents(reading, at)
-            guard = DocumentsUnchanged(values, (reading.key, reading.redactions), ids)
+            guard = DocumentsUnchanged(values, Seen.of(reading), ids)
             if key is not None and (recalled := reading.recall(key)) is not None:
                 return _Change(_find_repeat(reading, recalled, key, values), guard, state)
             stored = {name: read_value(reading, name, ids[name]) for name in values if name in ids}
@@ -276,7 +275,7 @@ class _Change(NamedTuple):
     state: Conversation | None = None
     stored: Mapping[str, DocumentValue] = {}
 
-    def guarded_by(self, other: NothingRedacted | None) -> Callable[[ReadTransaction], object]:
+    def guarded_by(self, other: Guard | None) -> Guard:
         """Return a guard that runs both ``other`` and ``self.guard``."""
         if other is None:
             return self.guard
@@ -297,8 +296,7 @@ class LastValues(NamedTuple):
     ``ids`` maps each document to the event with its newest value.
     """
 
-    key: int
-    redactions: int
+    seen: Seen
     ids: Mapping[str, int]
     values: Mapping[str, DocumentValue]
 
@@ -310,7 +308,7 @@ def _change_since(last: LastValues, values: JsonMap) -> _Change | None:
     event = _change_to_values(last.ids, last.values, values)
     if event is None:
         return None
-    guard = DocumentsUnchanged(values, (last.key, last.redactions), last.ids)
+    guard = DocumentsUnchanged(values, last.seen, last.ids)
     return _Change(event, guard, stored=last.values)
 
 
@@ -327,9 +325,9 @@ def _values_after(
             differences = [*before.differences, step["difference"]]
         if values[name] is not DELETED:
             newest[name] = DocumentValue(event_id, values[name], whole, differences, False)
-    redactions = 0 if change.guard.state is None else change.guard.state[1]
+    redactions = 0 if change.guard.seen is None else change.guard.seen.redactions
     ids = replace(event, id=event_id).newest()
-    return LastValues(key, redactions, ids, newest)
+    return LastValues(Seen(key, event_id + 1, redactions), ids, newest)
 
 
 def _check_values(changed: JsonMap) -> JsonObject:

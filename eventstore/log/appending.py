@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -15,6 +15,7 @@ from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import (
+    ANY_VERSION,
     AnyVersion,
     Append,
     State,
@@ -66,6 +67,8 @@ from foldlog.eventstore.recorders.types import (
 )
 from foldlog.eventstore.times import EPOCH
 
+Version: TypeAlias = int | Literal[AnyVersion.ANY_VERSION]
+
 # ``tuple.__new__`` makes a named tuple in less time than a call of the tuple's class.
 _new: Final = tuple.__new__
 _decoded_event = attrgetter("decoded")
@@ -81,30 +84,55 @@ class Seen(Struct, frozen=True):
     """
 
     key: int
-    """The key of the conversation's row, or 0 if the conversation did not exist."""
+    """The key of the conversation's row, or 0 if the caller read none of its events."""
     version: int
     redactions: int
     """The number of redactions of the conversation and of the past that it shares."""
+    allows_appends: bool = False
+    """Whether others may have appended events since, so that the versions are not compared."""
 
     @classmethod
     def of(cls, reading: ReadTransaction) -> Seen:
         return cls(reading.key, reading.version, reading.redactions)
 
+    def at(self, version: int) -> Seen:
+        """Return a copy for an append at another version."""
+        return Seen(self.key, version, self.redactions)
+
+    def at_any_version(self) -> Seen:
+        """Return a copy for an append that only a redaction or an erasure refuses."""
+        return Seen(self.key, self.version, self.redactions, allows_appends=True)
+
+    def is_unredacted_in(self, present: Seen | Conversation) -> bool:
+        """Return whether ``present`` is the same conversation, and no event was redacted since the
+        caller read it.
+        """
+        if self.key == 0:
+            return present.redactions == 0
+        return (present.key, present.redactions) == (self.key, self.redactions)
+
     def check(self, present: Conversation) -> None:
         """Raise ``VersionConflict`` if an event was redacted, or if this is another conversation.
         ``decide`` compares the versions.
         """
-        if (present.key, present.redactions) != (self.key, self.redactions):
-            raise VersionConflict(present.id, self.version, present.version)
+        if not self.is_unredacted_in(present):
+            expected = present.version if self.allows_appends else self.version
+            raise VersionConflict(present.id, expected, present.version)
 
 
-def version_of(
-    expected: int | Seen | Literal[AnyVersion.ANY_VERSION],
-) -> int | Literal[AnyVersion.ANY_VERSION]:
+def version_of(expected: ExpectedVersion) -> Version:
     """Return the version that an append expects, without the redactions."""
-    return expected.version if isinstance(expected, Seen) else expected
+    if not isinstance(expected, Seen):
+        return expected
+    return ANY_VERSION if expected.allows_appends else expected.version
 
 
+def at_version(expected: ExpectedVersion, version: int) -> int | Seen:
+    """Return what an append expects that must come directly after ``version`` events."""
+    return expected.at(version) if isinstance(expected, Seen) else version
+
+
+ExpectedVersion: TypeAlias = Version | Seen
 NOTHING_SEEN: Final = Seen(0, 0, 0)
 """What a caller read of a conversation that does not exist."""
 
@@ -118,7 +146,7 @@ class Appending(Struct, eq=False):
     database: Database
     conversation: str
     batch: list[Encoded]
-    expected_version: int | Literal[AnyVersion.ANY_VERSION]
+    expected_version: Version
     fence: Fence | None = None
     idempotency_key: str | None = None
     dedupe: Literal["origin"] | None = None
@@ -349,39 +377,17 @@ class DocumentsUnchanged(Struct):
     """
 
     names: Iterable[str]
-    state: tuple[int, int] | None
-    """The conversation's key and number of redactions when the caller read the documents. ``state``
-    is None if the conversation did not exist.
-    """
+    seen: Seen | None
+    """None if the conversation did not exist when the caller read the documents."""
     ids: Mapping[str, int]
 
     def __call__(self, reading: ReadTransaction) -> None:
         last = reading.documents_before(reading.version)
         newest = {} if last is None else last.newest()
-        is_other_state = (reading.key, reading.redactions) != self.state
+        is_other_state = self.seen is None or not self.seen.is_unredacted_in(reading.state)
         for name in self.names:
             if is_other_state or newest.get(name) != self.ids.get(name):
                 raise DocumentsChanged(reading.conversation, name, reading.version)
-
-
-class NothingRedacted(Struct):
-    """A guard that refuses an append if an event was redacted after the caller had read the
-    conversation. Use the guard for an append that repeats the content of earlier events. A check of
-    the version is not enough: if an event that a fork shares is redacted, the fork's version stays
-    the same. The guard raises ``VersionConflict``, possibly with equal versions: read the
-    conversation again before you append. See docs/internals/decisions/0099-nothing-redacted.md.
-    """
-
-    key: int
-    redactions: int
-
-    @classmethod
-    def since(cls, reading: ReadTransaction) -> NothingRedacted:
-        return cls(reading.key, reading.redactions)
-
-    def __call__(self, reading: ReadTransaction) -> None:
-        if (reading.key, reading.redactions) != (self.key, self.redactions):
-            raise VersionConflict(reading.conversation, reading.version, reading.version)
 
 
 def can_append_all(database: Database) -> bool:

@@ -27,7 +27,6 @@ from msgspec import structs
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.lease import LeaseTaken, token_of
 from foldlog.eventstore import (
-    ANY_VERSION,
     Action,
     Annotation,
     Event,
@@ -42,7 +41,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.arguments import NUMBER_MAX
-from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.appending import Seen
 from foldlog.eventstore.log.finding import pages
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.row import dense_events, from_microseconds
@@ -79,7 +78,8 @@ class Outcome(NamedTuple):
     is_error: bool
     extras: JsonMap
     idempotency_key: str | None = None
-    unredacted: NothingRedacted | None = None
+    seen: Seen | None = None
+    """What ``content`` repeats, if it is the content of an earlier event."""
 
 
 class NotApproved(InvalidArgument):
@@ -299,7 +299,7 @@ class Attempt:
         self.arguments: JsonObject = {}
 
     def _read_trace(self) -> None:
-        _, self._unredacted = self._history._version_and_guard()
+        self._seen = self._history._seen()
         traces = read_traces(self._history, _start_of(self._history, self.call))
         self._trace = traces[self.call.id]
         self.key = self._trace.key
@@ -326,7 +326,7 @@ class Attempt:
             if state != "done" and not (state == "failed" and self._trace.marks):
                 break
             try:
-                return self._end(self._trace.outcome, state == "failed", self._unredacted)
+                return self._end(self._trace.outcome, state == "failed", self._seen)
             except VersionConflict:
                 self._read_trace()  # The outcome may have been redacted.
         if self.is_in_doubt and self._rule == EffectRule("never"):
@@ -394,11 +394,9 @@ class Attempt:
         """
         return self._end(content, is_error)
 
-    def _end(
-        self, content: Any, is_error: bool, unredacted: NothingRedacted | None = None
-    ) -> Recorded:
+    def _end(self, content: Any, is_error: bool, seen: Seen | None = None) -> Recorded:
         block = self._history._lease_block
-        outcome = Outcome(_storable(content), is_error, {}, unredacted=unredacted)
+        outcome = Outcome(_storable(content), is_error, {}, seen=seen)
         recorded = record_outcome(self._history, self.call, self.key, outcome)
         if block is not None and not block.lease.held:
             block.check_held(_RECORDED)
@@ -513,7 +511,7 @@ def record_outcome(
         is_error=outcome.is_error,
         extras=extras,
         idempotency_key=outcome.idempotency_key,
-        unredacted=outcome.unredacted,
+        seen=outcome.seen,
     )
     try:
         return append_result(outcome.content)
@@ -541,7 +539,7 @@ def _append_late(
     meta = {**extras, MARK: {**extras[MARK], **recorded_outcome}}
     while True:
         # The call may have been redacted while its tool ran.
-        _, guard = history._version_and_guard()
+        seen = outcome.seen or history._seen()
         quoted = _quote(without_redacted(history, call))
         line = f"Late outcome: {quoted} (event {call.id}, key {key}) {ended}: {text}"
         late = Message(source="environment", content=line, cause=call.id, meta=meta)
@@ -549,12 +547,11 @@ def _append_late(
             (recorded,) = history._store.append(
                 history.id,
                 late,
-                expected_version=ANY_VERSION,
+                expected_version=seen.at_any_version(),
                 idempotency_key=outcome.idempotency_key,
-                guard=outcome.unredacted or guard,
             )
         except VersionConflict:
-            if outcome.unredacted is not None:
+            if outcome.seen is not None:
                 raise
         else:
             return recorded

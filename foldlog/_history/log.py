@@ -18,7 +18,6 @@ from foldlog.eventstore import (
     ATTRIBUTES,
     DELETED,
     Action,
-    AnyVersion,
     CondensationAction,
     ConversationNotFound,
     Documents,
@@ -34,8 +33,9 @@ from foldlog.eventstore.arguments import check_map, check_whole
 from foldlog.eventstore.log.appending import (
     NOTHING_SEEN,
     Appending,
-    NothingRedacted,
+    ExpectedVersion as ExpectedVersion,
     Seen,
+    at_version,
     version_of,
 )
 from foldlog.eventstore.log.redacted import has_content
@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from foldlog._imports.stored import HistoryRecords, Query, Records
     from foldlog.condensers import Condensation
     from foldlog.condensers.handler import CondenseHandler
-    from foldlog.eventstore import ReadTransaction, Store
+    from foldlog.eventstore import Store
+    from foldlog.eventstore.documents.changes import Guard
     from foldlog.eventstore.log.finding import Fence
     from foldlog.eventstore.log.writing import WriteTransaction
     from foldlog.formats.format import Format
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
 Appended: TypeAlias = (
     "Event | Mapping[str, Any] | Condensation | Iterable[Event | Mapping[str, Any]]"
 )
@@ -244,7 +244,8 @@ class HistoryLog:
                 "hi"}``, is appended as its events: see ``foldlog.from_openai``. A ``Condensation``
                 is appended as a ``CondensationAction``.
             expected_version: The version that the history must have, 0 for a new history, or
-                ``ANY_VERSION``.
+                ``ANY_VERSION``. If the events repeat what a View shows, pass ``view.seen``: the
+                append is then refused after a redaction too.
             idempotency_key: If the key was used before with these events, nothing is appended, and
                 the recorded events are returned.
             documents: Maps the names of documents to their new values: JSON, bytes or ``DELETED``.
@@ -314,12 +315,12 @@ class HistoryLog:
         self,
         events: Sequence[Event],
         recorder: HistoryRecorder,
-        expected_version: ExpectedVersion | Seen,
+        expected_version: ExpectedVersion,
         *,
         idempotency_key: str | None = None,
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
-        guard: NothingRedacted | None = None,
+        guard: Guard | None = None,
         together: Sequence[Appending] = (),
     ) -> tuple[Recorded, ...]:
         write = partial(
@@ -342,12 +343,12 @@ class HistoryLog:
     def _write(
         self,
         events: Event | Sequence[Event],
-        version: ExpectedVersion | Seen,
+        version: ExpectedVersion,
         documents: Mapping[str, Any] | None,
         *,
         idempotency_key: str | None = None,
         dedupe: Literal["origin"] | None = None,
-        guard: NothingRedacted | None = None,
+        guard: Guard | None = None,
         together: Sequence[Appending] = (),
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
@@ -370,9 +371,9 @@ class HistoryLog:
     def _append(
         self,
         appended: Event | list[Event],
-        expected_version: ExpectedVersion | Seen,
+        expected_version: ExpectedVersion,
         append: Callable[
-            [Event | Sequence[Event], ExpectedVersion | Seen, Mapping[str, Any] | None],
+            [Event | Sequence[Event], ExpectedVersion, Mapping[str, Any] | None],
             tuple[Recorded, ...],
         ],
         documents: Mapping[str, Any] | None,
@@ -394,8 +395,8 @@ class HistoryLog:
             return recorded
         # First try to append right after the View that was answered. If this succeeds, no note is
         # needed.
-        seen = asked_at if expected_version is ANY_VERSION else expected_version
-        version = seen.version if isinstance(seen, Seen) else seen
+        version = asked_at if expected is ANY_VERSION else expected
+        at_view = at_version(expected_version, version)
         named_events: Sequence[Event] = events
         if self._sent_beside is not None:
             beside = self._sent_beside
@@ -404,33 +405,19 @@ class HistoryLog:
             documents = {**(documents or {}), REQUEST: beside.document or DELETED}
         try:
             noted_events = _note_answered_view(named_events, asked_at, version)
-            recorded = append(noted_events, seen, documents)
+            recorded = append(noted_events, at_view, documents)
         except VersionConflict as conflict:
-            if expected_version is not ANY_VERSION:
+            if expected is not ANY_VERSION:
                 raise
             if asked_at > conflict.actual:  # the conversation was begun again
                 noted_events = events
             else:
                 noted_events = _note_answered_view(events, asked_at, None)
-            recorded = append(noted_events, ANY_VERSION, documents)
+            recorded = append(noted_events, expected_version, documents)
         self._asked_at = None
         self._sent_beside = None
         self._shown_at = None
         return recorded
-
-    def _version_and_guard(self) -> tuple[int, NothingRedacted | None]:
-        """Return the version, and a guard for an append that repeats content of earlier events. The
-        guard refuses the append if an event was redacted after this read. Without events, the guard
-        is None.
-        """
-
-        def read(reading: ReadTransaction) -> tuple[int, NothingRedacted | None]:
-            return reading.version, NothingRedacted.since(reading)
-
-        try:
-            return self._store.query(self.id, read)
-        except ConversationNotFound:
-            return 0, None
 
     def _seen(self) -> Seen:
         """Return what a caller sees now. Pass it as ``expected_version`` of an append that repeats
@@ -445,27 +432,13 @@ class HistoryLog:
     def _append_seen(
         self,
         events: list[Event],
-        seen: Seen,
+        expected_version: int | Seen,
         documents: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
+        guard: Guard | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append events that were made from what ``seen`` names. Raises ``VersionConflict`` if
-        another event was appended, or if an event was redacted after it was read.
-        """
-        write = partial(self._write, idempotency_key=idempotency_key)
-        return self._append(events, seen, write, documents)
-
-    def _append_guarded(
-        self,
-        events: list[Event],
-        expected_version: int,
-        guard: NothingRedacted | None,
-        documents: Mapping[str, Any] | None = None,
-        idempotency_key: str | None = None,
-    ) -> tuple[Recorded, ...]:
-        """Append events that were made from the events before ``expected_version``. Raises
-        ``VersionConflict`` if another event was appended before them, or if an event was redacted
-        after it was read.
+        """Append events that were made from earlier events. Raises ``VersionConflict`` if another
+        event was appended, or if an event was redacted after ``expected_version`` was read.
         """
         write = partial(self._write, guard=guard, idempotency_key=idempotency_key)
         return self._append(events, expected_version, write, documents)
@@ -756,7 +729,7 @@ class HistoryLog:
         idempotency_key: str | None,
         *,
         fence: Fence | None = None,
-        unredacted: NothingRedacted | None = None,
+        seen: Seen | None = None,
     ) -> Recorded:
         if isinstance(content, list | tuple) and all(
             isinstance(part, Mapping) and "type" in part for part in content
@@ -775,7 +748,7 @@ class HistoryLog:
             extras=extras,
             idempotency_key=idempotency_key,
             fence=fence,
-            unredacted=unredacted,
+            seen=seen,
         )
 
     def recorded(self, idempotency_key: str) -> tuple[Recorded, ...]:

@@ -22,6 +22,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.log import origins
+from foldlog.eventstore.log.appending import at_version, version_of
 from foldlog.eventstore.log.origins import PartlyKnown
 from foldlog.formats.calls import Recent
 from foldlog.formats.format import Format
@@ -65,6 +66,7 @@ class Recording:
             raise TypeError(f"records must be a list of the format's records, not {records!r:.60}")
         record_list = list(records)
         rules = format_named(format)
+        is_at_end = version_of(expected_version) is ANY_VERSION
         for attempt in range(_TRIES):
             # The store would compare events, but a repeated record may decode to other events: the
             # decoder has read the record before.
@@ -75,7 +77,7 @@ class Recording:
             version = recorder.version
             # The decoder gives its events the ids from this version on, so no other event may be
             # appended before them.
-            expected = version if expected_version is ANY_VERSION else expected_version
+            expected = at_version(expected_version, version) if is_at_end else expected_version
             new_records = self._new_records(history, record_list, rules, dedupe)
             events = recorder.decode_all(new_records)
             # The append empties ``recorder.findings``, so copy them first.
@@ -96,9 +98,7 @@ class Recording:
             except (IdempotencyConflict, VersionConflict) as conflict:
                 # Another writer was first, perhaps with this key, or the decoder in memory is of an
                 # older version.
-                is_final = (
-                    isinstance(conflict, VersionConflict) and expected_version is not ANY_VERSION
-                )
+                is_final = isinstance(conflict, VersionConflict) and not is_at_end
                 if is_final or attempt + 1 == _TRIES:
                     raise
                 continue

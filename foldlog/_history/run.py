@@ -9,8 +9,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import structs
-
 from foldlog._base.telemetry import span
 from foldlog._history.log import ExpectedVersion, HistoryLog
 from foldlog.eventstore import (
@@ -27,6 +25,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.arguments import check_text
+from foldlog.eventstore.log.appending import Seen, version_of
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.row import time_before
 from foldlog.projections import (
@@ -542,23 +541,26 @@ class HistoryRun(HistoryLog):
                 raise IdempotencyConflict(self.id, str(idempotency_key), first.id)
             return first
         events: list[Event] = [retraction]
+        expected = version_of(expected_version)
         while True:
             seen = self._seen()
+            if isinstance(expected_version, Seen) and not expected_version.is_unredacted_in(seen):
+                raise VersionConflict(self.id, expected_version.version, seen.version)
             notice = taken_back(self, version) if version < seen.version else None
             if notice is None:
                 return self.append(
                     events, expected_version=expected_version, idempotency_key=idempotency_key
                 )[0]
             # The notice is about the events that were seen, so no other event may come before it.
-            if expected_version is not ANY_VERSION:
-                seen = structs.replace(seen, version=expected_version)
+            if expected is not ANY_VERSION:
+                seen = seen.at(expected)
             try:
                 return self._append_seen([*events, notice], seen, idempotency_key=idempotency_key)[
                     0
                 ]
             except VersionConflict as conflict:
-                is_of_guard = conflict.expected == conflict.actual
-                if expected_version is not ANY_VERSION and not is_of_guard:
+                was_redacted = conflict.expected == conflict.actual
+                if expected is not ANY_VERSION and not was_redacted:
                     raise
 
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:

@@ -25,7 +25,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.documents.values import newest_documents, newest_value
-from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.appending import Seen
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
@@ -143,15 +143,15 @@ def change_of_documents(
     conversation: str,
     documents: JsonMap,
     attributes: JsonMap | None = None,
-) -> tuple[DocumentChanges | None, NothingRedacted]:
+) -> tuple[DocumentChanges | None, Seen]:
     """Return the event that sets documents and attributes, or None if the conversation already has
-    them. Also return a guard, which the caller passes to the append. The event repeats the present
-    attributes. If one of them was redacted in the meantime, the guard refuses the append, because
-    the append would bring back the redacted attribute.
+    them. Also return what was read, which the caller passes to the append. The event repeats the
+    present attributes. If one of them was redacted in the meantime, the append is refused, because
+    it would bring back the redacted attribute.
     """
     database = store.database
 
-    def read(reader: Reader) -> tuple[Mapping[str, int], JsonMap, NothingRedacted]:
+    def read(reader: Reader) -> tuple[Mapping[str, int], JsonMap, Seen]:
         conversation_row = database.find(reader, conversation, as_stored=True)
         if conversation_row is None:
             raise ConversationNotFound(conversation)
@@ -159,17 +159,17 @@ def change_of_documents(
         present = {
             name: newest_value(reading, name, default=None) for name in (*documents, ATTRIBUTES)
         }
-        return newest_documents(reading, None), present, NothingRedacted.since(reading)
+        return newest_documents(reading, None), present, Seen.of(reading)
 
-    newest, present, guard = database.recorder.query(read)
+    newest, present, seen = database.recorder.query(read)
     values = dict(documents)
     if attributes:
         values[ATTRIBUTES] = {**(present[ATTRIBUTES] or {}), **attributes}
     changes = {name: {"value": value} for name, value in values.items() if value != present[name]}
     if not changes:
-        return None, guard
+        return None, seen
     others = {name: newest[name] for name in newest if name not in changes}
-    return DocumentChanges(changed=changes, others=others), guard
+    return DocumentChanges(changed=changes, others=others), seen
 
 
 class _Making:
@@ -226,12 +226,12 @@ class _Making:
             tell(
                 "foldlog.import.finding", of=f"conversation {self.conversation!r}", finding=finding
             )
-        changes, guard = self._documents(
+        changes, seen = self._documents(
             first_ids, self.version + len(new_events), is_new=start == source.from_record
         )
         if changes is not None:
             new_events.append(changes)
-        self._write(first, source.records, new_records, new_events, guard)
+        self._write(first, source.records, new_records, new_events, seen)
         return True
 
     def _write(
@@ -240,14 +240,12 @@ class _Making:
         stop: int,
         records_made: Mapping[int, tuple[int, int]],
         events: list[Event],
-        guard: NothingRedacted | None = None,
+        seen: Seen | None = None,
     ) -> None:
         assert self.source is not None
         source = self.source
 
         def write_progress(writing: WriteTransaction) -> None:
-            if guard is not None:
-                guard(writing)
             sources = SourcesToWrite.beside(writing)
             stored = sources.settle(source.conversation)
             # If a record was redacted since it was read, the new events may contain its text.
@@ -268,7 +266,7 @@ class _Making:
             self.version = self.store.extend(
                 self.conversation,
                 events,
-                expected_version=self.version,
+                expected_version=self.version if seen is None else seen.at(self.version),
                 also=write_progress,
                 recorded_at=self._recorded_at,
                 secret=self._secret,
@@ -284,7 +282,7 @@ class _Making:
 
     def _documents(
         self, first_ids: Mapping[int, int], end: int, *, is_new: bool
-    ) -> tuple[DocumentChanges | None, NothingRedacted]:
+    ) -> tuple[DocumentChanges | None, Seen]:
         # The usage, the title and the places of unread records are facts that no record contains.
         assert self.source is not None
         facts = about(self.source)

@@ -35,7 +35,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.documents.values import newest_documents, newest_values
-from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.appending import Seen
 from foldlog.eventstore.log.redacted import can_be_redacted, has_content
 from foldlog.formats.event_fields import REDACTED
 
@@ -252,7 +252,7 @@ def keep_documents(
     contains a match. Other writers may append at the same time.
     """
     while True:
-        version, guard, documents, newest = store.query(conversation, _read_documents)
+        seen, documents, newest = store.query(conversation, _read_documents)
         kept_values = {
             name: {"value": documents[name]}
             for name, event_id in newest.items()
@@ -267,23 +267,15 @@ def keep_documents(
             store.append(
                 conversation,
                 DocumentChanges(changed=kept_values, others=others),
-                expected_version=version,
-                guard=guard,
+                expected_version=seen,
             )
         except VersionConflict:
             continue
         return
 
 
-def _read_documents(
-    reading: ReadTransaction,
-) -> tuple[int, NothingRedacted, JsonObject, Mapping[str, int]]:
-    return (
-        reading.version,
-        NothingRedacted.since(reading),
-        newest_values(reading, None),
-        newest_documents(reading, None),
-    )
+def _read_documents(reading: ReadTransaction) -> tuple[Seen, JsonObject, Mapping[str, int]]:
+    return Seen.of(reading), newest_values(reading, None), newest_documents(reading, None)
 
 
 def _searched_values(event: Event) -> list[Any]:

@@ -502,6 +502,7 @@ class _Past:
     """
 
     conversation = ""
+    key = 0
     redactions = 0
 
     def __init__(self) -> None:

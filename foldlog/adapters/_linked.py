@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from foldlog import Histories, History
-from foldlog.adapters._shared import NothingRedactedInAny
+from foldlog.adapters._shared import SeenConversations
 from foldlog.eventstore import (
     NOT_RECORDED,
     CondensationAction,
@@ -70,7 +70,7 @@ class LinkedEntries:
         self,
         entry_id: str | None,
         limit: int | None = None,
-        guard: NothingRedactedInAny | None = None,
+        guard: SeenConversations | None = None,
     ) -> list[Entry]:
         """Return the chain of entries from the root of the tree to the entry ``entry_id``. With
         ``limit``, return only its last ``limit`` entries. ``guard`` notes each conversation that is
@@ -86,7 +86,7 @@ class LinkedEntries:
         self,
         entry_id: str | None,
         limit: int | None = None,
-        guard: NothingRedactedInAny | None = None,
+        guard: SeenConversations | None = None,
     ) -> Iterator[StoredEntry]:
         """Yield the entries of ``chain`` in reverse order: the entry ``entry_id`` comes first."""
         next_id = entry_id
@@ -124,7 +124,7 @@ class LinkedEntries:
         return None
 
     def missing(
-        self, conversation: str, version: int, entry_id: str, guard: NothingRedactedInAny
+        self, conversation: str, version: int, entry_id: str, guard: SeenConversations
     ) -> list[Entry]:
         """Return the entries of a chain that the conversation did not have at ``version``.
         ``guard`` notes the conversations from which they are read. Raises ``LookupError`` if an

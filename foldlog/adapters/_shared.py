@@ -25,7 +25,6 @@ from math import isfinite
 from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeVar
 from urllib.parse import quote, unquote
 
-from msgspec import field
 from pydantic_core import to_jsonable_python
 
 from foldlog import Histories, History, aio, open as open_histories
@@ -46,7 +45,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.documents.values import newest_documents, newest_value
-from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.appending import Seen
 from foldlog.eventstore.log.finding import Moment, beginning_with
 from foldlog.eventstore.times import parse_event_time
 from foldlog.formats import Encoder
@@ -462,26 +461,25 @@ def document(history: History, name: str, default: Any = None, version: int | No
     return history.document(name, default, version=stop) if stop else default
 
 
-class NothingRedactedInAny(NothingRedacted):
-    """The guard of an append that repeats content of several conversations. Call ``reads`` before
-    you read a conversation. The append raises ``ConversationErased`` if one of the conversations
-    was erased.
+class SeenConversations:
+    """What an adapter read of several conversations. Call ``reads`` before you read a conversation,
+    and pass the object as ``guard`` of an append that repeats their content. The append raises
+    ``VersionConflict`` if an event of one of them was redacted in between, and
+    ``ConversationErased`` if one of them was erased.
     """
 
-    key: int = 0
-    redactions: int = 0
-    guards: dict[str, NothingRedacted | None] = field(default_factory=dict)
-    """Maps each conversation to its guard, or to None if it did not exist before it was read."""
+    def __init__(self) -> None:
+        self._seen: dict[str, Seen] = {}
 
     def reads(self, history: History) -> None:
-        self.guards.setdefault(history.id, history._version_and_guard()[1])
+        if history.id not in self._seen:
+            self._seen[history.id] = history._seen().at_any_version()
 
     def __call__(self, reading: ReadTransaction) -> None:
         moment = Moment(reading.database, reading._reader)
-        for conversation, guard in self.guards.items():
+        for conversation, seen in self._seen.items():
             with suppress(ConversationNotFound):
-                present = moment.conversation(conversation)
-                (guard or NothingRedacted(present.key, 0))(present)
+                seen.check(moment.conversation(conversation).state)
 
 
 def records_of(

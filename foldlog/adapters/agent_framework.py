@@ -60,10 +60,10 @@ from foldlog.eventstore import (
     ConversationErased,
     Event,
     Observation,
+    Seen,
     VersionConflict,
     summary_id,
 )
-from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.projections import View, well_formed
 from foldlog.runtimes import Fields, change_of_prompt, place_of, usage_meta
 
@@ -202,20 +202,20 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         models refuse calls without results.
         """
         history = self._sync[self.conversation(context.session_id)]
-        unredacted = await self.histories.pool.run(partial(_guard_of, history), finish=False)
+        seen = await self.histories.pool.run(partial(_seen_in, history), finish=False)
         await super().before_run(
             agent=agent, session=session, context=context, state={**state, _RUN: context}
         )
         loaded = map(_ids_of, context.context_messages.get(self.source_id, ()))
-        context.metadata[self.source_id] = list(loaded), unredacted
+        context.metadata[self.source_id] = list(loaded), seen
 
     async def after_run(self, *, agent: Any, session: Any, context: Any, state: Fields) -> None:
         """Save the messages and the usage of a run, and forget the messages that a compaction left
         out.
         """
         loaded = context.context_messages.get(self.source_id, ())
-        ids, unredacted = context.metadata.pop(self.source_id, ((), None))
-        run = _Run(loaded, ids, unredacted, context.response)
+        ids, seen = context.metadata.pop(self.source_id, ((), None))
+        run = _Run(loaded, ids, seen, context.response)
         await super().after_run(
             agent=agent, session=session, context=context, state={**state, _RUN: run}
         )
@@ -322,18 +322,17 @@ class _Effects(FunctionMiddleware):  # type: ignore[misc]
 
 class _Run:
     """A finished run: the messages that were loaded, the messages that were sent, and the usage.
-    ``unredacted`` is the guard of an append that repeats content of the loaded messages. It is None
-    if the conversation did not exist.
+    ``seen`` was read before the loaded messages. It is None if the conversation did not exist.
     """
 
     def __init__(
         self,
         messages: Sequence[Message],
         loaded: Iterable[_Ids | None],
-        unredacted: NothingRedacted | None,
+        seen: Seen | None,
         response: Any,
     ) -> None:
-        self.unredacted = unredacted
+        self.seen = seen
         self.sent = [
             message for message in messages if not message.additional_properties.get(EXCLUDED_KEY)
         ]
@@ -357,18 +356,19 @@ class _Run:
         )
 
 
-def _guard_of(history: History) -> NothingRedacted | None:
+def _seen_in(history: History) -> Seen | None:
     with suppress(ConversationErased):
-        return history._version_and_guard()[1]
+        seen = history._seen()
+        return seen if seen.key else None
     return None
 
 
 def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
-    _, unredacted = history._version_and_guard()
+    view = history.view()
     # Otherwise a summary of the run may quote a message that was redacted after it was loaded, or
     # the loaded messages belong to an erased conversation with the same id.
-    is_current = run is None or run.unredacted in (None, unredacted)
-    view = history.view()
+    loaded = None if run is None else run.seen
+    is_current = loaded is None or loaded.is_unredacted_in(view.seen)
     recorder = history._recorder(_FORMAT, view.version)
     events = list[Event]()
     if run is not None and is_current:
@@ -390,7 +390,7 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
     change = change_of_prompt(excluded, (), "compaction", metadata=_BY_SDK)
     events += () if change is None else (change,)
     if events:
-        history._append_recorded(events, recorder, view.version, guard=unredacted)
+        history._append_recorded(events, recorder, view.seen)
 
 
 def _approvals_in(records: Iterable[Any]) -> Iterator[Approval]:

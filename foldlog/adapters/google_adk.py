@@ -62,6 +62,7 @@ from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.reports import annotation, cost_something, reports_of
 from foldlog.eventstore import (
     ATTRIBUTES,
+    NOTHING_SEEN,
     Action,
     CondensationAction,
     ConversationErased,
@@ -69,10 +70,11 @@ from foldlog.eventstore import (
     ConversationRow,
     Documents,
     Event,
+    Seen,
     VersionConflict,
     summary_id,
 )
-from foldlog.eventstore.log.appending import Appending, NothingRedacted
+from foldlog.eventstore.log.appending import Appending
 from foldlog.projections import View, contains
 from foldlog.projections.messages.requests import SentBeside
 from foldlog.runtimes import Fields, Recent, companion, dicts_in, parse, within
@@ -89,18 +91,15 @@ _CALLS_IN_MEMORY = 1_000
 
 
 class _Stored(NamedTuple):
-    """A session as it is stored at ``version``. ``about`` contains ``created``, the time when the
+    """A session as it was read at ``seen``. ``about`` contains ``created``, the time when the
     session began. If some event is older than the event before it, ``about`` also contains
-    ``unordered``. An append that stores values of ``state`` or ``about`` again passes the guard
-    ``unredacted``. The guard refuses the append if an event was redacted since the session was
-    read.
+    ``unordered``.
     """
 
     history: History
-    version: int
+    seen: Seen
     state: Fields
     about: Fields
-    unredacted: NothingRedacted | None
 
 
 class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
@@ -240,7 +239,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             return await self._append_event(session, event)
 
     async def _append_event(
-        self, session: Session, event: AdkEvent, unredacted: NothingRedacted | None = None
+        self, session: Session, event: AdkEvent, seen: Seen | None = None
     ) -> AdkEvent:
         if event.partial:
             return event
@@ -250,7 +249,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         )
         names = session.app_name, session.user_id, session.id
         if (
-            not await self._append(names, session.last_update_time, event, unredacted)
+            not await self._append(names, session.last_update_time, event, seen)
             and event in session.events
         ):
             return event
@@ -258,14 +257,14 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         appended = await super().append_event(session, event)
         # The next step calls a model.
         if self._condense and (event.author == "user" or event.get_function_responses()):
-            prepared, unredacted = await self._make_compaction(names)
+            prepared, seen = await self._make_compaction(names)
             if isinstance(prepared, EventActions):
                 about = {"author": "user", "invocation_id": AdkEvent.new_id(), "actions": prepared}
                 compacted = AdkEvent(**about, timestamp=platform_time.get_time())
                 # If an event was redacted or appended in between, the next step makes another
                 # compaction.
                 with suppress(VersionConflict, StaleSessionError):
-                    await self._append_event(session, compacted, unredacted)
+                    await self._append_event(session, compacted, seen)
             else:
                 waiting = {
                     call
@@ -329,18 +328,18 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """
         history = self._sync[self.conversation(*names)]
         try:
-            version, unredacted = history._version_and_guard()
-            if version:
-                about = history.document("session", version=version)
+            seen = history._seen()
+            if seen.version:
+                about = history.document("session", version=seen.version)
             else:
                 about = None
             if about is None:
                 return None
-            about = document(history, "session", {"created": 0}, version)
-            state = document(history, "state", {}, version)
+            about = document(history, "session", {"created": 0}, seen.version)
+            state = document(history, "state", {}, seen.version)
         except ConversationErased:
             return None
-        return _Stored(history, version, state, about, unredacted)
+        return _Stored(history, seen, state, about)
 
     def _session_names(self, app_name: str, user_id: str, session_id: str) -> _Names:
         """Return the app, the user and the session id. Blanks around the session id are removed,
@@ -353,17 +352,17 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return stripped
 
     def _updated_at(self, stored: _Stored) -> float:
-        newest = next(newest_records(stored.history, stored.version, _FORMAT), None)
+        newest = next(newest_records(stored.history, stored.seen.version, _FORMAT), None)
         return float(stored.about["created"] if newest is None else newest["timestamp"])
 
     def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[Fields]:
         count = None if config is None else config.num_recent_events
         after = None if config is None else config.after_timestamp
         if stored.about.get("unordered") or (count is None and not after):
-            records = records_of(stored.history, _FORMAT, 0, stored.version)
+            records = records_of(stored.history, _FORMAT, 0, stored.seen.version)
             newest = iter(sorted(records, key=lambda record: float(record["timestamp"]))[::-1])
         else:
-            newest = newest_records(stored.history, stored.version, _FORMAT)
+            newest = newest_records(stored.history, stored.seen.version, _FORMAT)
         newest_first: list[Fields] = []
         for record in islice(newest, count):
             if after and record["timestamp"] < after:
@@ -378,25 +377,21 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _session(names, stored.state, self._updated_at(stored), shared, events)
 
     def _shared_state(self, app_name: str, *user: str) -> Fields:
-        return _values(self._load_shared(self.conversation(app_name, *user))[2])
+        return _values(self._load_shared(self.conversation(app_name, *user))[1])
 
-    def _load_shared(
-        self, conversation: str
-    ) -> tuple[History, int, Fields, NothingRedacted | None]:
-        """Return the state of a user or an app as JSON, with its history, its version, and the
-        guard for an append that stores the state again.
+    def _load_shared(self, conversation: str) -> tuple[Seen, Fields, History]:
+        """Return the state of a user or an app as JSON, with its history, and what was read of it.
 
-        If the history was erased, the version is 0, and an append begins it again.
+        If the history was erased, an append begins it again.
         """
         history = self._sync[conversation]
         history._binding.replaces_erased = True
-        version = 0
-        unredacted = None
+        seen = NOTHING_SEEN
         state = Fields()
         with suppress(ConversationErased):
-            version, unredacted = history._version_and_guard()
-            state = document(history, "state", {}, version) if version else {}
-        return history, version, state, unredacted
+            seen = history._seen()
+            state = document(history, "state", {}, seen.version) if seen.version else {}
+        return seen, state, history
 
     def _list_entry(
         self, app_name: str, start: int, row: ConversationRow, before: object
@@ -404,7 +399,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Return the state of a session and the time of its last update, or the state of a user."""
         user, *session = map(unquote_id, row.id[start:].split("/"))
         if row.id.endswith(_STATE):
-            return {"state": self._load_shared(row.id)[2]}
+            return {"state": self._load_shared(row.id)[1]}
         if len(session) == 1:
             stored = self._stored((app_name, user, session[0]))
         else:
@@ -415,10 +410,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return None
 
     @in_thread
-    def _make_compaction(
-        self, names: _Names
-    ) -> tuple[EventActions | Fields, NothingRedacted | None]:
-        """Return the compaction that the condenser makes now, and a guard for its append. The
+    def _make_compaction(self, names: _Names) -> tuple[EventActions | Fields, Seen | None]:
+        """Return the compaction that the condenser makes now, and what it was made from. The
         summary may quote events, so the append must fail if an event was redacted in between.
 
         If no compaction is due, return the changes that masks make: a map from the id of a record
@@ -427,7 +420,6 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         history = self._sync[self.conversation(*names)]
         handler = self._sync._handler.reading(history._store, history._views)
         while True:
-            _, unredacted = history._version_and_guard()
             view = history.view()
             result, reports = handler.preview(view)
             if not isinstance(result, View):
@@ -453,7 +445,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         if paid := [report for report in reports_of(result.action) if cost_something(report)]:
             history.append(annotation(paid, handler._condenser.type))
         compaction = _as_compaction(history, view, result.action)
-        return EventActions(compaction=compaction), unredacted
+        return EventActions(compaction=compaction), view.seen
 
     # -- writing, in threads
     # ------------------------------------------------------------------------------------------
@@ -470,14 +462,14 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             history = self._sync[self.conversation(*names)]
             with suppress(VersionConflict, ConversationErased):
                 try:
-                    version = history.version()
+                    seen = history._seen()
                 except ConversationErased:
                     history = self._sync.create(history.id, new, replace_erased=True)
-                    version = 1
+                    seen = history._seen().at(1)
                 attributes = with_begun(history, self._attributes, ids)
                 documents = {ATTRIBUTES: attributes, "session": about, "state": own}
-                self._write(history, version, records, documents, shared)
-                return _Stored(history, history.version(), own, about, None)
+                self._write(history, seen, records, documents, shared)
+                return _Stored(history, history._seen(), own, about)
         raise AlreadyExistsError(f"Session with id {names[2]} already exists.")
 
     @to_its_end
@@ -486,7 +478,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         names: _Names,
         last_updated: float,
         event: AdkEvent,
-        unredacted: NothingRedacted | None = None,
+        seen: Seen | None = None,
     ) -> bool:
         own, shared = self._split_by_scope(
             names, event.actions.state_delta if event.actions else {}
@@ -498,8 +490,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             stored = self._stored(names)
             if stored is None:
                 raise SessionNotFoundError(f"Session {names[2]} not found.")
-            if unredacted not in (None, stored.unredacted):
-                raise VersionConflict(stored.history.id, stored.version, stored.version)
+            if seen is not None and not seen.is_unredacted_in(stored.seen):
+                raise VersionConflict(stored.history.id, stored.seen.version, stored.seen.version)
             with suppress(VersionConflict, ConversationErased):
                 updated = self._updated_at(stored)
                 since = GetSessionConfig(after_timestamp=event.timestamp)
@@ -520,11 +512,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                         stored.history._asked_at, stored.history._sent_beside = request
                     self._write(
                         stored.history,
-                        stored.version,
+                        stored.seen,
                         [record],
                         documents,
                         shared,
-                        stored.unredacted,
                     )
                 record_approvals(stored.history, _approvals_in(event, stored.history, names[1]))
                 return is_new
@@ -532,35 +523,31 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _write(
         self,
         history: History,
-        version: int,
+        seen: Seen,
         records: list[Fields],
         documents: Fields,
         shared: Mapping[str, Fields],
-        unredacted: NothingRedacted | None = None,
     ) -> None:
-        """Append records and documents to a session at a version, in one transaction.
+        """Append records and documents to a session, in one transaction.
 
         The transaction also changes the states in ``shared``, which maps the conversation of an app
         or a user to the changed values. Raises ``VersionConflict`` and ``ConversationErased``.
         """
         together = list[Appending]()
         for conversation, change in shared.items():
-            other, other_version, state, other_unredacted = self._load_shared(conversation)
+            of_other, state, other = self._load_shared(conversation)
             values: Fields = {"state": {**state, **change}}
-            if self._attributes and not other_version:
+            if self._attributes and not of_other.version:
                 values[ATTRIBUTES] = self._attributes
-            work = Documents(other._store).prepare(
-                other.id, values, other_version, other_unredacted
-            )
+            work = Documents(other._store).prepare(other.id, values, of_other)
             if work is not None:
                 together.append(work)
-        recorder = history._recorder(_FORMAT, version)
+        recorder = history._recorder(_FORMAT, seen.version)
         history._append_recorded(
             recorder.decode_all(records),
             recorder,
-            version,
+            seen,
             documents=documents,
-            guard=unredacted,
             together=together,
         )
 

@@ -37,8 +37,7 @@ from foldlog.adapters._shared import (
     to_its_end,
     unquote_id,
 )
-from foldlog.eventstore import ConversationErased, Event, VersionConflict
-from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore import ConversationErased, Event, Seen, VersionConflict
 from foldlog.projections import View
 from foldlog.runtimes import Fields, Recent, change_of_prompt, json_of, staying
 
@@ -53,13 +52,13 @@ class _Shown(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """The messages that ``get_messages`` returned last. ``version`` is the version of their View,
-    and ``unredacted`` is the guard of an append that repeats them. ``hashes`` maps the first event
-    id of each message to a hash of the message's record.
+    """The messages that ``get_messages`` returned last. ``version`` is the version of their View.
+    ``seen`` was read before them. ``hashes`` maps the first event id of each message to a hash of
+    the message's record.
     """
 
     version: int
-    unredacted: NothingRedacted
+    seen: Seen
     hashes: dict[int, bytes]
 
 
@@ -115,11 +114,11 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
         self._erased.pop(key, None)
         with suppress(ConversationErased):
             # ``set_messages`` may get these messages again.
-            _, unredacted = history._version_and_guard()
+            seen = history._seen()
             sent = list(_sent(history, condense=self.condense))
-            if unredacted is not None and history._asked_at is not None:
+            if seen.key and history._asked_at is not None:
                 hashes = {each.ids[0]: _hash(each.record) for each in sent}
-                self._read[key] = _Read(history._asked_at, unredacted, hashes)
+                self._read[key] = _Read(history._asked_at, seen, hashes)
             return [_message(each.record) for each in sent]
         return []
 
@@ -143,7 +142,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
         new_records = list(map(_record, messages))
         history = self.history(key)
         if (read := self._read.get(key)) is not None:
-            history._binding.key = read.unredacted.key
+            history._binding.key = read.seen.key
 
         def change(history: History) -> None:
             def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:
@@ -171,8 +170,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
         Return an empty list if no message was redacted since.
         """
         read = self._read.get(key)
-        _, now = history._version_and_guard()
-        if read is None or now is None or now == read.unredacted or now.key != read.unredacted.key:
+        now = history._seen()
+        if read is None or read.seen.is_unredacted_in(now) or now.key != read.seen.key:
             return []
         return [
             (read.hashes[each.ids[0]], each.record)
@@ -273,7 +272,6 @@ def _change(
     messages.
     """
     while True:
-        _, unredacted = history._version_and_guard()
         view = history.view()
         recorder = history._recorder(NAME, view.version)
         shown = list(_shown(history, view))
@@ -290,7 +288,7 @@ def _change(
         if not events:
             return
         with suppress(VersionConflict):  # another writer appended
-            history._append_recorded(events, recorder, view.version, guard=unredacted)
+            history._append_recorded(events, recorder, view.seen)
             return
 
 

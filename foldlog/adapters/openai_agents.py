@@ -61,9 +61,9 @@ from foldlog.eventstore import (
     Recorded,
     Redaction,
     Retraction,
+    Seen,
     VersionConflict,
 )
-from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.projections import well_formed
 from foldlog.projections.messages.requests import SentBeside
 from foldlog.runtimes import (
@@ -114,10 +114,9 @@ class FoldlogSession(OpenHistories):
         self.history = self.histories[f"{prefix}/{quote_id(session_id)}"]
         self._condense = condense
         self._clear = clear
-        self._unredacted: NothingRedacted | None = None
-        """Refuses an append that repeats items of the session if one of these items was redacted
-        in the meantime. The SDK may compact items that it has held since this object first read
-        the session.
+        self._first_seen: Seen | None = None
+        """What this object first read of the session. The SDK may compact items that it has held
+        since then, so a compaction is not stored if an item was redacted in the meantime.
         """
         self._was_cleared = False
         """Whether this object has cleared the session and not added items since."""
@@ -147,19 +146,18 @@ class FoldlogSession(OpenHistories):
         history = self.history
         for _ in range(2):
             with suppress(ConversationErased):
-                _, unredacted = history.sync._version_and_guard()
+                seen = history.sync._seen()
                 items = self._items_of(history.sync, limit)
                 self.history = history
-                self._keep_first(unredacted)
+                self._keep_first(seen)
                 return items[-(limit or 0) :]
             history = self.histories[history.id]  # another session with this id may have begun
         return []
 
-    def _keep_first(self, unredacted: NothingRedacted | None) -> None:
-        first = self._unredacted
+    def _keep_first(self, seen: Seen) -> None:
         # Another conversation may have the id now.
-        if first is None or unredacted is None or first.key != unredacted.key:
-            self._unredacted = unredacted
+        if self._first_seen is None or self._first_seen.key != seen.key:
+            self._first_seen = seen if seen.key else None
 
     def _items_of(self, history: History, limit: int | None) -> list[Any]:
         whole = None if self._condense else sent_whole(history, _FORMAT)
@@ -192,15 +190,15 @@ class FoldlogSession(OpenHistories):
             partial(
                 _append_items,
                 items=items,
-                unredacted=self._unredacted,
+                first_seen=self._first_seen,
                 was_cleared=self._was_cleared,
             )
         )
         self._was_cleared = False
         self._erased = None
-        if self._unredacted is None:
+        if self._first_seen is None:
             with suppress(ConversationErased):  # The items were erased after they were added.
-                _, self._unredacted = self.history.sync._version_and_guard()
+                self._first_seen = self.history.sync._seen()
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item back and return it. Return None if there is no item, or if the item
@@ -217,7 +215,6 @@ class FoldlogSession(OpenHistories):
     def _pop_newest(self) -> TResponseInputItem | None:
         history = self.history.sync
         while True:
-            _, unredacted = history._version_and_guard()
             view = history.view()
             newest = view.tail(1)
             if not newest or isinstance(newest[0], CondensationSummary):
@@ -231,7 +228,7 @@ class FoldlogSession(OpenHistories):
             notice = taken_back(history, newest[0].id)
             events: list[Event] = [each for each in (change, notice) if each is not None]
             with suppress(VersionConflict):  # another writer appended or redacted an event
-                history._append_guarded(events, view.version, unredacted)
+                history._append_seen(events, view.seen)
                 return popped[-1] if popped else None
 
     @to_its_end
@@ -239,7 +236,7 @@ class FoldlogSession(OpenHistories):
         """Retract or erase all items, depending on the argument ``clear`` of the class."""
         if self._clear == "erase":
             self._erased = self._items_if_outdated()
-            self._unredacted = None
+            self._first_seen = None
         empty_session(self._sync, self.history.id, self._clear)
         self._was_cleared = True
         if self._clear == "erase":
@@ -248,8 +245,9 @@ class FoldlogSession(OpenHistories):
     def _items_if_outdated(self) -> list[Any] | None:
         history = self.history.sync
         with suppress(ConversationErased):
-            _, now = history._version_and_guard()
-            self._is_outdated = self._is_outdated or self._unredacted not in (None, now)
+            first = self._first_seen
+            if first is not None and not first.is_unredacted_in(history._seen()):
+                self._is_outdated = True
             if self._is_outdated:
                 return _items_in(history, history.view())
         return None
@@ -448,12 +446,12 @@ class FoldlogSession(OpenHistories):
 def _append_items(
     history: History,
     items: Sequence[Any],
-    unredacted: NothingRedacted | None,
+    first_seen: Seen | None,
     was_cleared: bool,
 ) -> tuple[Recorded, ...]:
     while True:
         with suppress(VersionConflict):  # another writer appended or redacted an event
-            recorded = _compact(history, items, unredacted, was_cleared)
+            recorded = _compact(history, items, first_seen, was_cleared)
             if recorded is None:
                 return history.append_records(items, format=_FORMAT)
             return recorded
@@ -462,7 +460,7 @@ def _append_items(
 def _compact(
     history: History,
     items: Sequence[Any],
-    unredacted: NothingRedacted | None,
+    first_seen: Seen | None,
     was_cleared: bool,
 ) -> tuple[Recorded, ...] | None:
     """Store a compaction of the SDK as a condensation. Return None, and append nothing, if
@@ -475,16 +473,16 @@ def _compact(
     """
     if not _is_compaction(items):
         return None
-    version, now = history._version_and_guard()
-    is_redacted = unredacted not in (None, now)
-    newest = history.events(0, version, reverse=True)
+    seen = history._seen()
+    is_redacted = first_seen is not None and not first_seen.is_unredacted_in(seen)
+    newest = history.events(0, seen.version, reverse=True)
     cleared = next((event for event in newest if not isinstance(event, Redaction)), None)
     if not _is_clearing(cleared):
         # Another writer appended after the session was cleared.
-        return _restore(history, version, now) if is_redacted and was_cleared else None
+        return _restore(history, seen) if is_redacted and was_cleared else None
     restored = Retraction(version=cleared.id, reason="the session was compacted, not cleared")
     if is_redacted:
-        return history.append(restored, expected_version=version)
+        return history.append(restored, expected_version=seen)
     before = history.at(cleared.id)
     shown = [
         (events, records[0])
@@ -503,10 +501,10 @@ def _compact(
     reason = {"reason": COMPACTED_BY_PROVIDER}
     change = change_of_prompt([event.id for event in before], after, "compaction", metadata=reason)
     events: list[Event] = [restored, *([] if change is None else [change])]
-    recorder = history._recorder(_FORMAT, version)
+    recorder = history._recorder(_FORMAT, seen.version)
     recorder.skip(len(events))
     events += recorder.decode_all(items[len(places) :])
-    return history._append_recorded(events, recorder, version, guard=now)
+    return history._append_recorded(events, recorder, seen)
 
 
 def _is_compaction(items: Iterable[Any]) -> bool:
@@ -517,20 +515,18 @@ def _is_clearing(event: Event | None) -> TypeGuard[Retraction]:
     return isinstance(event, Retraction) and event.reason == CLEARED
 
 
-def _restore(
-    history: History, version: int, unredacted: NothingRedacted | None
-) -> tuple[Recorded, ...] | None:
+def _restore(history: History, seen: Seen) -> tuple[Recorded, ...] | None:
     """Append the items again that the session had before it was cleared, as they are now. Return
     None if the session was erased, so that its items are gone.
 
     A retraction would also restore them, but would hide what other writers appended since.
     """
-    cleared = next(filter(_is_clearing, history.events(0, version, reverse=True)), None)
+    cleared = next(filter(_is_clearing, history.events(0, seen.version, reverse=True)), None)
     if cleared is None:
         return None
     items = _items_in(history, history.at(cleared.id))
-    recorder = history._recorder(_FORMAT, version)
-    return history._append_recorded(recorder.decode_all(items), recorder, version, guard=unredacted)
+    recorder = history._recorder(_FORMAT, seen.version)
+    return history._append_recorded(recorder.decode_all(items), recorder, seen)
 
 
 def _items_in(history: History, shown: Iterable[Event]) -> list[Any]:

@@ -46,8 +46,8 @@ from foldlog.adapters._linked import Entry, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     Approval,
     Attributes,
-    NothingRedactedInAny,
     OpenHistories,
+    SeenConversations,
     SentRecords,
     StoreOrUrl,
     as_in_sdk,
@@ -362,11 +362,11 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         history: History,
         stored: ConversationRecord | None,
         entries: list[ConversationEntry],
-    ) -> NothingRedactedInAny:
+    ) -> SeenConversations:
         """Return the guard of an append that begins a branch with ``entries``. Raises
         ``ConversationConflict`` if one of the entries has a text that was redacted in the store.
         """
-        guard = NothingRedactedInAny()
+        guard = SeenConversations()
         guard.reads(history)
         if stored is not None and self._are_older(history, entries):
             raise ConversationConflict(record.conversation_id)
@@ -377,7 +377,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         record: ConversationRecord,
         version: int,
         head_id: str,
-        guard: NothingRedactedInAny,
+        guard: SeenConversations,
     ) -> list[Entry]:
         """Return the entries up to ``head_id`` that the conversation lacks. Raises
         ``ConversationConflict`` if another program erased one of them.

@@ -41,8 +41,14 @@ from foldlog.adapters._shared import (
     stood_for,
     to_plain,
 )
-from foldlog.eventstore import ConversationErased, Event, Redaction, VersionConflict
-from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore import (
+    NOTHING_SEEN,
+    ConversationErased,
+    Event,
+    Redaction,
+    Seen,
+    VersionConflict,
+)
 from foldlog.runtimes import (
     REDACTED,
     Fields,
@@ -72,14 +78,13 @@ _REPLACED = "the runtime replaced the message"
 class _Held:
     """What this process remembers about an agent's conversation.
 
-    ``version`` is the version at which this process began or read the agent, and ``redactions`` is
-    the number of redactions at this version. ``messages`` maps the id of a message's first event to
-    the SDK's message, which shows whether it is pinned. ``state`` is the state of the agent at the
-    version ``state_at``. ``grouped`` is a version, and the event ids of each message before it.
+    ``seen`` is what this process saw when it began or read the agent. ``messages`` maps the id of a
+    message's first event to the SDK's message, which shows whether it is pinned. ``state`` is the
+    state of the agent at the version ``state_at``. ``grouped`` is a version, and the event ids of
+    each message before it.
     """
 
-    version = 0
-    redactions = 0
+    seen = NOTHING_SEEN
     state: Fields | None = None
     state_at = 0
     grouped: tuple[int, list[list[int]]] = (0, [])
@@ -88,9 +93,7 @@ class _Held:
         self.history = history
         self.messages = WeakValueDictionary[int, SessionMessage]()
         with suppress(ConversationErased):
-            self.version, unredacted = history._version_and_guard()
-            if unredacted is not None:
-                self.redactions = unredacted.redactions
+            self.seen = history._seen()
 
     def group(self, version: int) -> list[list[int]]:
         """Return the event ids of each message. Only events since the last call are read."""
@@ -207,8 +210,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         held = self._holding(self.conversation(session_id, session_agent.agent_id))
         while True:
             with suppress(VersionConflict):  # another writer appended
-                version, unredacted = held.history._version_and_guard()
-                if held.state_at == version:
+                seen = held.history._seen()
+                if held.state_at == seen.version:
                     before = held.state
                 else:
                     before = _agent_state(held.history, agent_id)
@@ -218,23 +221,19 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                     )
                 session_agent.created_at = before.get("created_at", session_agent.created_at)
                 agent_state = to_plain(session_agent.to_dict())
-                events = _condense_removed(
-                    held, agent_state[_MANAGER], before[_MANAGER], unredacted
-                )
+                events = _condense_removed(held, agent_state[_MANAGER], before[_MANAGER], seen)
                 if events or _SUMMARY in before:
                     if agent_state[_MANAGER].get("summary_message") is not None:
                         del agent_state[_MANAGER]["summary_message"]
-                    agent_state[_SUMMARY] = version if events else before[_SUMMARY]
+                    agent_state[_SUMMARY] = seen.version if events else before[_SUMMARY]
                 elif {**agent_state, **_TIME} == {
                     **before,
                     **_TIME,
                 }:  # the SDK writes the state after each message
                     held.state = before
-                    held.state_at = version
+                    held.state_at = seen.version
                     return
-                recorded = held.history._append_guarded(
-                    events, version, unredacted, {_AGENT: agent_state}
-                )
+                recorded = held.history._append_seen(events, seen, {_AGENT: agent_state})
                 held.state = None if _SUMMARY in agent_state else agent_state
                 if held.state and recorded:
                     held.state_at = recorded[-1].id + 1
@@ -280,12 +279,12 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             record["message"] = record["redact_message"]  # the replaced message must not be stored
         while True:
             with suppress(VersionConflict):
-                version, guard = history._version_and_guard()
-                rewritten = document(history, _REWRITTEN, {}, version)
+                seen = history._seen()
+                rewritten = document(history, _REWRITTEN, {}, seen.version)
                 new = {f"{events[0]}": {"events": events, "record": record}}
                 instead = _condense_updated(history, events, _text_of(record["message"]))
                 documents = {_REWRITTEN: {**rewritten, **new}}
-                history._append_guarded([*instead], version, guard, documents)
+                history._append_seen([*instead], seen, documents)
                 break
         for event_id in events:
             history.redact(event_id, reason=_REPLACED, with_summaries=False)
@@ -425,23 +424,23 @@ def _records_by_events(
             yield other["events"], other["record"]
 
 
-def _was_redacted(held: _Held, unredacted: NothingRedacted | None) -> bool:
+def _was_redacted(held: _Held, seen: Seen) -> bool:
     """Return whether an event was redacted after this process had read the agent. A redaction with
     which the runtime replaced a message does not count. A redaction in the shared past of a fork
     adds no event to the fork, and only increases the number of redactions.
     """
-    count = 0 if unredacted is None else unredacted.redactions - held.redactions
+    count = seen.redactions - held.seen.redactions
     if count:
         redactions = (
-            event for event in held.history.events(held.version) if isinstance(event, Redaction)
+            event
+            for event in held.history.events(held.seen.version)
+            if isinstance(event, Redaction)
         )
         count -= sum(len(event.event_ids) for event in redactions if event.reason == _REPLACED)
     return count > 0
 
 
-def _condense_removed(
-    held: _Held, now: Any, then: Any, unredacted: NothingRedacted | None
-) -> list[Event]:
+def _condense_removed(held: _Held, now: Any, then: Any, seen: Seen) -> list[Event]:
     """Return the condensation that forgets the messages which a conversation manager has removed.
 
     The manager removes the first messages that are not pinned. A summary that may contain redacted
@@ -450,7 +449,7 @@ def _condense_removed(
     history = held.history
     names = ("removed_message_count", "summary_message")
     (removed, summary), before = map(now.get, names), (*map(then.get, names),)
-    if summary not in (None, before[1]) and _was_redacted(held, unredacted):
+    if summary not in (None, before[1]) and _was_redacted(held, seen):
         summary = _GONE
     if (removed, summary) == before:
         return []

@@ -22,7 +22,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import count
 from foldlog.eventstore.events import is_structural
-from foldlog.eventstore.log.appending import NothingRedacted
+from foldlog.eventstore.log.appending import Seen
 from foldlog.formats.places import place_of
 from foldlog.formats.record import FINDINGS_MAX, INCOMPLETE, UNREAD, Fields
 from foldlog.projections import Views
@@ -35,20 +35,20 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
     this only after ``at``.
     """
 
-    def read_attributes(reading: ReadTransaction) -> tuple[Fields, NothingRedacted]:
+    def read_attributes(reading: ReadTransaction) -> tuple[Fields, Seen]:
         attributes = newest_value(reading, ATTRIBUTES, at, default={})
-        return attributes, NothingRedacted.since(reading)
+        return attributes, Seen.of(reading)
 
     documents = Documents(store)
     unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
     if not unread or documents.get(conversation, UNREAD, version=at):
         return store.fork(conversation, at, new)
     while True:
-        attributes, guard = store.query(conversation, read_attributes)
+        attributes, seen = store.query(conversation, read_attributes)
         try:
-            documents.fork(conversation, at, new, mark_unread(attributes, unread), guard)
+            documents.fork(conversation, at, new, mark_unread(attributes, unread), seen)
         except VersionConflict as conflict:
-            # an error of the guard has equal versions
+            # if an event was redacted, the versions are equal
             if conflict.expected != conflict.actual:
                 raise
         else:

@@ -3,9 +3,7 @@
 import pytest
 from msgspec import structs
 
-from foldlog.eventstore import Store, VersionConflict
-from foldlog.eventstore.errors import ConversationErased
-from foldlog.eventstore.log.appending import NOTHING_SEEN, Seen
+from foldlog.eventstore import NOTHING_SEEN, ConversationErased, Seen, Store, VersionConflict
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import Views
 from tests.privacy import erased, redacted
@@ -37,6 +35,53 @@ def test_a_later_event(store):
         store.append("c", said("third"), expected_version=seen)
 
     assert (caught.value.expected, caught.value.actual) == (1, 2)
+
+
+def test_any_version_after_the_append_of_another(store):
+    say(store, "c", "first")
+    seen = store.query("c", Seen.of).at_any_version()
+    say(store, "c", "second")
+
+    store.append("c", said("third"), expected_version=seen)
+
+    assert texts(store, "c") == ["first", "second", "third"]
+
+
+def test_any_version_after_a_redaction(store):
+    say(store, "c", "secret")
+    seen = store.query("c", Seen.of).at_any_version()
+    redacted(store, "c", 0)
+
+    with pytest.raises(VersionConflict) as caught:
+        store.append("c", said("secret"), expected_version=seen)
+
+    assert (caught.value.expected, caught.value.actual) == (2, 2)
+
+
+def test_any_version_of_a_conversation_that_another_writer_began(store):
+    say(store, "c", "first")
+
+    store.append("c", said("second"), expected_version=NOTHING_SEEN.at_any_version())
+
+    assert texts(store, "c") == ["first", "second"]
+
+
+def test_what_a_view_shows(store):
+    say(store, "c", "secret", "harmless")
+    store.fork("c", 1, "fork")
+    say(store, "fork", "of the fork")
+    views = Views(store)
+    view = views.current("fork")
+    assert view.seen == store.query("fork", Seen.of)
+    grown = view.then([])
+    redacted(store, "c", 0)
+
+    for seen in (view.seen, grown.seen):
+        with pytest.raises(VersionConflict):
+            store.append("fork", said("secret"), expected_version=seen)
+    store.append("fork", said("third"), expected_version=views.current("fork").seen)
+
+    assert texts(store, "fork")[1:] == ["of the fork", "third"]
 
 
 @pytest.mark.parametrize("key", [None, "a key"])

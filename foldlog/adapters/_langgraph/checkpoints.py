@@ -37,7 +37,7 @@ from foldlog.adapters._langgraph.record_lists import (
     ranges,
     without,
 )
-from foldlog.adapters._shared import NothingRedactedInAny, document, stood_for
+from foldlog.adapters._shared import SeenConversations, document, stood_for
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,
@@ -46,9 +46,9 @@ from foldlog.eventstore import (
     Event,
     IdempotencyConflict,
     Retraction,
+    Seen,
     VersionConflict,
 )
-from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.formats import Encoder
 from foldlog.projections.messages.requests import SentBeside
@@ -91,15 +91,15 @@ class _Newest:
 
     ``history`` is None if the branch was only read. It is certain that the View shows no event
     after the last record and before the id ``alone``. An append that repeats values from the store
-    passes ``unredacted``, and is refused if an event was redacted after the values were read.
-    ``unredacted`` is None for a checkpoint that this process wrote.
+    expects ``seen``, and is refused if an event was redacted after the values were read. For a
+    checkpoint that this process wrote, ``seen`` is None.
     """
 
     checkpoint: Checkpoint
     history: History | None
     records: RecordList
     alone: int = 0
-    unredacted: NothingRedacted | None = None
+    seen: Seen | None = None
 
 
 class Checkpoints:
@@ -374,9 +374,11 @@ class Checkpoints:
                 before = newest.checkpoint
                 history = newest.history
                 assert history is not None
-                guard = newest.unredacted
+                seen = newest.seen
+                guard = None
                 if body.get("delta") == WRITES:
-                    guard = self._guard_with_notes(thread, history, guard)
+                    seen = seen or history._seen()
+                    guard = self._seen_notes(thread)
                 new = listed(before, newest.records)
                 events, records, recorder = self._changes(newest, history, new or _NONE)
                 more, documents = channels(before)
@@ -393,13 +395,13 @@ class Checkpoints:
                     removed = before.removed
                 value |= {} if removed < 0 else {"removed": removed}
                 if recorder is None:
-                    append = history._append_guarded
+                    append = history._append_seen
                 else:
                     self._note_request(history, before.version, events[0], records)
                     append = partial(history._append_recorded, recorder=recorder)
                 recorded = append(
                     events,
-                    expected_version=before.version,
+                    expected_version=before.version if seen is None else seen.at(before.version),
                     idempotency_key=note_key(checkpoint_id, number),
                     documents={**documents, CHECKPOINT: value},
                     guard=guard,
@@ -462,12 +464,9 @@ class Checkpoints:
                 number = 0
                 self.branches.begin(conversation)
 
-    def _guard_with_notes(
-        self, thread: str, history: History, unredacted: NothingRedacted | None
-    ) -> NothingRedacted:
+    def _seen_notes(self, thread: str) -> SeenConversations:
         """Return the guard of an append that repeats content of notes."""
-        own = unredacted or history._version_and_guard()[1]
-        guard = NothingRedactedInAny(guards={history.id: own})
+        guard = SeenConversations()
         with suppress(ConversationErased):
             guard.reads(self.histories[companion(thread, _NOTES)])
         return guard
@@ -586,14 +585,14 @@ class Checkpoints:
         are used, and no record is read.
         """
         history = self.histories[checkpoint.branch]
-        _, unredacted = history._version_and_guard()
+        seen = history._seen()
         checkpoint = self.branches.at(checkpoint.branch, checkpoint.version)
         if cached is not None and cached.checkpoint.value == checkpoint.value:
-            return _Newest(checkpoint, history, cached.records, unredacted=unredacted)
+            return _Newest(checkpoint, history, cached.records, seen=seen)
         spans, values = self._query(partial(self._records, checkpoint, self._value))
         listed = self._listed(values)
         records = RecordList(spans, listed.keys, listed.ids, checkpoint.ranges or ())
-        return _Newest(checkpoint, history, records, unredacted=unredacted)
+        return _Newest(checkpoint, history, records, seen=seen)
 
     def record(self, checkpoint: Checkpoint, place: int) -> Any:
         """Return a record by its index. All records of the checkpoint are read."""

@@ -313,9 +313,9 @@ async def test_a_summary_with_redacted_text_is_not_stored(provider, history):
 
 async def test_a_message_without_a_stored_summary_is_shown(provider, history):
     await provider.save_messages("s", [Message("user", ["marigold"])])
-    _, unredacted = history._version_and_guard()
+    seen = history._seen()
     history.redact(0, reason="asked to")
-    run = agent_framework._Run([], [], unredacted, None)
+    run = agent_framework._Run([], [], seen, None)
     message = Message("user", ["two"], additional_properties={EXCLUDED_KEY: True})
     await provider.save_messages("s", [message], state={agent_framework._RUN: run})
     messages = await provider.get_messages("s")

@@ -86,6 +86,32 @@ def test_append_does_not_repeat_redacted_content(name, attempt, redacted):
         assert "marigold" not in repr([*histories[name].events(versions[-1])])
 
 
+APPENDS = {
+    "append": lambda fork, seen: fork.append(said("marigold"), expected_version=seen),
+    "append_reply": lambda fork, seen: fork.append_reply(
+        {"role": "assistant", "content": "marigold"}, expected_version=seen
+    ),
+    "append_records": lambda fork, seen: fork.append_records(
+        [{"role": "user", "content": "marigold"}], format="openai-chat", expected_version=seen
+    ),
+    "retract": lambda fork, seen: fork.retract(2, expected_version=seen),
+}
+
+
+@pytest.mark.parametrize("append", APPENDS.values(), ids=APPENDS)
+def test_an_append_to_what_a_view_showed(parent, append):
+    fork = parent.fork()
+    seen = fork.view().seen
+    append(fork, seen)
+
+    again = parent.fork()
+    outdated = again.view().seen
+    parent.redact(2, reason="asked to")
+    with pytest.raises(VersionConflict):
+        append(again, outdated)
+    assert again.version() == outdated.version
+
+
 def test_a_retraction_of_another_version_is_refused(parent):
     call = parent.append(Action(source="agent", tool="pay", call_id="c"))
     with parent.lease():
@@ -177,11 +203,11 @@ def test_a_fork_with_new_values_of_documents(histories, parent, redacted_before)
 
 def test_the_attributes_of_an_import(histories, parent):
     fork = parent.fork(3, "fork")
-    change, guard = change_of_documents(histories.store, "fork", {}, {"color": "blue"})
+    change, seen = change_of_documents(histories.store, "fork", {}, {"color": "blue"})
     assert change.changed["attributes"]["value"] == {"flower": "marigold", "color": "blue"}
     parent.redact(1, reason="asked to")
     with pytest.raises(VersionConflict):
-        histories.store.extend("fork", [change], expected_version=3, also=guard)
+        histories.store.extend("fork", [change], expected_version=seen, also=lambda _: None)
     assert fork.version() == 3
 
 
