@@ -298,7 +298,7 @@ class Maintenance:
         by_order = OldByOrder(self._store, before)
         expected = {row.id: row for row in rows}
         stay: list[str] = []
-        how = Erasure(
+        options = Erasure(
             reason,
             detach_forks=detach_forks,
             expected=expected,
@@ -308,7 +308,7 @@ class Maintenance:
             trees=trees,
             whole_tasks=with_children,
         )
-        erased_rows = erase_conversations(self._store, rows, how, stay.append)
+        erased_rows = erase_conversations(self._store, rows, options, stay.append)
         if erased_rows and not dry_run:
             with suppress(StoreUnavailable):  # An earlier reader still needs the bytes.
                 backup.vacuum(self._store, patience_s=PURGE_PATIENCE_S)

@@ -12,9 +12,8 @@ from collections.abc import (
 )
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from itertools import accumulate, chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from foldlog._base.json_types import JsonMap
 from foldlog._imports.redacting import imported_at, source_files
@@ -39,12 +38,8 @@ from foldlog.eventstore import (
     recent_conversations,
 )
 from foldlog.eventstore.documents.values import newest_value
-from foldlog.eventstore.files.written_files import (
-    note_sources,
-)
-from foldlog.eventstore.maintenance import (
-    erase,
-)
+from foldlog.eventstore.files.written_files import note_sources
+from foldlog.eventstore.maintenance import erase
 from foldlog.eventstore.maintenance.unfinished import purge
 from foldlog.projections.conversations.companions import (
     companion_of,
@@ -199,7 +194,7 @@ def old_tasks(
 def erase_conversations(
     store: Store,
     rows: Iterable[ConversationRow],
-    how: Erasure,
+    options: Erasure,
     on_stay: Callable[[str], object] | None = None,
 ) -> tuple[ConversationRow, ...]:
     """Erase all conversations that can be erased, and return them. If a conversation cannot be
@@ -208,7 +203,7 @@ def erase_conversations(
     """
     erased: list[ConversationRow] = []
     last_error: EventStoreError | None = None
-    for row, error in iter_erased(store, rows, how):
+    for row, error in iter_erased(store, rows, options):
         if error is None:
             erased.append(row)
         elif on_stay is not None:
@@ -220,101 +215,174 @@ def erase_conversations(
     return tuple(erased)
 
 
+Outcome: TypeAlias = tuple[ConversationRow, EventStoreError | None]
+
+
 def iter_erased(
-    store: Store, rows: Iterable[ConversationRow], how: Erasure
-) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
+    store: Store, rows: Iterable[ConversationRow], options: Erasure
+) -> Iterator[Outcome]:
     """Erase conversations. A fork is erased before the conversation whose events it shares. For
     each erased conversation, yield its tombstone and None. For each other conversation, yield its
     row and the error. A conversation also stays if one of its sub-agents in ``rows`` stays.
     """
-    if how.with_forks and how.detach_forks:
+    if options.with_forks and options.detach_forks:
         raise InvalidArgument(
             "with_forks erases the forks, and detach_forks keeps them; use only one of the two"
         )
-    rows_by_id = {row.id: row for row in rows}
-    erased_ids = set[str]()
-    staying = _staying_tasks(store, rows_by_id, how) if how.whole_tasks else {}
-    top_rows = (row for row in rows_by_id.values() if companion_of(row.id) not in rows_by_id)
-    remaining = sorted(
-        top_rows, key=lambda row: (len(_above(row, rows_by_id, how.trees)), row.created_at)
-    )
-    erase_one = partial(
-        erase.erase,
-        store,
-        reason=how.reason,
-        with_forks=how.with_forks,
-        detach_forks=how.detach_forks,
-        complete=False,
-    )
-    while remaining:
-        row = remaining.pop()
-        if row.id in erased_ids:
-            continue
-        below = [name for name, _ in how.trees.below(row.id)]
-        # A conversation stays with its sub-agents.
-        stayed_below = (staying[name] for name in below if name in staying)
-        reason_to_stay = staying.get(row.id) or how.stays(row.id) or next(stayed_below, None)
-        if reason_to_stay is not None:
-            staying[row.id] = reason_to_stay
-            yield row, reason_to_stay
-            continue
-        forks = and_forks(store, [row], erased_ids)[1:]
-        forks.reverse()  # A fork of a fork comes first.
-        sources = source_files(store, [member.id for member in (row, *forks)])
-        origins = forked_from(store, row.id)
-        erased_rows = [*forks, row] if how.with_forks else [row]
-        noted_names: list[str] = []
-        try:
-            if not how.dry_run:
-                paths = chain.from_iterable(sources.values())
-                noted_names = note_sources(store, paths, [member.id for member in (row, *forks)])
-                tombstone = erase_one(row.id, expected=how.expected.get(row.id))
-                fork_rows = [
-                    store.conversation(member.id, as_stored=True) for member in erased_rows[:-1]
-                ]
-                # Forks without a tombstone were detached before.
-                erased_rows = [fork for fork in fork_rows if fork.erased_at is not None]
-                erased_rows.append(tombstone)
-            elif forks and not (how.with_forks or how.detach_forks):
-                raise _has_forks(row, forks)
-        except (ConversationHasForks, VersionConflict) as error:
-            for name in noted_names:
-                confirm(store, name, None)
-            staying[row.id] = error
-            yield row, error
-            continue
-        erased_ids |= {member.id for member in erased_rows}
-        # Erased companions are erased again only to finish an interrupted erasure.
-        remaining += [
-            companion
-            for companion in companions(store, *(member.id for member in erased_rows))
-            if row.erased_at is not None or companion.erased_at is None
-        ]
-        companion_names = [
-            f"companion {companion.id}"
-            for companion in companions(store, *origins)
-            if companion.erased_at is None
-        ]
-        agents = [
-            f"sub-agent {name}"
-            for name in dict.fromkeys([*below, *_sub_agents(store, row.id)])
-            if name not in erased_ids
-        ]
-        last_row = erased_rows[-1]
-        erased_rows[-1] = last_row._replace(
-            unconfirmed=(*companion_names, *agents, *last_row.unconfirmed)
-        )
-        for member in erased_rows:
-            names = member.unconfirmed
-            if not how.dry_run:
-                names = holders(store, names, {member.id}, sources.get(member.id, ()))
-            yield member._replace(unconfirmed=names), None
-    if how.complete and erased_ids and not how.dry_run:
+    erasing = _Erasing(store, {row.id: row for row in rows}, options)
+    yield from erasing.outcomes()
+    if options.complete and erasing.erased_ids and not options.dry_run:
         clear(store)
 
 
+class _Erasing:
+    """The state of one call of ``iter_erased``.
+
+    ``remaining``   conversations to erase, the next one last
+    ``erased_ids``  the conversations that were erased
+    ``staying``     the conversations that were not erased, each with the reason
+    """
+
+    def __init__(self, store: Store, rows: Mapping[str, ConversationRow], options: Erasure) -> None:
+        self.store = store
+        self.options = options
+        self.erased_ids = set[str]()
+        self.staying = dict[str, EventStoreError]()
+        if options.whole_tasks:
+            self.staying |= _staying_tasks(store, rows, options)
+        # A companion is erased after the conversation that it belongs to.
+        top_rows = (row for row in rows.values() if companion_of(row.id) not in rows)
+        self.remaining = sorted(
+            top_rows, key=lambda row: (len(_above(row, rows, options.trees)), row.created_at)
+        )
+
+    def outcomes(self) -> Iterator[Outcome]:
+        while self.remaining:
+            row = self.remaining.pop()
+            if row.id in self.erased_ids:
+                continue
+            error = self._reason_to_stay(row)
+            members = list[_Member]()
+            if error is None:
+                try:
+                    members = self._erase(row)
+                except (ConversationHasForks, VersionConflict) as refusal:
+                    error = refusal
+            if error is not None:
+                self.staying[row.id] = error
+                yield row, error
+            for member in members:
+                yield member.with_holders(self.store, self.options), None
+
+    def _reason_to_stay(self, row: ConversationRow) -> EventStoreError | None:
+        reason = self.staying.get(row.id) or self.options.stays(row.id)
+        if reason is not None:
+            return reason
+        # A conversation stays with its sub-agents.
+        return next(
+            (self.staying[name] for name in self._agents_below(row) if name in self.staying), None
+        )
+
+    def _agents_below(self, row: ConversationRow) -> list[str]:
+        return [name for name, _ in self.options.trees.below(row.id)]
+
+    def _erase(self, row: ConversationRow) -> list[_Member]:
+        """Erase a conversation, and its forks if the options say so. Return the erased
+        conversations, the forks first.
+        """
+        forks = and_forks(self.store, [row], self.erased_ids)[1:]
+        forks.reverse()  # A fork of a fork comes first.
+        sources = source_files(self.store, [member.id for member in (row, *forks)])
+        origins = forked_from(self.store, row.id)
+        if self.options.dry_run:
+            erased_rows = self._rows_to_erase(row, forks)
+        else:
+            erased_rows = self._erase_rows(row, forks, sources)
+        self.erased_ids |= {member.id for member in erased_rows}
+        self.remaining += self._companions_to_erase(row, erased_rows)
+        names = (*self._left_beside(row, origins), *erased_rows[-1].unconfirmed)
+        erased_rows[-1] = erased_rows[-1]._replace(unconfirmed=names)
+        return [_Member(member, sources.get(member.id, ())) for member in erased_rows]
+
+    def _rows_to_erase(
+        self, row: ConversationRow, forks: Sequence[ConversationRow]
+    ) -> list[ConversationRow]:
+        if self.options.with_forks:
+            return [*forks, row]
+        if forks and not self.options.detach_forks:
+            raise _has_forks(row, forks)
+        return [row]
+
+    def _erase_rows(
+        self,
+        row: ConversationRow,
+        forks: Sequence[ConversationRow],
+        sources: Mapping[str, Sequence[str]],
+    ) -> list[ConversationRow]:
+        """Return the tombstones. If the conversation stays, no note of its files stays."""
+        paths = chain.from_iterable(sources.values())
+        noted_names = note_sources(self.store, paths, [member.id for member in (row, *forks)])
+        try:
+            tombstone = erase.erase(
+                self.store,
+                row.id,
+                reason=self.options.reason,
+                with_forks=self.options.with_forks,
+                detach_forks=self.options.detach_forks,
+                expected=self.options.expected.get(row.id),
+                complete=False,
+            )
+        except (ConversationHasForks, VersionConflict):
+            for name in noted_names:
+                confirm(self.store, name, None)
+            raise
+        if not self.options.with_forks:
+            return [tombstone]
+        fork_rows = (self.store.conversation(fork.id, as_stored=True) for fork in forks)
+        # Forks without a tombstone were detached before.
+        return [*(fork for fork in fork_rows if fork.erased_at is not None), tombstone]
+
+    def _companions_to_erase(
+        self, row: ConversationRow, erased_rows: Iterable[ConversationRow]
+    ) -> list[ConversationRow]:
+        # Erased companions are erased again only to finish an interrupted erasure.
+        is_again = row.erased_at is not None
+        return [
+            companion
+            for companion in companions(self.store, *(member.id for member in erased_rows))
+            if is_again or companion.erased_at is None
+        ]
+
+    def _left_beside(self, row: ConversationRow, origins: Iterable[str]) -> list[str]:
+        """Return what belongs to an erased conversation and was not erased with it."""
+        companion_names = [
+            f"companion {companion.id}"
+            for companion in companions(self.store, *origins)
+            if companion.erased_at is None
+        ]
+        agents = dict.fromkeys([*self._agents_below(row), *_sub_agents(self.store, row.id)])
+        return [
+            *companion_names,
+            *(f"sub-agent {name}" for name in agents if name not in self.erased_ids),
+        ]
+
+
+class _Member(NamedTuple):
+    """An erased conversation, and the files from which it was imported."""
+
+    row: ConversationRow
+    sources: Sequence[str]
+
+    def with_holders(self, store: Store, options: Erasure) -> ConversationRow:
+        """Return the row with what may still hold the data. Unlike a dry run, an erasure looks."""
+        names = self.row.unconfirmed
+        if not options.dry_run:
+            names = holders(store, names, {self.row.id}, self.sources)
+        return self.row._replace(unconfirmed=names)
+
+
 def _staying_tasks(
-    store: Store, rows: Mapping[str, ConversationRow], how: Erasure
+    store: Store, rows: Mapping[str, ConversationRow], options: Erasure
 ) -> dict[str, EventStoreError]:
     """Return the conversations in ``rows`` whose task has an agent that cannot be erased, each with
     the reason.
@@ -322,9 +390,9 @@ def _staying_tasks(
     reasons = dict[str, EventStoreError]()
     tops = dict[str, str]()
     for name, row in rows.items():
-        tops[name] = _above(row, rows, how.trees)[-1]
-        reason = how.stays(name)
-        may_have_forks = how.with_forks or how.detach_forks
+        tops[name] = _above(row, rows, options.trees)[-1]
+        reason = options.stays(name)
+        may_have_forks = options.with_forks or options.detach_forks
         if reason is None and not may_have_forks and row.erased_at is None:
             forks = and_forks(store, [row], rows)[1:]
             reason = _has_forks(row, forks) if forks else None

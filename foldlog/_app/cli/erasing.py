@@ -50,16 +50,16 @@ class ErasedRows(NamedTuple):
 def erase_rows(
     store: Store,
     rows: Sequence[ConversationRow],
-    how: Erasure,
+    options: Erasure,
     *,
     for_age: bool = False,
     no_vacuum: bool,
 ) -> ErasedRows:
-    work = iter_erased(store, rows, how)
+    work = iter_erased(store, rows, options)
     erased_rows: list[ConversationRow] = []
     stay: list[ProblemDocument] = []
     with terminal.working(
-        "looking" if how.dry_run else "erasing", "conversations", len(rows)
+        "looking" if options.dry_run else "erasing", "conversations", len(rows)
     ) as update:
         for row, error in work:
             if error is None:
@@ -69,7 +69,7 @@ def erase_rows(
                 stay.append(ProblemDocument(conversation=row.id, problem=problem))
             update(advance=1)
     pending = ""
-    if erased_rows and not how.dry_run:
+    if erased_rows and not options.dry_run:
         if len(erased_rows) == 1:
             sentence = f"conversation {erased_rows[0].id!r} is erased"
         else:
@@ -79,7 +79,9 @@ def erase_rows(
     return ErasedRows(erased_rows, stay, pending)
 
 
-def report(outcome: ErasedRows, how: Erasure, *, for_age: bool = False, nothing: str = "") -> None:
+def report(
+    outcome: ErasedRows, options: Erasure, *, for_age: bool = False, nothing: str = ""
+) -> None:
     """Print what was erased, what stays, and which files and stores may still contain the content.
     ``nothing`` is the last line for a command that found nothing to erase. If ``for_age`` is true,
     a command that found no old conversation succeeds.
@@ -91,7 +93,7 @@ def report(outcome: ErasedRows, how: Erasure, *, for_age: bool = False, nothing:
     if nothing:
         lines.append(nothing)
     elif len(rows) != 1:
-        verb = "to erase" if how.dry_run else "erased"
+        verb = "to erase" if options.dry_run else "erased"
         lines.append(
             f"{count(len(rows), 'conversation')} {verb}, {count(document.events, 'event')}"
         )
@@ -105,12 +107,12 @@ def report(outcome: ErasedRows, how: Erasure, *, for_age: bool = False, nothing:
     agents = [name for name in document.holders if name.startswith(_SUB_AGENT)]
     if agents:
         names = [name.removeprefix(_SUB_AGENT) for name in agents[:_NAMED_MAX]]
-        remedy = command("store erase", *names, "--with-children", "--reason", how.reason)
+        remedy = command("store erase", *names, "--with-children", "--reason", options.reason)
         terminal.note(
             f"not erased, and may contain the content: {count(len(agents), 'sub-agent')}; to erase:"
             f" '{remedy}'"
         )
-    if not how.dry_run:
+    if not options.dry_run:
         warn_of_unconfirmed((name for name in document.holders if name not in agents), "erasure")
 
 

@@ -72,7 +72,7 @@ def run(
         rows = select_rows(store, conversations, where)
         with terminal.working("counting"):
             trees = trees_of(store, is_complete=with_children)
-        how = Erasure(
+        options = Erasure(
             reason,
             with_forks=with_forks,
             detach_forks=detach,
@@ -85,12 +85,12 @@ def run(
             rows = and_children(store, rows, trees)
         if not (yes or dry_run):
             ask(store, db, rows, with_forks=with_forks)
-        outcome = erase_rows(store, rows, how, no_vacuum=no_vacuum)
+        outcome = erase_rows(store, rows, options, no_vacuum=no_vacuum)
     if not outcome.rows and outcome.stay:
         raise Refused("; ".join(dict.fromkeys(row.problem for row in outcome.stay)))
     report(
         outcome,
-        how,
+        options,
         nothing=(
             f"No conversation has {', '.join(where)}"
             if where and not (rows or conversations)

@@ -60,7 +60,7 @@ def run(
             trees = trees_of(store, is_complete=with_children)
         if with_children:
             rows = old_tasks(store, rows, before, trees)
-        how = Erasure(
+        options = Erasure(
             reason,
             detach_forks=detach,
             expected={row.id: row for row in rows},
@@ -72,5 +72,5 @@ def run(
         )
         if not (yes or dry_run):
             ask(store, db, rows)
-        outcome = erase_rows(store, rows, how, for_age=True, no_vacuum=no_vacuum)
-    report(outcome, how, for_age=True)
+        outcome = erase_rows(store, rows, options, for_age=True, no_vacuum=no_vacuum)
+    report(outcome, options, for_age=True)
