@@ -18,7 +18,6 @@ from foldlog._base.json_types import JsonObject
 from foldlog._history.log import HistoryLog
 from foldlog._imports.continuing import NewSession, begin_continuation
 from foldlog.eventstore import Event, InvalidArgument, VersionConflict
-from foldlog.eventstore.log.appending import NothingRedacted
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.formats.detection import may_be_of
 from foldlog.formats.native_sessions import session_of
@@ -67,21 +66,17 @@ def continue_in(
     folder = _folder(history, cwd)
     tries = 0
     while True:
-        # The guard is made first, so that it refuses a redaction after the View was read.
-        guard = history._store.query(history.id, NothingRedacted.since)
         view = history.view() if at is None else history.at(at)
         session = writer(folder, from_microseconds(history._store.database.now()))
         try:
-            return _write(history, view, session, guard)
+            return _write(history, view, session)
         except VersionConflict as conflict:
             tries += 1
             if conflict.conversation == session.session or tries == _TRIES:
                 raise
 
 
-def _write(
-    history: HistoryLog, view: View, session: NativeSession, guard: NothingRedacted
-) -> Continuation:
+def _write(history: HistoryLog, view: View, session: NativeSession) -> Continuation:
     going_over = choose(view, session.label)
     left_out = going_over.left_out
     if sum(left_out.values()) == len(view):
@@ -119,7 +114,7 @@ def _write(
         _ids_of(written, handed_over.events),
     )
     with _new_file(path, lines):
-        begin_continuation(history._store, history.id, view.version, new, events, guard)
+        begin_continuation(history._store, history.id, view.seen, new, events)
     return Continuation(
         session.session,
         path,

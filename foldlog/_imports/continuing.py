@@ -17,8 +17,8 @@ import msgspec
 
 from foldlog._imports.importing import place_of_file
 from foldlog._imports.reading import state_of
-from foldlog.eventstore import Event, ReadTransaction, Store
-from foldlog.eventstore.log.appending import NothingRedacted, begin_fork
+from foldlog.eventstore import Event, Seen, Store
+from foldlog.eventstore.log.appending import begin_fork
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.sources.blocks import (
@@ -61,28 +61,24 @@ class NewSession(NamedTuple):
 def begin_continuation(
     store: Store,
     conversation: str,
-    at: int,
+    seen: Seen,
     session: NewSession,
     events: Sequence[Event],
-    guard: NothingRedacted,
 ) -> None:
-    """Fork ``conversation`` at a version, append ``events`` to the fork, and store the records of
-    the session as its source, in one transaction.
+    """Fork ``conversation`` at the version of ``seen``, append ``events`` to the fork, and store
+    the records of the session as its source, in one transaction.
 
     Raises ``VersionConflict`` with equal versions if an event of ``conversation`` was redacted
-    since ``guard`` was made, and the errors of ``Store.fork``. Durability: the fork is on disk when
+    after it was read, and the errors of ``Store.fork``. Durability: the fork is on disk when
     the function returns.
     """
     database = store.database
+    at = seen.version
     append = prepare_append(store, session.id, events, at)
 
     def begin(transaction: Transaction) -> None:
         begin_fork(database, transaction, conversation, at, session.id)
-        guard(
-            ReadTransaction(
-                transaction, find_existing(database, transaction, conversation), database
-            )
-        )
+        seen.at_any_version().check(find_existing(database, transaction, conversation))
         append(transaction)
         fork = find_existing(database, transaction, session.id)
         _put_source(SourcesToWrite(database, transaction), fork.key, at + len(events), session)
