@@ -15,7 +15,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 from agents import (
     Agent,
@@ -118,16 +118,12 @@ class FoldlogSession(OpenHistories):
         """What this object first read of the session. The SDK may compact items that it has held
         since then, so a compaction is not stored if an item was redacted in the meantime.
         """
-        self._was_cleared = False
-        """Whether this object has cleared the session and not added items since."""
         self._is_outdated = False
         """Whether this object has erased a session in which an item was redacted after this object
         first read the session. The SDK may hold the redacted text as long as this object exists.
         """
-        self._erased: list[Any] | None = None
-        """The items that this object has erased. Only set while ``_is_outdated`` is true and no
-        items have been added since the erasure.
-        """
+        self._cleared: _Cleared | None = None
+        """The last clearing of the session by this object, until items are added."""
 
     @in_thread
     def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
@@ -184,18 +180,18 @@ class FoldlogSession(OpenHistories):
         """
         if not items:
             return
-        if self._erased is not None and _is_compaction(items):
-            items = self._erased
+        cleared = self._cleared
+        if cleared is not None and cleared.items is not None and _is_compaction(items):
+            items = cleared.items
         self._append_in_order(
             partial(
                 _append_items,
                 items=items,
                 first_seen=self._first_seen,
-                was_cleared=self._was_cleared,
+                was_cleared=cleared is not None,
             )
         )
-        self._was_cleared = False
-        self._erased = None
+        self._cleared = None
         if self._first_seen is None:
             with suppress(ConversationErased):  # The items were erased after they were added.
                 self._first_seen = self.history.sync._seen()
@@ -235,18 +231,18 @@ class FoldlogSession(OpenHistories):
     def clear_session(self) -> None:
         """Retract or erase all items, depending on the argument ``clear`` of the class."""
         if self._clear == "erase":
-            self._erased = self._items_if_outdated()
+            self._cleared = _Cleared(self._items_if_outdated())
             self._first_seen = None
-        empty_session(self._sync, self.history.id, self._clear)
-        self._was_cleared = True
-        if self._clear == "erase":
+            empty_session(self._sync, self.history.id, self._clear)
             self.history = self.histories[self.history.id]
+        else:
+            empty_session(self._sync, self.history.id, self._clear)
+            self._cleared = _Cleared()
 
     def _items_if_outdated(self) -> list[Any] | None:
         history = self.history.sync
         with suppress(ConversationErased):
-            first = self._first_seen
-            if first is not None and not first.is_unredacted_in(history._seen()):
+            if _was_redacted_since(self._first_seen, history._seen()):
                 self._is_outdated = True
             if self._is_outdated:
                 return _items_in(history, history.view())
@@ -443,6 +439,19 @@ class FoldlogSession(OpenHistories):
             self.history = self.histories[self.history.id]
 
 
+class _Cleared(NamedTuple):
+    """A clearing of a session. If an item of an erased session was redacted after it was read,
+    ``items`` are the items before the erasure, as redacted. They are added in place of a compaction
+    of the SDK, which may repeat the redacted text.
+    """
+
+    items: list[Any] | None = None
+
+
+def _was_redacted_since(first_seen: Seen | None, now: Seen) -> bool:
+    return first_seen is not None and not first_seen.is_unredacted_in(now)
+
+
 def _append_items(
     history: History,
     items: Sequence[Any],
@@ -474,7 +483,7 @@ def _compact(
     if not _is_compaction(items):
         return None
     seen = history._seen()
-    is_redacted = first_seen is not None and not first_seen.is_unredacted_in(seen)
+    is_redacted = _was_redacted_since(first_seen, seen)
     newest = history.events(0, seen.version, reverse=True)
     cleared = next((event for event in newest if not isinstance(event, Redaction)), None)
     if not _is_clearing(cleared):

@@ -83,49 +83,64 @@ class CodexSkeleton(Skeleton):
     def count(self, skeleton: _Line) -> None:
         kind = _kind_of(skeleton)
         payload = skeleton.payload or skeleton
-        turns = self.state.extra.get("turns", 0)
-        rolled_back = _turns_rolled_back(kind, payload)
-        is_condensed = kind == "compacted" or rolled_back > turns
+        change = self._take_turn(kind, payload)
         is_answer = payload.role == "assistant" or payload.type in _ANSWERS
-        is_activity = not is_condensed and not rolled_back
+        is_activity = change == "annotation"
         self.count_time(skeleton.timestamp, is_activity=is_activity, is_answer=is_answer)
-        extra = self.state.extra
-        if is_condensed or rolled_back or kind == "session_meta":
-            extra["turns"] = turns - rolled_back if rolled_back and not is_condensed else 0
-        elif _begins_turn(kind, payload):
-            extra["turns"] = turns + 1
         if kind == "response_item":
             self._count_item(payload)
             return
+        extra = self.state.extra
         if kind == "session_meta":
-            base = None if skeleton.payload is None else _base_of(skeleton.payload)
-            if base is not None and self.state.conversation is None:
-                extra["follows"] = base
-            if self.state.conversation is None and isinstance(payload, _Payload):
-                self.state.parent = parent_of(msgspec.to_builtins(payload))
-            self.state.conversation = self.state.conversation or payload.id
-            self.located(payload.cwd, within(payload.git, "branch"))
-            extra["ancestor"] = payload.forked_from_id or payload.id or extra.get("ancestor")
+            self._take_session(skeleton)
         elif kind == USAGE_RECORD:
             extra["ancestor"] = payload.thread_id or extra.get("ancestor")
         elif kind == "turn_context":
             extra["model"] = payload.model or extra.get("model")
             self.located(payload.cwd, model=payload.model)
-        elif kind == "event_msg" and payload.type == "turn_aborted":
+        elif kind == "event_msg":
+            self._take_notice(skeleton)
+        self.state.compactions += change == "condensation"
+        self.part(change)
+
+    def _take_turn(self, kind: str, payload: _Payload) -> str:
+        """Count the turns of the user, and return what the line does to the events before it. A
+        rollback of more turns than there are since the last compaction is a condensation.
+        """
+        extra = self.state.extra
+        turns: int = extra.get("turns", 0)
+        rolled_back = _turns_rolled_back(kind, payload)
+        if kind == "compacted" or rolled_back > turns:
+            extra["turns"] = 0
+            return "condensation"
+        if rolled_back:
+            extra["turns"] = turns - rolled_back
+            return "retraction"
+        if kind == "session_meta":
+            extra["turns"] = 0
+        elif _begins_turn(kind, payload):
+            extra["turns"] = turns + 1
+        return "annotation"
+
+    def _take_session(self, skeleton: _Line) -> None:
+        extra = self.state.extra
+        session = skeleton.payload or skeleton
+        base = None if skeleton.payload is None else _base_of(skeleton.payload)
+        if base is not None and self.state.conversation is None:
+            extra["follows"] = base
+        if self.state.conversation is None:
+            self.state.parent = parent_of(msgspec.to_builtins(session))
+        self.state.conversation = self.state.conversation or session.id
+        self.located(session.cwd, within(session.git, "branch"))
+        extra["ancestor"] = session.forked_from_id or session.id or extra.get("ancestor")
+
+    def _take_notice(self, skeleton: _Line) -> None:
+        notice = skeleton.payload or skeleton
+        if notice.type == "turn_aborted":
             for call_id in [*self.state.waiting]:
                 self.answered(call_id, failed=True)
-        elif kind == "event_msg" and payload.type == "token_count":
+        elif notice.type == "token_count":
             self._spend(skeleton.timestamp, skeleton.payload)
-        self.state.compactions += is_condensed
-        self._count_change(is_condensed=is_condensed, is_rolled_back=rolled_back > 0)
-
-    def _count_change(self, *, is_condensed: bool, is_rolled_back: bool) -> None:
-        if is_condensed:
-            self.part("condensation")
-        elif is_rolled_back:
-            self.part("retraction")
-        else:
-            self.part("annotation")
 
     @property
     def follows(self) -> tuple[str, int] | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
+from typing import NamedTuple
 
 from msgspec import UNSET
 
@@ -21,7 +22,7 @@ from foldlog._reports.answers.document import stream
 from foldlog._reports.answers.events import BorderDocument, LogDocument
 from foldlog._reports.words.event_json import shown_document
 from foldlog._reports.words.gist import count
-from foldlog.eventstore import Event
+from foldlog.eventstore import Border, Event, Logged
 
 _SLOW = 10
 
@@ -59,13 +60,7 @@ def run(
 
     Example: foldlog log tidewatch --tail 20 --kind action
     """
-    if slow and (follow or full):
-        raise Refused("--slow prints one line for each slow event; leave out --follow and --full")
-    if stop is not None and stop < start:
-        raise Refused(
-            f"--stop {stop} is before --start {start}; --stop is the event after the last"
-            " event to show"
-        )
+    _check_options(start, stop, slow=slow, prints_lines=follow or full)
     filters = selection(kinds, since=since, until=until)
     if not (kinds or every or terminal.prints_json()):
         filters = filters._replace(kinds=KINDS_BY_DEFAULT)
@@ -74,52 +69,86 @@ def run(
         reading = LogReading(store, conversation, filters)
         if start >= reading.version > 0 and not follow:
             terminal.note(f"no events from {start:,} on: the conversation has {reading.version:,}")
-        lineage = store.query(conversation, lambda read: read.lineage)
-        waits: dict[int, float] = {}
         if slow:
-            slowest = reading.slowest(_SLOW if tail is None else tail, start, stop)
-            waits = {logged.event.id: seconds for seconds, logged in slowest}
-            events = iter([logged for _, logged in slowest])
-            lineage = ()
-        elif tail is None:
-            events = reading.events(start, stop)
+            chosen = _slowest(reading, _SLOW if tail is None else tail, start, stop)
         else:
-            last = reading.last(tail, start, stop)
-            start = last[0].event.id if last else reading.version + 1
-            events = iter(last)
+            lineage = store.query(conversation, lambda read: read.lineage)
+            chosen = _in_order(reading, lineage, start, stop, tail)
         if follow:
-            events = chain(events, reading.coming(stop))
+            chosen = chosen._replace(events=chain(chosen.events, reading.coming(stop)))
         if terminal.prints_json():
-            borders = tuple(
-                BorderDocument(parent=border.parent, parent_version=border.version)
-                for border in lineage
-            )
-            documents = stream(
-                shown_document(event, recorded_at) | _added_fields(event, reading, waits)
-                for recorded_at, event in events
-            )
-            document = LogDocument(
-                conversation=conversation,
-                version=reading.version,
-                borders=borders or UNSET,
-                events=documents,
-            )
-            terminal.emit_list(document, lambda: {"findings": tuple(reading.findings)})
+            _emit(conversation, reading, chosen)
         else:
             with suppress(KeyboardInterrupt) if follow else page_output():
-                show_log(
-                    events,
-                    [border for border in lineage if border.version >= start],
-                    reading,
-                    stop,
-                    waits,
-                    full=full,
-                )
+                borders = [border for border in chosen.lineage if border.version >= chosen.start]
+                show_log(chosen.events, borders, reading, stop, chosen.waits, full=full)
     if reading.documents:
         terminal.note(
             f"{count(reading.documents, 'change')} of documents and attributes: --all shows them"
         )
     terminal.warn(*reading.findings)
+
+
+class _Chosen(NamedTuple):
+    """What the command prints of a conversation.
+
+    ``start``    the first event
+    ``lineage``  the borders of a fork
+    ``waits``    maps an event's id to the seconds that it was waited for
+    """
+
+    events: Iterator[Logged]
+    start: int
+    lineage: Sequence[Border] = ()
+    waits: Mapping[int, float] = {}
+
+
+def _check_options(start: int, stop: int | None, *, slow: bool, prints_lines: bool) -> None:
+    if slow and prints_lines:
+        raise Refused("--slow prints one line for each slow event; leave out --follow and --full")
+    if stop is not None and stop < start:
+        raise Refused(
+            f"--stop {stop} is before --start {start}; --stop is the event after the last"
+            " event to show"
+        )
+
+
+def _slowest(reading: LogReading, number: int, start: int, stop: int | None) -> _Chosen:
+    slowest = reading.slowest(number, start, stop)
+    waits = {logged.event.id: seconds for seconds, logged in slowest}
+    return _Chosen(iter([logged for _, logged in slowest]), start, waits=waits)
+
+
+def _in_order(
+    reading: LogReading,
+    lineage: Sequence[Border],
+    start: int,
+    stop: int | None,
+    tail: int | None,
+) -> _Chosen:
+    if tail is None:
+        return _Chosen(reading.events(start, stop), start, lineage)
+    last = reading.last(tail, start, stop)
+    first = last[0].event.id if last else reading.version + 1
+    return _Chosen(iter(last), first, lineage)
+
+
+def _emit(conversation: str, reading: LogReading, chosen: _Chosen) -> None:
+    borders = tuple(
+        BorderDocument(parent=border.parent, parent_version=border.version)
+        for border in chosen.lineage
+    )
+    documents = stream(
+        shown_document(event, recorded_at) | _added_fields(event, reading, chosen.waits)
+        for recorded_at, event in chosen.events
+    )
+    document = LogDocument(
+        conversation=conversation,
+        version=reading.version,
+        borders=borders or UNSET,
+        events=documents,
+    )
+    terminal.emit_list(document, lambda: {"findings": tuple(reading.findings)})
 
 
 def _added_fields(event: Event, reading: LogReading, waits: Mapping[int, float]) -> JsonObject:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from foldlog._app.cli import terminal
 from foldlog._app.cli.hints import use_store
@@ -22,6 +24,7 @@ from foldlog._app.cli.stores import events_total, iter_rows, open_existing, open
 from foldlog._reports.answers.document import ProblemDocument
 from foldlog._reports.answers.store import CopiedDocument
 from foldlog._reports.words.gist import count
+from foldlog.eventstore import Store
 from foldlog.eventstore.recorders.urls import without_password
 from foldlog.maintenance import Maintenance, Moved, UnequalConversation
 
@@ -65,66 +68,111 @@ def run(
         raise Refused(
             f"{without_password(target)} cannot be copied to itself; name another store as TO"
         )
-    copied = list[Moved]()
-    failed = list[Moved]()
     with (
         open_existing(source, "name the store to copy as FROM") as ours,
         open_or_create(target, may_be_empty=True) as theirs,
     ):
         use_store(source)
-        care = Maintenance(theirs)
         names = [resolve(ours, name) for name in conversations]
-        with terminal.working("copying", "events", events_total(ours, names)) as update:
+        outcome = _copy(ours, theirs, names, jobs=jobs, damaged=damaged, again=again)
+    document = outcome.document()
+    terminal.answer(document, _sentences(document, are_equal=outcome.are_equal))
+    if outcome.forks:
+        forks = count(outcome.forks, "fork")
+        terminal.note(f"copied as separate conversations, with all events: {forks}")
+    for each in outcome.problems:
+        terminal.warn(terminal.about(each.conversation, each.problem or ""))
 
-            def show(moved: Moved) -> None:
-                update(
-                    advance=moved.version,
-                    description=f"copying, {count(len(copied), 'conversation')}",
-                )
-                (copied if moved.problem is None else failed).append(moved)
 
-            care.copy_from(ours, *names, jobs=jobs, damaged=damaged, again=again, on_result=show)
-        failed_names = {outcome.conversation for outcome in failed}
-        unequal = [
-            outcome
-            for outcome in care.differences_from(ours, *names)
-            if outcome.conversation not in failed_names
+class _Outcome(NamedTuple):
+    """The results of a copy.
+
+    ``copied``   conversations that were copied whole
+    ``failed``   conversations that were not copied, or only in part
+    ``unequal``  other conversations whose heads differ in the two stores
+    ``forks``    the number of forks among the copied conversations
+    """
+
+    copied: Sequence[Moved]
+    failed: Sequence[Moved]
+    unequal: Sequence[UnequalConversation]
+    forks: int
+
+    @property
+    def problems(self) -> list[Moved | UnequalConversation]:
+        return [*self.failed, *(each for each in self.unequal if not each.behind)]
+
+    @property
+    def are_equal(self) -> bool:
+        return not (self.failed or self.unequal)
+
+    def document(self) -> CopiedDocument:
+        moved = [*self.copied, *self.failed]
+        nothing_new = [
+            each for each in self.copied if each.added == each.tombstones == each.records == 0
         ]
-        partly = [each for each in failed if each.added or each.tombstones or each.records]
-        there = {outcome.conversation for outcome in (*copied, *partly)}
-        forks = sum(
-            row.parent is not None and row.erased_at is None and row.id in there
-            for row in iter_rows(ours)
+        return CopiedDocument(
+            conversations=len(_ids_there(self.copied, self.failed)),
+            already_there=len(nothing_new),
+            events=sum(each.added for each in moved),
+            tombstones=sum(each.tombstones for each in moved),
+            records=sum(each.records for each in moved),
+            grown_since=tuple(each.conversation for each in self.unequal if each.behind),
+            findings=tuple(map(ProblemDocument.of, self.problems)),
         )
-    behind = [outcome.conversation for outcome in unequal if outcome.behind]
-    problems: list[Moved | UnequalConversation] = [
-        *failed,
-        *(outcome for outcome in unequal if not outcome.behind),
+
+
+def _copy(
+    ours: Store,
+    theirs: Store,
+    names: Sequence[str],
+    *,
+    jobs: int,
+    damaged: Path | None,
+    again: bool,
+) -> _Outcome:
+    """Copy, with a progress bar, and compare the heads of the two stores."""
+    copied = list[Moved]()
+    failed = list[Moved]()
+    care = Maintenance(theirs)
+    with terminal.working("copying", "events", events_total(ours, names)) as update:
+
+        def show(moved: Moved) -> None:
+            update(
+                advance=moved.version,
+                description=f"copying, {count(len(copied), 'conversation')}",
+            )
+            (copied if moved.problem is None else failed).append(moved)
+
+        care.copy_from(ours, *names, jobs=jobs, damaged=damaged, again=again, on_result=show)
+    failed_ids = {each.conversation for each in failed}
+    unequal = [
+        each for each in care.differences_from(ours, *names) if each.conversation not in failed_ids
     ]
-    document = CopiedDocument(
-        conversations=len(there),
-        already_there=sum(
-            outcome.added == outcome.tombstones == outcome.records == 0 for outcome in copied
-        ),
-        events=sum(outcome.added for outcome in (*copied, *failed)),
-        tombstones=sum(outcome.tombstones for outcome in (*copied, *failed)),
-        records=sum(outcome.records for outcome in (*copied, *failed)),
-        grown_since=tuple(behind),
-        findings=tuple(map(ProblemDocument.of, problems)),
+    there = _ids_there(copied, failed)
+    forks = sum(
+        row.parent is not None and row.erased_at is None and row.id in there
+        for row in iter_rows(ours)
     )
+    return _Outcome(copied, failed, unequal, forks)
+
+
+def _ids_there(copied: Sequence[Moved], failed: Sequence[Moved]) -> set[str]:
+    """Return the conversations of which the target has at least a part."""
+    partly = [each for each in failed if each.added or each.tombstones or each.records]
+    return {each.conversation for each in (*copied, *partly)}
+
+
+def _sentences(document: CopiedDocument, *, are_equal: bool) -> list[str]:
     more = {"tombstone": document.tombstones, "record": document.records}
     counted = (count(number, word) for word, number in more.items() if number)
     added = " and ".join((count(document.events, "event"), *counted))
     sentence = (
-        f"copied {added} of {count(len(there), 'conversation')} ({document.already_there:,} had"
-        " nothing new)"
+        f"copied {added} of {count(document.conversations, 'conversation')}"
+        f" ({document.already_there:,} had nothing new)"
     )
-    lines = [sentence if problems or behind else f"{sentence}; heads are equal"]
-    if behind:
-        grown = count(len(behind), "conversation")
+    lines = [f"{sentence}; heads are equal" if are_equal else sentence]
+    if document.grown_since:
+        grown = count(len(document.grown_since), "conversation")
         lines.append(f"{grown} got events during the copy: run the command again")
-    terminal.answer(document, lines)
-    if forks:
-        terminal.note(f"copied as separate conversations, with all events: {count(forks, 'fork')}")
-    for outcome in problems:
-        terminal.warn(terminal.about(outcome.conversation, outcome.problem or ""))
+    return lines
