@@ -77,10 +77,11 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
 def test_server_starts_without_mcp():
     code = """
 from foldlog._app.cli.serving import tools_loader
+from foldlog._app.server.access import Gate
 from foldlog._app.server.app import application
 from foldlog.eventstore import open_store
 store = open_store("memory:")
-application(store, token=None, tools=tools_loader(store))
+application(store, gate=Gate(None), tools=tools_loader(store))
 """
     assert "mcp" not in _modules_after(code)
 

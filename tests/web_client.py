@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from foldlog._app.server.access import Gate as Gate
 from foldlog._app.server.app import application as application
+from foldlog._app.server.documents import Shown
 from foldlog.eventstore import Store
 
 
@@ -104,7 +106,8 @@ class Client:
 
 def asking_store(store: Store, **options: Any) -> AbstractContextManager[Client]:
     """Yield a client of the server of a store, which needs no token."""
-    return asking(application(store, token=None, **options))
+    shown = Shown(**{name: options.pop(name) for name in Shown._fields if name in options})
+    return asking(application(store, gate=Gate(None), shown=shown, **options))
 
 
 @contextmanager

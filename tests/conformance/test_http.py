@@ -10,7 +10,7 @@ from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore import Store
 from tests.http_client import DOCUMENT, OPERATIONS, HttpClient, Refusal
-from tests.web_client import application
+from tests.web_client import Gate, application
 
 CALL = {"id": "k1", "type": "function", "function": {"name": "pay", "arguments": '{"to": "Ann"}'}}
 REPLY = {"role": "assistant", "content": None, "tool_calls": [CALL]}
@@ -37,7 +37,7 @@ def served(store: Store):
         ]
     )
     service = Service(Histories(store), tokens, check=lambda: None)
-    app = application(store, token="page", service=service)
+    app = application(store, gate=Gate("page"), service=service)
     return lambda token: C1Client(app, token)
 
 
@@ -439,7 +439,7 @@ def test_an_approval_precedes_its_tool(replied):
 def test_a_client_that_left_frees_its_stream(store):
     tokens = Tokens([("worker", TokenEntry(scope="append", token="worker", connections=1))])
     service = Service(Histories(store), tokens, check=lambda: None)
-    http = C1Client(application(store, token="page", service=service), "worker")
+    http = C1Client(application(store, gate=Gate("page"), service=service), "worker")
     say(http, "hi")
     scope = {
         "type": "http",

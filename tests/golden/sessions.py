@@ -79,7 +79,9 @@ def _answer(words, folder):
     thread counts conversations, so the server is asked until all are counted.
     """
     with (
-        patch("foldlog._app.server.app._SEARCH_S", None),  # a search has the time that it needs
+        patch(
+            "foldlog._app.server.documents._SEARCH_S", None
+        ),  # a search has the time that it needs
         foldlog.open(folder / "foldlog.db") as histories,
         asking_store(histories.store) as client,
     ):

@@ -1,6 +1,7 @@
 """The server of ``foldlog serve``. Without ``--write``, the server writes notes, but no events.
 
 app.py             the paths of the server; ``docs/PAGE.md`` describes them
+documents.py       the documents below ``/api/``
 access.py          refuses requests of other sites and without the token
 conversations.py   the list of conversations, and its totals
 pages.py           the documents of open pages

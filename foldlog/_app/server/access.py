@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Collection
 from functools import lru_cache
 from hmac import compare_digest
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from starlette.datastructures import Headers
@@ -44,10 +45,19 @@ _HEADERS = {
 }
 
 
+class Gate(NamedTuple):
+    """What a request must have. If ``token`` is None, no token is required. ``names`` are the host
+    names of the server, and ``port`` is its port.
+    """
+
+    token: str | None
+    names: Collection[str] = ()
+    port: int = 0
+
+
 class Access:
     """Accepts or refuses requests, and adds security headers to every response.
 
-    If ``token`` is None, no token is required. ``names`` are the host names of the server.
     ``localhost`` and IP addresses are always accepted, because an attacker cannot make them lead to
     another server. ``service`` answers below ``/v1`` and checks its own tokens. A page of another
     site cannot send such a token, since it would need a header that a browser asks about first.
@@ -56,16 +66,14 @@ class Access:
     def __init__(
         self,
         app: ASGIApp,
-        token: str | None,
-        names: Collection[str] = (),
-        port: int = 0,
+        gate: Gate,
         service: ASGIApp | None = None,
     ) -> None:
         self._app = app
         self._service = service
-        self._token = token
-        self._names = {"localhost", *(name.lower().rstrip(".") for name in names)}
-        self._cookie = f"foldlog-{port}"
+        self._token = gate.token
+        self._names = {"localhost", *(name.lower().rstrip(".") for name in gate.names)}
+        self._cookie = f"foldlog-{gate.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

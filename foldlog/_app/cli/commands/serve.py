@@ -94,7 +94,9 @@ def run(
         raise Refused(
             f"the server needs {error.name}, which is not installed: {install_command('web')}"
         ) from error
+    from foldlog._app.server.access import Gate
     from foldlog._app.server.app import application
+    from foldlog._app.server.documents import Shown
     from foldlog._reports.figures.prices import Prices
 
     check_tokens(write, tokens, no_token)
@@ -109,13 +111,13 @@ def run(
             service = writing_service(store, tokens, secret, config, lambda: server.should_exit)
         app = application(
             store,
-            token=secret,
-            names=[*allow_host, host],
-            port=port,
-            limit=None if model is None else model.max_input_tokens,
-            model=model,
-            prices=Prices(prices),
-            completed=complete_commands,
+            gate=Gate(secret, [*allow_host, host], port),
+            shown=Shown(
+                None if model is None else model.max_input_tokens,
+                model,
+                Prices(prices),
+                complete_commands,
+            ),
             is_ending=lambda: server.should_exit,
             tools=tools_loader(store),
             service=service,

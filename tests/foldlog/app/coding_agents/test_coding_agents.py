@@ -26,7 +26,7 @@ from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused
 from tests.foldlog.imports.imports import Import, set_sizes
 from tests.foldlog.records import GOLDEN, write_lines
-from tests.web_client import Client, application, running
+from tests.web_client import Client, Gate, application, running
 
 WORD = "zebra_lighthouse_4711"
 
@@ -426,8 +426,7 @@ def test_server_has_five_reading_tools(ask_server):
 def test_the_tools_of_serve_need_its_token(histories, tools, tool_server):
     app = application(
         histories.store,
-        token="token-of-test",
-        port=8765,
+        gate=Gate("token-of-test", port=8765),
         tools=lambda: tool_server.mount(tools),
     )
     cookie = {"cookie": "foldlog-8765=token-of-test"}
@@ -456,7 +455,7 @@ def post_to_tools(histories, load):
     asked = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "sessions"}}'
 
     async def post():
-        app = application(histories.store, token=None, port=8765, tools=load)
+        app = application(histories.store, gate=Gate(None, port=8765), tools=load)
         client = Client(app, headers)
         async with running(app):
             requests = [client.ask("POST", "/mcp", body=asked) for _ in range(2)]

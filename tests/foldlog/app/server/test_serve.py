@@ -38,7 +38,7 @@ from tests.how_many import some
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.said import replied, said
 from tests.waiting import until
-from tests.web_client import Client, application, asking, asking_store
+from tests.web_client import Client, Gate, application, asking, asking_store
 
 ADDING = ("claude_code", "codex_rollout")
 TOKEN = "a token of enough length"
@@ -62,7 +62,7 @@ def client(store):
 
 @pytest.fixture
 def guarded(store):
-    app = application(store, token=TOKEN, names=["logs.example"], port=8765)
+    app = application(store, gate=Gate(TOKEN, ["logs.example"], 8765))
     with asking(app) as client:
         yield client
 
@@ -489,7 +489,7 @@ def test_following_ends_at_an_erasure(store):
             Histories(store).create("c", replace_erased=True).append([said("two"), said("three")])
         return len(polls) > 4
 
-    app = application(store, token=None, is_ending=is_ending)
+    app = application(store, gate=Gate(None), is_ending=is_ending)
     text = Client(app, waits=True).get("/api/follow?id=c").text
     assert "event: problem" in text
     assert text.count("event: version") == 1

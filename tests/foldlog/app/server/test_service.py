@@ -15,7 +15,7 @@ from foldlog._app.server.service.tokens import Principal, TokenEntry, Tokens
 from foldlog.eventstore import open_store
 from tests.http_client import HttpClient
 from tests.said import said
-from tests.web_client import Client, application
+from tests.web_client import Client, Gate, application
 
 TOKEN = "a token of enough length"
 APPROVING = "token-of-the-desk"
@@ -46,7 +46,7 @@ def app(store, ending):
         ]
     )
     service = Service(Histories(store), tokens, check=lambda: None, is_ending=ending.is_set)
-    return application(store, token="page", service=service)
+    return application(store, gate=Gate("page"), service=service)
 
 
 @pytest.fixture
