@@ -6,12 +6,14 @@ A stream has *units*, which are never renumbered: JSON values in a stream of JSO
 reader reads on after a unit. A writer names the unit after which it appends, so two writers never
 mix their texts. Appends are fenced as appends of events are (``open_to_append``).
 
-A closed stream stays ``KEPT_S`` seconds for its readers. Then the next writer of the conversation
-deletes it, or a vacuum. A vacuum also deletes streams that nobody closed within ``ABANDONED_S``.
+The stream of a reply stays ``KEPT_S`` seconds after its end, for its readers. Then the next writer
+of the conversation deletes it, or a vacuum; so it does if nobody closed it within ``ABANDONED_S``.
+Other streams stay until they are deleted, or until the time ``dies`` in their state.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -31,6 +33,8 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Chunk, Stream
 
+REPLY: Final = "reply"
+"""The name of the stream of a reply."""
 JSON: Final = "application/json"
 KEPT_S: Final = 60
 ABANDONED_S: Final = 7 * 24 * 3_600
@@ -140,7 +144,19 @@ def _sweep(writing: WriteTransaction, now: int) -> Sequence[Stream]:
     return left
 
 
+def is_dead(stream: Stream, now: int) -> bool:
+    """Return whether the time to live of a stream has passed."""
+    if b'"dies"' not in stream.state:
+        return False
+    dies: int = json.loads(stream.state)["dies"]
+    return dies <= now
+
+
 def _is_old(stream: Stream, now: int) -> bool:
+    if is_dead(stream, now):
+        return True
+    if stream.name != REPLY and stream.event is None:
+        return False
     if stream.closed_at is None:
         return stream.began_at < now - ABANDONED_S * _SECOND
     return stream.closed_at < now - KEPT_S * _SECOND
@@ -149,10 +165,7 @@ def _is_old(stream: Stream, now: int) -> bool:
 def sweep_all(database: Database) -> None:
     """Delete the old streams of all conversations."""
     now = database.now()
-    before = now - KEPT_S * _SECOND, now - ABANDONED_S * _SECOND
-    rows = database.recorder.query(
-        lambda reader: reader.ask_all("conversations_with_old_streams", *before)
-    )
+    rows = database.recorder.query(lambda reader: reader.ask_all("conversations_with_streams"))
     for (key,) in rows:
         database.recorder.transact(partial(_sweep_one, database=database, key=key, now=now))
 

@@ -29,6 +29,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log import streams
 from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.log.streams import REPLY
 from foldlog.formats.deltas import (
     Delta,
     Draft,
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REPLY: Final = "reply"
-"""The name of the stream of a reply."""
 CUT: Final = "cut"
 """The field in ``meta`` of a reply whose end is missing."""
 _PAGE: Final = 256
@@ -309,6 +308,14 @@ class UnfinishedReply:
     def began_at(self) -> datetime:
         return from_microseconds(self._stream.began_at)
 
+    def append(self, reply: Any = None, **options: Any) -> tuple[Recorded, ...]:
+        """Append the complete reply, and close its stream in the same transaction. Without
+        ``reply``, the reply is what was written so far. ``options`` are the arguments of
+        ``History.append_reply``.
+        """
+        complete = self._draft.reply() if reply is None else reply
+        return StreamedReply(self._history, None, options, self)._append(complete, options)
+
     def append_cut(self, *, meta: Mapping[str, Any] | None = None) -> tuple[Recorded, ...]:
         """Append the reply so far, marked as cut, and close its stream: see
         ``StreamedReply.cancel``.
@@ -362,14 +369,18 @@ def transact(
     return database.recorder.transact(in_transaction, any_thread=True, durable=durable)
 
 
-def find_unfinished(history: HistoryLog) -> UnfinishedReply | None:
-    """Return the open reply of a conversation, or None."""
+def find_unfinished(
+    history: HistoryLog, name: str = REPLY, *, with_deltas: bool = True
+) -> UnfinishedReply | None:
+    """Return the open reply of a conversation, whose stream has this name, or None."""
 
     def read(reading: ReadTransaction) -> UnfinishedReply | None:
-        stream = streams.newest(reading, REPLY)
+        stream = streams.newest(reading, name)
         if stream is None or stream.closed_at is not None:
             return None
         draft = Draft()
+        if not with_deltas:
+            return UnfinishedReply(history, stream, draft)
         end = 0
         while chunks := reading.chunks(stream, end, _PAGE):
             for chunk in chunks:

@@ -144,15 +144,16 @@ def test_a_conversation_has_few_streams(store, monkeypatch):
 def test_old_streams_are_deleted_by_who_writes_next_and_by_a_vacuum(store, monkeypatch):
     closed = begin(store, "closed")
     close(store, closed)
-    left = begin(store, "left", name="left")
+    other = begin(store, "other", name="other")
     monkeypatch.setattr(streams, "KEPT_S", -1)
-    begin(store, name="next")
+    left = begin(store, "left")
     with pytest.raises(StreamNotFound, match="has been deleted, so read the events"):
         text_of(store, closed)
     monkeypatch.setattr(streams, "ABANDONED_S", -1)
     Maintenance(store).vacuum()
     with pytest.raises(StreamNotFound):
         text_of(store, left)
+    assert text_of(store, other) == "other"
     assert problems(store) == []
 
 

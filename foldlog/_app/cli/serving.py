@@ -56,6 +56,7 @@ def writing_service(
     secret: str | None,
     condenser: Path | None,
     is_ending: Callable[[], bool],
+    origins: Sequence[str] = (),
 ) -> Service:
     """Return the operations below ``/v1``. ``secret`` is the token of the page, which may do
     everything if there is no file of tokens.
@@ -70,6 +71,7 @@ def writing_service(
         Tokens.of_one(secret or "") if tokens is None else Tokens.from_file(tokens),
         check=standing(store),
         is_ending=is_ending,
+        origins=origins,
     )
 
 

@@ -18,6 +18,8 @@ from starlette.responses import StreamingResponse
 from foldlog._app.server.threads import Threads
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.log.finding import find_existing
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Stream
 
 _POLL_S: Final = 0.01
 _WAIT_S: Final = 0.25
@@ -152,9 +154,31 @@ class Follower:
         return True
 
 
+class StreamEnd(NamedTuple):
+    """Where a stream ends now, and whether it is closed."""
+
+    end: int
+    is_closed: bool
+
+
+class StreamFollower(Follower):
+    """Waits for new chunks of one stream. ``end`` is its end, or None if it was deleted."""
+
+    def __init__(self, key: int, number: int, end: StreamEnd) -> None:
+        super().__init__({key})
+        self.key = key
+        self.number = number
+        self.end: StreamEnd | None = end
+
+    def note(self, end: StreamEnd | None) -> None:
+        if end != self.end:
+            self.end = end
+            self.wake()
+
+
 class StoreChanges:
     """Wakes the followers of the conversations that have changed. One task asks the store for all
-    of them, so an idle follower reads nothing.
+    of them, so an idle follower reads nothing. A chunk of a stream wakes only its own followers.
 
     ``is_ending`` returns true when streams must end, because the server stops. ``threads`` run all
     reads of the server.
@@ -166,6 +190,7 @@ class StoreChanges:
         self.threads = Threads()
         self.pages = SharedPages(self.threads)
         self._followers = set[Follower]()
+        self._stream_followers = set[StreamFollower]()
         self._followed = Event()
         """Set while somebody waits for a change."""
 
@@ -184,6 +209,7 @@ class StoreChanges:
                     continue
                 asked_at = time.monotonic()
                 last, changed = await self.threads.run(partial(self._changed_since, position))
+                await self._note_streams()
             except EventStoreError:
                 version = None
                 self._wake(None)  # each follower reads, and reports the problem
@@ -203,7 +229,25 @@ class StoreChanges:
         )
         return last, {key for key, _ in touched}
 
+    async def _note_streams(self) -> None:
+        followed = {(follower.key, follower.number) for follower in self._stream_followers}
+        if not followed:
+            return
+        ends = await self.threads.run(partial(self._read_ends, followed))
+        for follower in self._stream_followers:
+            if (follower.key, follower.number) in followed:
+                follower.note(ends[follower.key, follower.number])
+
+    def _read_ends(self, followed: Set[tuple[int, int]]) -> dict[tuple[int, int], StreamEnd | None]:
+        def read(reader: Reader) -> dict[tuple[int, int], StreamEnd | None]:
+            return {place: _end_of(reader.stream(*place)) for place in followed}
+
+        return self._store.database.recorder.query(read)
+
     def _wake(self, changed: Set[int] | None) -> None:
+        if changed is None:
+            for stream_follower in self._stream_followers:
+                stream_follower.wake()
         for follower in self._followers:
             if changed is None or (changed if follower.keys is None else follower.keys & changed):
                 follower.wake()
@@ -220,8 +264,27 @@ class StoreChanges:
             yield follower
         finally:
             self._followers.remove(follower)
-            if not self._followers:
-                self._followed = Event()
+            self._rest()
+
+    @contextmanager
+    def following_stream(self, key: int, number: int, end: StreamEnd) -> Iterator[StreamFollower]:
+        """Wake a follower when a stream of the conversation with this key has another end."""
+        follower = StreamFollower(key, number, end)
+        self._stream_followers.add(follower)
+        self._followed.set()
+        try:
+            yield follower
+        finally:
+            self._stream_followers.remove(follower)
+            self._rest()
+
+    def _rest(self) -> None:
+        if not self._followers and not self._stream_followers:
+            self._followed = Event()
+
+
+def _end_of(stream: Stream | None) -> StreamEnd | None:
+    return None if stream is None else StreamEnd(stream.end, stream.closed_at is not None)
 
 
 def keys_of(store: Store, conversation: str) -> Set[int]:

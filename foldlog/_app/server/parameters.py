@@ -64,6 +64,20 @@ async def read_body(
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise Refusal(415, "send the body as application/json")
+    body = await read_bytes(headers, parts, bytes_max, take)
+    try:
+        return decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise Refusal(400, f"the body: {error}") from None
+
+
+async def read_bytes(
+    headers: Mapping[str, str],
+    parts: AsyncIterator[bytes],
+    bytes_max: int,
+    take: Callable[[int], object] = lambda size: None,
+) -> bytearray:
+    """Return the body that comes in parts: see ``read_body``."""
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise Refusal(415, f"the content encoding {encoding!r} is not known; use gzip or none")
@@ -99,10 +113,7 @@ async def read_body(
         ) from None
     if unzip is not None and (not unzip.eof or unzip.unused_data):
         raise Refusal(400, "the compressed body is cut off, or more follows it")
-    try:
-        return decode(body)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise Refusal(400, f"the body: {error}") from None
+    return body
 
 
 def too_large(bytes_max: int) -> Refusal:

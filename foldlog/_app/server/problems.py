@@ -26,6 +26,8 @@ from foldlog.eventstore import (
     KeyUnavailable,
     StoreRefused,
     StoreUnavailable,
+    StreamConflict,
+    StreamNotFound,
     UnknownEventType,
     VersionConflict,
 )
@@ -41,6 +43,8 @@ _STATUS: Final[Mapping[type[Exception], int]] = {
     NoCondensationAvailable: 409,
     ConversationErased: 410,
     ConversationNotFound: 404,
+    StreamNotFound: 404,
+    StreamConflict: 409,
     LeaseTaken: 423,
     NotApproved: 403,
     NoSuchVersion: 404,

@@ -1294,9 +1294,8 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 
--- name: conversations_with_old_streams
+-- name: conversations_with_streams
 SELECT DISTINCT conversation FROM {schema}.streams
-WHERE closed_at < $1::bigint OR closed_at IS NULL AND began_at < $2::bigint
 
 -- name: streams_without_conversation
 SELECT (SELECT count(*) FROM {schema}.streams s

@@ -934,8 +934,8 @@ DELETE FROM stream_chunks WHERE (conversation, stream, begins) IN (
     SELECT conversation, stream, begins FROM stream_chunks WHERE conversation = ? ORDER BY stream, begins LIMIT ?
 )
 
--- name: conversations_with_old_streams
-SELECT DISTINCT conversation FROM streams WHERE closed_at < ? OR closed_at IS NULL AND began_at < ?
+-- name: conversations_with_streams
+SELECT DISTINCT conversation FROM streams
 
 -- name: streams_without_conversation
 SELECT (SELECT count(*) FROM streams s WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = s.conversation)),

@@ -53,6 +53,12 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
     "A TOML file with the tokens of /v1, with scopes and filters.",
     show_default="the token of the page, which may do everything",
 )
+@option(
+    "--allow-origin",
+    "ORIGIN",
+    "A site whose pages may use the streams of /v1 with a token, such as https://example.com.",
+    multiple=True,
+)
 @option("--config", "FILE", "A TOML file with the [condenser] of /v1.")
 @agent_model_option
 @prices_option
@@ -65,6 +71,7 @@ def run(
     allow_host: tuple[str, ...],
     write: bool,
     tokens: Path | None,
+    allow_origin: tuple[str, ...],
     config: Path | None,
     agent: str | None,
     prices: Path | None,
@@ -108,7 +115,9 @@ def run(
         port = listener.getsockname()[1]
         service = None
         if write:
-            service = writing_service(store, tokens, secret, config, lambda: server.should_exit)
+            service = writing_service(
+                store, tokens, secret, config, lambda: server.should_exit, allow_origin
+            )
         app = application(
             store,
             gate=Gate(secret, [*allow_host, host], port),

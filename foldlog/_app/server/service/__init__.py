@@ -5,6 +5,8 @@ service.py      the ASGI application: finds the operation of a request, and answ
 operations.py   an operation: its method, path, scope, and the types of its body and answer
 request.py      a request to an operation: its conversation, its headers, its lease
 tokens.py       who may do what: the tokens, their scopes, filters and limits
+streams.py      streams of conversations, in the protocol Durable Streams
+stream_sources.py  what the protocol reads: a stream, or the events of a conversation
 openapi.py      the OpenAPI document, made from the operations
 
 conversations.py, events.py, views.py, calls.py, leases.py, follow.py, search.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import unquote
@@ -22,6 +23,7 @@ from foldlog.adapters._shared import below as rows_below
 from foldlog.eventstore import (
     ATTRIBUTES,
     ConversationHasForks,
+    ConversationNotFound,
     ConversationRow,
     IdempotencyConflict,
     VersionConflict,
@@ -69,6 +71,16 @@ class ConversationPage(Document, frozen=True):
     next: str | None
 
 
+ReadSeconds = Annotated[int, msgspec.Meta(ge=1, le=3_600)]
+
+
+class ReadToken(Document, frozen=True):
+    """A token for ``Authorization: Bearer``. ``expires_at`` is in seconds since 1970."""
+
+    token: str
+    expires_at: int
+
+
 class ErasedConversation(Document, frozen=True):
     """If ``bytes_pending``, erased bytes may still be in the files of the store. ``unconfirmed``
     are places that may still contain the conversation.
@@ -109,6 +121,21 @@ def create_conversation(
         created_at=last.recorded_at.isoformat(),
         updated_at=last.recorded_at.isoformat(),
     )
+
+
+@operation("POST", "/conversations/{conversation}/read-tokens", Scope.READ)
+def create_read_token(request: AdmittedRequest, *, seconds: ReadSeconds = 300) -> ReadToken:
+    """Return a token that reads this conversation and its streams for some seconds, at most an
+    hour. Give it to a page in a browser. It shares the limits of the token of this request.
+    """
+    history = request.history
+    if not history.version():
+        raise ConversationNotFound(history.id)
+    if request.principal.conversation is not None:
+        raise Refusal(403, "a read token makes no other one; ask with the token of your server")
+    expires_at = int(time.time()) + seconds
+    token = request.principal.read_token(history.id, expires_at)
+    return ReadToken(token=token, expires_at=expires_at)
 
 
 @operation("GET", "/conversations")

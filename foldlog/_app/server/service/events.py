@@ -17,6 +17,7 @@ from foldlog._base.json_types import JsonObject
 from foldlog._history import effects
 from foldlog._history.history import History
 from foldlog._history.lease import LeaseTaken
+from foldlog._history.streamed import find_unfinished
 from foldlog._reports.answers.document import Document
 from foldlog._reports.words.event_json import event_document
 from foldlog.adapters._shared import SentRecords, records_of
@@ -31,6 +32,7 @@ from foldlog.eventstore import (
     Recorded,
     SystemMessage,
 )
+from foldlog.eventstore.errors import StreamNotFound
 from foldlog.eventstore.store import prepare_append
 from foldlog.projections import Dialect, ModelRequest
 from foldlog.projections.effects import is_approval
@@ -164,7 +166,9 @@ def append_events(
 def append_reply(
     request: AdmittedRequest,
     *,
-    reply: JsonObject,
+    reply: JsonObject | None = None,
+    stream: str | None = None,
+    cut: bool = False,
     view_version: Count | None = None,
     model_request: RequestIdentity | None = None,
     tools: Sequence[JsonObject] = (),
@@ -177,7 +181,10 @@ def append_reply(
     """Append what a model answered: an action for each tool call, or the agent's message.
 
     ``reply`` is what the model's server answered: a chat completion or one of its messages, a
-    response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
+    response of OpenAI, or a message of Anthropic. ``stream`` is the name of the open stream to
+    which the reply was written, which is closed in the same transaction. Without ``reply``, the
+    reply is made of the deltas in the stream; with ``cut``, its end is missing, and calls whose
+    arguments are incomplete are left out. ``view_version`` is the version of the View that
     was sent to the model. ``model_request`` comes from the answer that had the messages, and
     ``tools`` and ``parameters`` are what was sent beside them; the reply records all three.
     """
@@ -185,16 +192,37 @@ def append_reply(
     request_made = None
     if model_request is not None:
         request_made = model_request.to_model(tools, parameters or {})
-    recorded = history.append_reply(
-        reply,
-        cost=cost,
-        meta=meta,
-        request=request_made,
-        view_version=view_version,
-        expected_version=expected_version,
-        idempotency_key=idempotency_key,
-    )
+    options: JsonObject = {
+        "cost": cost,
+        "meta": meta,
+        "request": request_made,
+        "view_version": view_version,
+        "expected_version": expected_version,
+        "idempotency_key": idempotency_key,
+    }
+    if stream is not None:
+        recorded = _end_stream(history, stream, reply, options, cut=cut)
+    elif reply is None:
+        raise Refusal(400, "send a 'reply', or the 'stream' that it was written to")
+    else:
+        recorded = history.append_reply(reply, **options)
     return AppendedEvents.after(history, recorded)
+
+
+def _end_stream(
+    history: History, name: str, reply: JsonObject | None, options: JsonObject, *, cut: bool
+) -> Sequence[Recorded]:
+    """Append the reply that was written to a stream, and close the stream."""
+    key = options["idempotency_key"]
+    unfinished = find_unfinished(history, name, with_deltas=reply is None)
+    if unfinished is None:
+        # A request that is repeated with its key finds its stream closed.
+        if key is not None and (repeated := history.recorded(key)):
+            return repeated
+        raise StreamNotFound(history.id, f"{name!r} that is open")
+    if cut:
+        return unfinished.append_cut(meta=options["meta"])
+    return unfinished.append(reply, **options)
 
 
 @operation("POST", "/conversations/{conversation}/tool-results")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, Final
@@ -31,12 +31,14 @@ from foldlog._app.server.service.operations import (
     operations_by_path,
 )
 from foldlog._app.server.service.request import LEASE, AdmittedRequest, Deferred
+from foldlog._app.server.service.streams import PREFLIGHT, SAFE, StreamService
 from foldlog._app.server.service.tokens import OpenRequest, Tokens
 from foldlog._base.json_types import JsonObject
 from foldlog._history.histories import Histories
 from foldlog.eventstore import ANY_VERSION, EventStoreError
 
 PREFIX: Final = "/v1"
+_STREAMS: Final = "/stream/"
 _GZIP_FROM_BYTES: Final = 1_000
 _log: Final = logging.getLogger("foldlog.serve")
 _encode: Final = msgspec.json.Encoder().encode
@@ -54,11 +56,17 @@ class Service:
         *,
         check: Callable[[], object],
         is_ending: Callable[[], bool] = lambda: False,
+        origins: Collection[str] = (),
     ) -> None:
+        """``origins`` are the sites whose pages may use the streams, with a token; ``*`` is any
+        site.
+        """
         self.changes = StoreChanges(histories.store, is_ending)
         self._histories = histories
         self._tokens = tokens
         self._check = check
+        self._streams = StreamService(self.changes)
+        self._origins = frozenset(origins)
 
     @cached_property
     def _document(self) -> bytes:
@@ -77,9 +85,14 @@ class Service:
         try:
             if (scope["method"], path) == ("GET", "/openapi.json"):
                 return _response(200, self._document, {})
+            if path.startswith(_STREAMS) and scope["method"] == "OPTIONS":
+                return self._for_pages(headers, Response(status_code=204, headers=PREFLIGHT))
             principal = self._tokens.principal(headers.get("authorization", ""))
             opened = principal.enter()
             ending.callback(opened.leave)
+            if path.startswith(_STREAMS):
+                answer = await self._answer_stream(request, path, headers, opened)
+                return self._for_pages(headers, answer)
             return await self._admit(request, path, headers, opened)
         except asyncio.CancelledError:
             if not self.changes.is_ending():
@@ -89,7 +102,42 @@ class Service:
         except Exception as error:  # noqa: BLE001 - each error becomes an answer
             if not isinstance(error, EventStoreError | ValueError | TypeError | ClientDisconnect):
                 _log.error("the service failed: %s", path, exc_info=error)
-            return _answer_of_refusal(refusal_of(error, has_lease=LEASE in headers))
+            answer = _answer_of_refusal(refusal_of(error, has_lease=LEASE in headers))
+            return self._for_pages(headers, answer) if path.startswith(_STREAMS) else answer
+
+    async def _answer_stream(
+        self, request: Request, path: str, headers: dict[str, str], opened: OpenRequest
+    ) -> Response:
+        principal = opened.principal
+        conversation, *names = map(_unquoted, path.removeprefix(_STREAMS).split("/"))
+        if len(names) > 1 or not all((conversation, *names)):
+            raise Refusal(404, "a stream is at /v1/stream/CONVERSATION/NAME")
+        principal.check_conversation(conversation)
+        if request.method in ("GET", "HEAD"):
+            headers.pop(LEASE, None)  # a reader needs no lease
+        admitted = AdmittedRequest(
+            self._histories,
+            principal,
+            conversation,
+            headers,
+            self.changes,
+            request.is_disconnected,
+        )
+        self._check()
+        name = names[0] if names else None
+        answer = await self._streams.answer(request, admitted, name, opened.take_body)
+        opened.take_answer(len(getattr(answer, "body", b"")))
+        return answer
+
+    def _for_pages(self, headers: Mapping[str, str], answer: Response) -> Response:
+        """Let a page of an allowed site read the answer."""
+        origin = headers.get("origin", "")
+        for name, value in SAFE.items():
+            answer.headers.setdefault(name, value)
+        if origin and not self._origins.isdisjoint({"*", origin}):
+            answer.headers["access-control-allow-origin"] = origin
+        answer.headers.add_vary_header("origin")
+        return answer
 
     async def _admit(
         self, request: Request, path: str, headers: dict[str, str], opened: OpenRequest
@@ -100,6 +148,7 @@ class Service:
         if operation.method == "GET":
             headers.pop(LEASE, None)  # a reader needs no lease
         arguments = _read_parameters(operation, parts, headers, request.scope["query_string"])
+        principal.check_conversation(arguments.get("conversation", ""))
         admitted = AdmittedRequest(
             self._histories,
             principal,

@@ -15,8 +15,10 @@ A file of tokens is TOML. The file contains a hash of each token, or the token i
 from __future__ import annotations
 
 import enum
+import hmac
 import os
 import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
@@ -30,6 +32,8 @@ from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import InvalidOption
 
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+_READ: Final = "read."
+"""The beginning of a token that reads one conversation for some minutes."""
 
 
 class Scope(enum.Enum):
@@ -60,8 +64,12 @@ class Principal:
     token in this process.
     """
 
-    def __init__(self, name: str, entry: TokenEntry) -> None:
+    conversation: str | None = None
+    """The only conversation that the holder may read, or None."""
+
+    def __init__(self, name: str, entry: TokenEntry, digest: bytes) -> None:
         self.name = name
+        self._digest = digest
         self.scope = Scope(entry.scope)
         self.where: Mapping[str, str | int | bool] = entry.where
         self.body_bytes_max = entry.body_bytes_max
@@ -87,6 +95,24 @@ class Principal:
                 f"this token has the scope {self.scope.value!r}, and the request needs"
                 f" {scope.value!r}",
             )
+
+    def check_conversation(self, conversation: str) -> None:
+        """Refuse a path that is not of the only conversation that the holder may read."""
+        if self.conversation not in (None, conversation):
+            raise Refusal(403, "this token reads another conversation only")
+
+    def read_token(self, conversation: str, expires_at: int) -> str:
+        """Return a token that reads one conversation until a time, in seconds since 1970. Each
+        server that knows the holder's token accepts it.
+        """
+        body = msgspec.json.encode([self.name, conversation, expires_at])
+        return f"{_READ}{_as_text(body)}.{_as_text(self._signed(body))}"
+
+    def signs(self, body: bytes, signature: bytes) -> bool:
+        return compare_digest(self._signed(body), signature)
+
+    def _signed(self, body: bytes) -> bytes:
+        return hmac.digest(self._digest, b"foldlog read token " + body, "sha256")
 
     def enter(self) -> OpenRequest:
         """Count an open request, until it leaves. Raises a ``Refusal`` if the token sends too many
@@ -157,14 +183,29 @@ class OpenRequest:
         self.principal._leave(self._body_bytes, self._answer_bytes)
 
 
+class PageReader(Principal):
+    """The holder of a read token, such as a page in a browser. It shares the limits of the token
+    that made its own.
+    """
+
+    def __init__(self, maker: Principal, conversation: str) -> None:
+        self.name = maker.name
+        self.scope = Scope.READ
+        self.where = maker.where
+        self.body_bytes_max = maker.body_bytes_max
+        self.conversation = conversation
+        self.enter = maker.enter  # type: ignore[method-assign]  # the limits are the maker's
+
+
 class Tokens:
     """The tokens of a service. The tokens are kept as hashes, so no comparison and no dump of
     memory shows a token.
     """
 
     def __init__(self, entries: Iterable[tuple[str, TokenEntry]]) -> None:
+        digests = [(_digest(name, entry), name, entry) for name, entry in entries]
         self._principals = [
-            (_digest(name, entry), Principal(name, entry)) for name, entry in entries
+            (digest, Principal(name, entry, digest)) for digest, name, entry in digests
         ]
 
     @classmethod
@@ -199,6 +240,8 @@ class Tokens:
         tokens are compared, so the time says nothing about them.
         """
         scheme, _, token = authorization.partition(" ")
+        if token.startswith(_READ):
+            return self._page_reader(token.strip().removeprefix(_READ))
         digest = sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
         holders = [
             principal for known, principal in self._principals if compare_digest(known, digest)
@@ -210,6 +253,29 @@ class Tokens:
                 401, "the server does not know this token; send one that it was started with"
             )
         return holders[0]
+
+    def _page_reader(self, token: str) -> PageReader:
+        try:
+            body, signature = map(_as_bytes, token.split("."))
+            name, conversation, expires_at = msgspec.json.decode(body, type=tuple[str, str, int])
+        except (ValueError, msgspec.MsgspecError):
+            raise Refusal(401, "the read token is not complete; ask for a new one") from None
+        makers = [
+            principal
+            for _, principal in self._principals
+            if principal.name == name and principal.signs(body, signature)
+        ]
+        if not makers or time.time() >= expires_at:
+            raise Refusal(401, "the read token has ended, or is not ours; ask for a new one")
+        return PageReader(makers[0], conversation)
+
+
+def _as_text(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _as_bytes(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def _digest(name: str, entry: TokenEntry) -> bytes:

@@ -1,0 +1,253 @@
+"""What the stream protocol reads: a stream of a conversation, or its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Final, NamedTuple, Protocol, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from foldlog._app.server.following import Follower, StoreChanges, StreamEnd, StreamFollower, keys_of
+from foldlog._app.server.problems import Refusal
+from foldlog._app.server.service.events import RecordedEvent
+from foldlog._app.server.service.request import AdmittedRequest
+from foldlog._history.streamed import read_offset, transact, write_offset
+from foldlog.eventstore import ConversationNotFound, InvalidArgument, ReadTransaction
+from foldlog.eventstore.errors import StreamNotFound
+from foldlog.eventstore.log import streams
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.types import Stream
+
+T = TypeVar("T")
+
+BEGINNING: Final = "-1"
+NOW: Final = "now"
+_PAGE_BYTES: Final = 1_000_000
+_PAGE_MAX: Final = 256
+_REFRESHED: Final = 10
+"""A read writes the time of its stream only if a tenth of its time to live has passed."""
+SECOND: Final = 1_000_000
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class StreamState(msgspec.Struct, omit_defaults=True):
+    """What the protocol needs to know of a stream, as JSON in its column ``state``. ``dies`` is the
+    time in microseconds after which the stream is deleted.
+    """
+
+    ttl: int | None = None
+    expires: str | None = None
+    dies: int | None = None
+    seq: str | None = None
+    closed_by: tuple[str, int, int] | None = None
+    producers: dict[str, tuple[int, int]] = {}
+
+    def touched(self, now: int) -> StreamState:
+        """Return the state after a read or a write, which begins the time to live again."""
+        if self.ttl is None:
+            return self
+        return msgspec.structs.replace(self, dies=now + self.ttl * SECOND)
+
+
+read_state: Final = msgspec.json.Decoder(StreamState).decode
+
+
+class Place(NamedTuple):
+    """Where a reader reads on: a stream (or the key of a conversation), and a unit."""
+
+    number: int
+    unit: int
+
+    def __str__(self) -> str:
+        return write_offset(self.number, self.unit)
+
+
+class Opened(NamedTuple):
+    """A stream when a reader opens it: where it reads on, and the end."""
+
+    place: Place
+    end: StreamEnd
+    type: str
+    state: StreamState
+    key: int
+
+
+class Page(NamedTuple):
+    """The bodies behind a place, and the unit behind them."""
+
+    bodies: Sequence[bytes]
+    ends: int
+
+    def content(self, *, is_json: bool) -> bytes:
+        """Return the bodies as the body of an answer. A body of JSON is an array."""
+        if not is_json:
+            return b"".join(self.bodies)
+        return b"[%b]" % b",".join(body[1:-1] for body in self.bodies)
+
+
+class Source(Protocol):
+    """What a reader reads. Its methods run in threads, but for ``follow``."""
+
+    def open(self, offset: str, *, refreshes: bool = True) -> Opened: ...
+    def page(self, place: Place) -> Page: ...
+    def end(self, follower: Follower) -> StreamEnd | None:
+        """Return the present end, or None if the source was deleted."""
+
+    def follow(self, changes: StoreChanges, opened: Opened) -> AbstractContextManager[Follower]: ...
+
+
+class StreamSource:
+    """A stream of a conversation, by its name: the newest stream with this name."""
+
+    def __init__(self, admitted: AdmittedRequest, name: str) -> None:
+        self._admitted = admitted
+        self.name = name
+        self.history = admitted.history
+        self.database = admitted.histories.store.database
+
+    def open(self, offset: str, *, refreshes: bool = True) -> Opened:
+        stream = self.history._store.query(self.history.id, self.find)
+        state = read_state(stream.state)
+        if refreshes and state.ttl is not None and state.dies is not None:
+            now = self.database.now()
+            if state.dies - now < state.ttl * SECOND * (1 - 1 / _REFRESHED):
+                self.write(partial(_refresh, number=stream.number))
+        number, unit = _as_place(offset, stream.number, stream.end)
+        end = StreamEnd(stream.end, stream.closed_at is not None)
+        return Opened(Place(number, unit), end, stream.type, state, self._key())
+
+    def find(self, reading: ReadTransaction) -> Stream:
+        """Return the stream. Raises ``StreamNotFound``."""
+        stream = self.find_any(reading)
+        if stream is None:
+            raise StreamNotFound(reading.conversation, repr(self.name))
+        return stream
+
+    def find_any(self, reading: ReadTransaction) -> Stream | None:
+        stream = streams.newest(reading, self.name)
+        if stream is None or streams.is_dead(stream, self.database.now()):
+            return None
+        return stream
+
+    def write(self, work: Callable[[WriteTransaction], T], *, durable: bool = True) -> T:
+        return transact(self.history, work, durable=durable)
+
+    def page(self, place: Place) -> Page:
+        self._admitted.check_visible(self.history)
+
+        def read(reading: ReadTransaction) -> Page:
+            stream = streams.find(reading, place.number)
+            bodies: list[bytes] = []
+            ends = place.unit
+            size = 0
+            count = 1
+            while size < _PAGE_BYTES and count < _PAGE_MAX:
+                chunks = reading.chunks(stream, ends, count)
+                for chunk in chunks:
+                    skipped = max(0, ends - chunk.begins)
+                    body = _behind(chunk.body, skipped, is_json=stream.type == streams.JSON)
+                    bodies.append(body)
+                    size += len(body)
+                    ends = chunk.ends
+                if len(chunks) < count:
+                    break
+                count *= 4
+            return Page(bodies, ends)
+
+        return self.history._store.query(self.history.id, read)
+
+    def end(self, follower: Follower) -> StreamEnd | None:
+        self._admitted.check_visible(self.history)
+        assert isinstance(follower, StreamFollower)
+        return follower.end
+
+    def follow(self, changes: StoreChanges, opened: Opened) -> AbstractContextManager[Follower]:
+        return changes.following_stream(opened.key, opened.place.number, opened.end)
+
+    def _key(self) -> int:
+        key = self.history._conversation_key()
+        if key is None:
+            raise ConversationNotFound(self.history.id)
+        return key
+
+    @property
+    def path(self) -> str:
+        return f"/v1/stream/{quote(self.history.id, safe='')}/{quote(self.name, safe='')}"
+
+
+class EventsSource:
+    """The events of a conversation as a stream of JSON, which is never closed."""
+
+    def __init__(self, admitted: AdmittedRequest) -> None:
+        self._admitted = admitted
+        self._history = admitted.history
+        self._store = admitted.histories.store
+
+    def open(self, offset: str, *, refreshes: bool = True) -> Opened:
+        version = self._history.version()
+        key = self._history._conversation_key()
+        if key is None or not version:
+            raise ConversationNotFound(self._history.id)
+        number, unit = _as_place(offset, key, version)
+        end = StreamEnd(version, False)
+        return Opened(Place(number, unit), end, streams.JSON, StreamState(), key)
+
+    def page(self, place: Place) -> Page:
+        self._admitted.check_visible(self._history)
+        bodies: list[bytes] = []
+        size = 0
+        ends = place.unit
+        for logged in self._store.log(self._history.id, ends, ends + _PAGE_MAX):
+            event = RecordedEvent.of_logged(self._history.id, logged)
+            body = b"[%b]" % _encode(event)
+            bodies.append(body)
+            size += len(body)
+            ends = logged.event.id + 1
+            if size > _PAGE_BYTES:
+                break
+        return Page(bodies, ends)
+
+    def end(self, follower: Follower) -> StreamEnd | None:
+        self._admitted.check_visible(self._history)
+        return StreamEnd(self._history.version(), False)
+
+    def follow(self, changes: StoreChanges, opened: Opened) -> AbstractContextManager[Follower]:
+        return changes.following(keys_of(self._store, self._history.id))
+
+
+def _as_place(offset: str, number: int, end: int) -> tuple[int, int]:
+    if offset == BEGINNING:
+        return number, 0
+    if offset == NOW:
+        return number, end
+    try:
+        place = read_offset(offset)
+    except InvalidArgument:
+        raise Refusal(
+            400, f"{offset!r} is not an offset of this stream; -1 is its beginning, now its end"
+        ) from None
+    if place[0] != number:
+        raise Refusal(
+            410, "the offset belongs to an earlier stream with this name; begin at offset -1"
+        )
+    return place
+
+
+def _refresh(writing: WriteTransaction, number: int) -> None:
+    stream = writing.stream(number)
+    if stream is not None:
+        state = read_state(stream.state).touched(writing.database.now())
+        writing.put_stream(stream._replace(state=_encode(state)))
+
+
+def _behind(body: bytes, skipped: int, *, is_json: bool) -> bytes:
+    """Return the part of a chunk behind some of its units."""
+    if not skipped:
+        return body
+    if not is_json:
+        return body[skipped:]
+    values = msgspec.json.decode(body, type=list[msgspec.Raw])
+    return b"[%b]" % b",".join(bytes(value) for value in values[skipped:])

@@ -1,0 +1,630 @@
+"""Streams of conversations in the protocol Durable Streams, at ``/v1/stream/CONVERSATION/NAME``.
+The events of a conversation are a stream too, which is only read: ``/v1/stream/CONVERSATION``.
+
+https://github.com/durable-streams/durable-streams has the protocol. Streams cannot be forked here,
+because a fork would keep a text after its erasure, and there are no subscriptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from base64 import b64encode
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from foldlog._app.server.following import StoreChanges, StreamEnd
+from foldlog._app.server.parameters import read_bytes
+from foldlog._app.server.problems import Refusal
+from foldlog._app.server.service.request import AdmittedRequest
+from foldlog._app.server.service.stream_sources import (
+    BEGINNING,
+    NOW,
+    SECOND,
+    EventsSource,
+    Opened,
+    Page,
+    Place,
+    Source,
+    StreamSource,
+    StreamState,
+    read_state,
+)
+from foldlog._app.server.service.tokens import Scope
+from foldlog._base.json_types import JsonObject
+from foldlog.eventstore import EventStoreError
+from foldlog.eventstore.log import streams
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.recorders.types import Stream
+
+_BODY_BYTES_MAX: Final = 8 * 1024 * 1024
+_CHUNK_BYTES: Final = 256 * 1024
+"""A larger body of bytes is stored as several chunks, so that a page has a limit."""
+_PRODUCERS_MAX: Final = 100
+_POLL_S: Final = 20.0
+_SSE_S: Final = 60.0
+"""A stream of server-sent events ends after this time, as the protocol asks."""
+_LOOK_S: Final = 1.0
+_CURSOR_S: Final = 20
+_CURSOR_EPOCH: Final = 1_728_432_000
+_PAGES_MAX: Final = 32
+"""The number of pages that stay in memory for other readers at the same place."""
+_is_number: Final = re.compile(r"0|[1-9][0-9]{0,15}").fullmatch
+_NUMBER_MAX: Final = 2**53 - 1
+_split_lines: Final = re.compile(b"\r\n|\r|\n").split
+_encode: Final = msgspec.json.Encoder().encode
+METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
+_REQUEST_HEADERS: Final = (
+    "authorization, content-type, foldlog-lease, if-none-match, producer-epoch, producer-id,"
+    " producer-seq, stream-closed, stream-expires-at, stream-seq, stream-ttl"
+)
+_ANSWER_HEADERS: Final = (
+    "etag, location, producer-epoch, producer-expected-seq, producer-received-seq, producer-seq,"
+    " stream-closed, stream-cursor, stream-expires-at, stream-next-offset,"
+    " stream-sse-data-encoding, stream-ttl, stream-up-to-date"
+)
+PREFLIGHT: Final = {
+    "access-control-allow-methods": METHODS,
+    "access-control-allow-headers": _REQUEST_HEADERS,
+    "access-control-max-age": "600",
+}
+SAFE: Final = {
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "cross-origin",
+    "access-control-expose-headers": _ANSWER_HEADERS,
+}
+"""The headers of every answer. A page of another site needs a token and an allowed origin."""
+
+
+class StreamRefusal(Refusal):
+    """A refusal with headers of the protocol."""
+
+    def __init__(self, status: int, detail: str, **headers: object) -> None:
+        super().__init__(status, detail)
+        self._headers = {name.replace("_", "-"): str(value) for name, value in headers.items()}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {**super().headers, **self._headers}
+
+
+class Producer(NamedTuple):
+    """A writer that counts its requests, so that a repeated one appends nothing."""
+
+    id: str
+    epoch: int
+    seq: int
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"producer-epoch": str(self.epoch), "producer-seq": str(self.seq)}
+
+
+class StreamRequest(NamedTuple):
+    """The headers of a request that writes, checked."""
+
+    type: str
+    is_closing: bool
+    producer: Producer | None
+    seq: str | None
+    body: bytes
+
+    @classmethod
+    def read(cls, headers: Mapping[str, str], body: bytes) -> StreamRequest:
+        return cls(
+            headers.get("content-type", ""),
+            headers.get("stream-closed", "").lower() == "true",
+            _producer_of(headers),
+            headers.get("stream-seq"),
+            body,
+        )
+
+
+class StreamService:
+    """Answers the requests below ``/v1/stream/``."""
+
+    def __init__(self, changes: StoreChanges) -> None:
+        self._changes = changes
+        self._pages: OrderedDict[tuple[Place, StreamEnd], asyncio.Task[Page]] = OrderedDict()
+        """The newest pages of live readers, for the other readers at the same place."""
+        self._formatted: OrderedDict[tuple[Place, StreamEnd, str], bytes] = OrderedDict()
+
+    async def answer(
+        self,
+        request: Request,
+        admitted: AdmittedRequest,
+        name: str | None,
+        take_body: Callable[[int], object],
+    ) -> Response:
+        """Answer a request to the stream with this name, or to the events of the conversation.
+        ``take_body`` counts the bytes of the body, and may refuse them.
+        """
+        method = request.method
+        is_read = method in ("GET", "HEAD")
+        admitted.principal.require(Scope.READ if is_read else Scope.APPEND)
+        run = self._changes.threads.run
+        if name is None and not is_read:
+            raise StreamRefusal(
+                405, "the events of a conversation are only read as a stream", allow="GET, HEAD"
+            )
+        if name is None:
+            events = await run(partial(EventsSource, admitted))
+            return await self._answer_reader(request, admitted, events)
+        source = await run(partial(StreamSource, admitted, name))
+        if is_read:
+            return await self._answer_reader(request, admitted, source)
+        headers = admitted.headers
+        if any(header.startswith("stream-fork") for header in headers):
+            raise StreamRefusal(
+                405,
+                "a stream is not forked, because the fork would keep its text after an erasure;"
+                " fork the conversation",
+                allow=METHODS,
+            )
+        bytes_max = min(admitted.principal.body_bytes_max, _BODY_BYTES_MAX)
+        body = await read_bytes(headers, request.stream(), bytes_max, take_body)
+        asked = StreamRequest.read(headers, bytes(body))
+        match method:
+            case "PUT":
+                host = f"{request.url.scheme}://{request.url.netloc}"
+                return await run(partial(_put, source, asked, headers, host))
+            case "POST":
+                return await run(partial(_post, source, asked))
+            case "DELETE":
+                return await run(partial(_delete, source))
+        raise StreamRefusal(405, f"use {METHODS}", allow=METHODS)
+
+    async def _answer_reader(
+        self, request: Request, admitted: AdmittedRequest, source: Source
+    ) -> Response:
+        run = self._changes.threads.run
+        if request.method == "HEAD":
+            return _describe(await run(partial(source.open, BEGINNING, refreshes=False)))
+        values = parse_qsl(request.url.query, keep_blank_values=True)
+        offsets = [value for name, value in values if name == "offset"]
+        query = dict(values)
+        live = query.get("live")
+        if live not in (None, "long-poll", "sse"):
+            raise StreamRefusal(400, f"live is {live!r}; use long-poll or sse")
+        if len(offsets) > 1 or (live is not None and not offsets):
+            raise StreamRefusal(400, "send one offset; -1 is the beginning, and now is the end")
+        opened = await run(partial(source.open, offsets[0] if offsets else BEGINNING))
+        cursor = query.get("cursor", "")
+        if live == "sse":
+            return _event_stream(self._events(admitted, source, opened, cursor), opened)
+        if live == "long-poll":
+            return await self._poll(admitted, source, opened, cursor)
+        page = Page([], opened.place.unit)
+        if NOW not in offsets:
+            page = await run(partial(source.page, opened.place))
+        return _answer_page(opened, page, cursor, admitted.headers.get("if-none-match"))
+
+    async def _poll(
+        self, admitted: AdmittedRequest, source: Source, opened: Opened, cursor: str
+    ) -> Response:
+        run = self._changes.threads.run
+        give_up_at = time.monotonic() + _POLL_S
+        end = opened.end
+        with source.follow(self._changes, opened) as follower:
+            while opened.place.unit >= end.end and not end.is_closed:
+                left_s = give_up_at - time.monotonic()
+                if left_s <= 0 or self._changes.is_ending():
+                    break
+                await follower.wait(min(left_s, _LOOK_S))
+                if await admitted.is_disconnected():
+                    raise ClientDisconnect
+                now = await run(partial(source.end, follower))
+                if now is None:
+                    raise StreamRefusal(404, "the stream was deleted")
+                end = now
+        page = Page([], opened.place.unit)
+        if opened.place.unit < end.end:
+            page = await run(partial(source.page, opened.place))
+        return _answer_poll(opened._replace(end=end), page, cursor)
+
+    async def _events(
+        self, admitted: AdmittedRequest, source: Source, opened: Opened, cursor: str
+    ) -> AsyncIterator[bytes]:
+        run = self._changes.threads.run
+        give_up_at = time.monotonic() + _SSE_S
+        place = opened.place
+        end: StreamEnd | None = opened.end
+        has_spoken = False
+        with source.follow(self._changes, opened) as follower:
+            while end is not None and not self._changes.is_ending():
+                page: Page | None = Page([], place.unit)
+                if place.unit < end.end:
+                    page = await self._shared_page(source, place, end)
+                if page is None:
+                    return  # it was deleted, and the next request of the client says so
+                before, place = place, Place(place.number, page.ends)
+                if page.bodies or end.is_closed or not has_spoken:
+                    key = before, end, _next_cursor(cursor)
+                    yield self._shared_text(key, opened, page)
+                    has_spoken = True
+                if end.is_closed and page.ends >= end.end:
+                    return
+                while place.unit >= end.end and not end.is_closed:
+                    if time.monotonic() > give_up_at or self._changes.is_ending():
+                        return
+                    await follower.wait(_LOOK_S)
+                    try:
+                        now = await run(partial(source.end, follower))
+                    except EventStoreError:  # erased
+                        return
+                    if now is None:
+                        return
+                    end = now
+
+    async def _shared_page(self, source: Source, place: Place, end: StreamEnd) -> Page | None:
+        """Return the page at a place. Readers at one place share one read."""
+        key = place, end
+        task = self._pages.get(key)
+        if task is None or (task.done() and task.exception() is not None):
+            read = self._changes.threads.run(partial(source.page, place))
+            task = self._pages[key] = asyncio.ensure_future(read)
+            if len(self._pages) > _PAGES_MAX:
+                self._pages.popitem(last=False)
+        try:
+            return await asyncio.shield(task)
+        except EventStoreError:
+            return None
+
+    def _shared_text(self, key: tuple[Place, StreamEnd, str], opened: Opened, page: Page) -> bytes:
+        """Return the page at a place as server-sent events. A slow reader holds what the other
+        readers at its place hold too.
+        """
+        text = self._formatted.get(key)
+        if text is None:
+            _, end, cursor = key
+            text = self._formatted[key] = _format(opened, page, end, cursor)
+            if len(self._formatted) > _PAGES_MAX:
+                self._formatted.popitem(last=False)
+        return text
+
+
+# -- writing
+
+
+def _put(
+    source: StreamSource, asked: StreamRequest, headers: Mapping[str, str], host: str
+) -> Response:
+    kind = asked.type or "application/octet-stream"
+    state = _new_state(headers, source.database.now())
+
+    def create(writing: WriteTransaction) -> tuple[Stream, bool]:
+        existing = source.find_any(writing)
+        if existing is not None and not _is_ended_reply(existing):
+            its_state = read_state(existing.state)
+            is_same = (
+                _media(existing.type) == _media(kind)
+                and (existing.closed_at is not None) == asked.is_closing
+                and (its_state.ttl, its_state.expires) == (state.ttl, state.expires)
+            )
+            if not is_same:
+                raise StreamRefusal(
+                    409,
+                    f"stream {source.name!r} exists, with another type, time to live or end; delete"
+                    " it, or use another name",
+                )
+            return existing, False
+        stream = streams.begin(writing, source.name, kind, _encode(state))
+        stream = _put_chunks(writing, stream, _chunks(kind, asked.body, is_first=True))
+        if asked.is_closing:
+            stream = streams.close(writing, stream.number)
+        return stream, True
+
+    stream, is_new = source.write(create)
+    answer = {"content-type": stream.type, **_ends_at(stream)}
+    if is_new:
+        answer["location"] = host + source.path
+    return _answer(201 if is_new else 200, answer)
+
+
+def _is_ended_reply(stream: Stream) -> bool:
+    """Return whether the next reply may have the name of this stream."""
+    is_reply = stream.event is not None or stream.name == streams.REPLY
+    return is_reply and stream.closed_at is not None
+
+
+def _post(source: StreamSource, asked: StreamRequest) -> Response:
+    if asked.body and not asked.type:
+        raise StreamRefusal(400, "send the Content-Type of the stream")
+    if not asked.body and not asked.is_closing:
+        source.open(BEGINNING, refreshes=False)
+        raise StreamRefusal(400, "the body is empty; send bytes, or Stream-Closed: true")
+    work = partial(_append, source=source, asked=asked)
+    stream, producer, is_repeated = source.write(work, durable=asked.is_closing)
+    answer = _ends_at(stream)
+    if producer is not None:
+        answer |= producer.headers
+    has_appended = producer is not None and bool(asked.body) and not is_repeated
+    return _answer(200 if has_appended else 204, answer)
+
+
+def _append(
+    writing: WriteTransaction, source: StreamSource, asked: StreamRequest
+) -> tuple[Stream, Producer | None, bool]:
+    """Return the stream, the newest accepted place of the producer, and whether the request is a
+    repeated one.
+    """
+    stream = source.find(writing)
+    state = read_state(stream.state)
+    if stream.closed_at is not None:
+        is_bare_end = asked.is_closing and not asked.body and asked.producer is None
+        if is_bare_end or (asked.producer is not None and asked.producer == state.closed_by):
+            return stream, asked.producer, True
+        raise StreamRefusal(
+            409, f"stream {source.name!r} is closed", stream_closed="true", **_next_offset(stream)
+        )
+    if asked.body and _media(asked.type) != _media(stream.type):
+        raise StreamRefusal(
+            409, f"stream {source.name!r} has the type {stream.type!r}, not {asked.type!r}"
+        )
+    if asked.producer is not None:
+        accepted = _check_producer(state, asked.producer)
+        if accepted is not None:
+            return stream, accepted, True
+    if asked.seq is not None and state.seq is not None and asked.seq <= state.seq:
+        raise StreamRefusal(
+            409, f"Stream-Seq {asked.seq!r} is not behind the last one, {state.seq!r}"
+        )
+    stream = _put_chunks(writing, stream, _chunks(stream.type, asked.body) if asked.body else [])
+    changed = _state_after(state, asked, writing.database.now())
+    if changed != state:
+        stream = stream._replace(state=_encode(changed))
+        writing.put_stream(stream)
+    if asked.is_closing:
+        stream = streams.close(writing, stream.number)
+    return stream, asked.producer, False
+
+
+def _state_after(state: StreamState, asked: StreamRequest, now: int) -> StreamState:
+    changes: JsonObject = {}
+    if asked.seq is not None:
+        changes["seq"] = asked.seq
+    if asked.producer is not None:
+        name, epoch, seq = asked.producer
+        changes["producers"] = {**state.producers, name: (epoch, seq)}
+        if asked.is_closing:
+            changes["closed_by"] = (name, epoch, seq)
+    return msgspec.structs.replace(state, **changes).touched(now)
+
+
+def _check_producer(state: StreamState, producer: Producer) -> Producer | None:
+    """Return the newest accepted place of a producer whose request was accepted before, or None for
+    a new request. Raises a ``StreamRefusal`` if the request comes too early, or from an older
+    producer.
+    """
+    known = state.producers.get(producer.id)
+    if known is None:
+        if len(state.producers) >= _PRODUCERS_MAX:
+            raise StreamRefusal(400, f"the stream has {_PRODUCERS_MAX} producers already")
+        epoch, expected = producer.epoch, 0
+    elif producer.epoch < known[0]:
+        raise StreamRefusal(
+            403,
+            f"producer {producer.id!r} has the epoch {known[0]} now, and this request"
+            f" {producer.epoch}; begin a newer epoch",
+            producer_epoch=known[0],
+        )
+    elif producer.epoch > known[0]:
+        if producer.seq:
+            raise StreamRefusal(400, "a new epoch begins with Producer-Seq 0")
+        epoch, expected = producer.epoch, 0
+    else:
+        epoch, expected = known[0], known[1] + 1
+    if producer.seq < expected:
+        return Producer(producer.id, epoch, expected - 1)
+    if producer.seq > expected:
+        raise StreamRefusal(
+            409,
+            f"Producer-Seq is {producer.seq}, and {expected} was expected; send the requests in"
+            " between first",
+            producer_expected_seq=expected,
+            producer_received_seq=producer.seq,
+        )
+    return None
+
+
+def _put_chunks(
+    writing: WriteTransaction, stream: Stream, chunks: Sequence[tuple[int, bytes]]
+) -> Stream:
+    for units, body in chunks:
+        stream = streams.append(writing, stream.number, stream.end, units, body)
+    return stream
+
+
+def _delete(source: StreamSource) -> Response:
+    def delete(writing: WriteTransaction) -> None:
+        writing.drop_stream(source.find(writing).number)
+
+    source.write(delete)
+    return _answer(204, {})
+
+
+# -- the request
+
+
+def _media(kind: str) -> str:
+    return kind.partition(";")[0].strip().lower()
+
+
+def _chunks(kind: str, body: bytes, *, is_first: bool = False) -> list[tuple[int, bytes]]:
+    """Return a body as chunks with their numbers of units."""
+    if _media(kind) != streams.JSON or (is_first and not body):
+        parts = [body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES)]
+        return [(len(part), part) for part in parts]
+    try:
+        value = msgspec.json.decode(body)
+        raws = (
+            [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
+            if (isinstance(value, list))
+            else [body.strip()]
+        )
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StreamRefusal(400, f"the body is not JSON: {error}") from None
+    if not raws and not is_first:
+        raise StreamRefusal(400, "an empty array appends nothing; send values")
+    return [(len(raws), b"[%b]" % b",".join(raws))] if raws else []
+
+
+def _new_state(headers: Mapping[str, str], now: int) -> StreamState:
+    ttl = headers.get("stream-ttl")
+    expires = headers.get("stream-expires-at")
+    if ttl is not None and expires is not None:
+        raise StreamRefusal(400, "send Stream-TTL or Stream-Expires-At, not both")
+    if ttl is not None:
+        return StreamState(ttl=_number("Stream-TTL", ttl)).touched(now)
+    if expires is None:
+        return StreamState()
+    try:
+        dies = datetime.fromisoformat(expires).timestamp()
+    except ValueError:
+        raise StreamRefusal(400, f"Stream-Expires-At is {expires!r}, which is no time") from None
+    return StreamState(expires=expires, dies=int(dies * SECOND))
+
+
+def _producer_of(headers: Mapping[str, str]) -> Producer | None:
+    names = ("producer-id", "producer-epoch", "producer-seq")
+    given = [headers.get(name) for name in names]
+    if given == [None] * 3:
+        return None
+    name, epoch, seq = given
+    if not name or epoch is None or seq is None:
+        raise StreamRefusal(400, "send Producer-Id, Producer-Epoch and Producer-Seq together")
+    return Producer(name, _number("Producer-Epoch", epoch), _number("Producer-Seq", seq))
+
+
+def _number(name: str, text: str) -> int:
+    if not _is_number(text) or int(text) > _NUMBER_MAX:
+        raise StreamRefusal(400, f"{name} is {text!r}; send a whole number up to {_NUMBER_MAX}")
+    return int(text)
+
+
+# -- the answer
+
+
+def _answer(status: int, headers: Mapping[str, str], content: bytes = b"") -> Response:
+    return Response(content, status, {"cache-control": "no-store", **SAFE, **headers})
+
+
+def _next_offset(stream: Stream) -> dict[str, str]:
+    return {"stream-next-offset": str(Place(stream.number, stream.end))}
+
+
+def _ends_at(stream: Stream) -> dict[str, str]:
+    headers = _next_offset(stream)
+    if stream.closed_at is not None:
+        headers["stream-closed"] = "true"
+    return headers
+
+
+def _describe(opened: Opened) -> Response:
+    end = Place(opened.place.number, opened.end.end)
+    headers = {"content-type": opened.type, "stream-next-offset": str(end)}
+    if opened.end.is_closed:
+        headers["stream-closed"] = "true"
+    if opened.state.ttl is not None:
+        headers["stream-ttl"] = str(opened.state.ttl)
+    if opened.state.expires is not None:
+        headers["stream-expires-at"] = opened.state.expires
+    return _answer(200, headers)
+
+
+def _is_json(opened: Opened) -> bool:
+    return _media(opened.type) == streams.JSON
+
+
+def _page_headers(opened: Opened, page: Page) -> dict[str, str]:
+    ends = Place(opened.place.number, page.ends)
+    headers = {"content-type": opened.type, "stream-next-offset": str(ends)}
+    if page.ends >= opened.end.end:
+        headers["stream-up-to-date"] = "true"
+        if opened.end.is_closed:
+            headers["stream-closed"] = "true"
+    return headers
+
+
+def _answer_page(opened: Opened, page: Page, cursor: str, known_tag: str | None) -> Response:
+    headers = _page_headers(opened, page)
+    is_at_end = "stream-closed" in headers
+    if not is_at_end:
+        headers["stream-cursor"] = _next_cursor(cursor)
+    tag = f'"{opened.place}:{page.ends}{":c" if is_at_end else ""}"'
+    headers["etag"] = tag
+    if page.bodies:
+        # A browser asks again before it shows what it has, so an erased text is not shown.
+        headers["cache-control"] = "private, no-cache"
+    if known_tag == tag:
+        return _answer(304, headers)
+    return _answer(200, headers, page.content(is_json=_is_json(opened)))
+
+
+def _answer_poll(opened: Opened, page: Page, cursor: str) -> Response:
+    headers = {**_page_headers(opened, page), "stream-cursor": _next_cursor(cursor)}
+    if not page.bodies:
+        del headers["content-type"]
+        return _answer(204, headers)
+    tag = f'"{opened.place}:{page.ends}"'
+    return _answer(200, {**headers, "etag": tag}, page.content(is_json=_is_json(opened)))
+
+
+def _event_stream(events: AsyncIterator[bytes], opened: Opened) -> Response:
+    headers = {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+        **SAFE,
+    }
+    if not _is_text(opened):
+        headers["stream-sse-data-encoding"] = "base64"
+    return StreamingResponse(events, headers=headers)
+
+
+def _is_text(opened: Opened) -> bool:
+    return _is_json(opened) or _media(opened.type).startswith("text/")
+
+
+def _format(opened: Opened, page: Page, end: StreamEnd, cursor: str) -> bytes:
+    """Return a page as server-sent events."""
+    place = Place(opened.place.number, page.ends)
+    parts = []
+    if page.bodies:
+        content = page.content(is_json=_is_json(opened))
+        if not _is_text(opened):
+            content = b64encode(content)
+        lines = b"".join(
+            b"data:%b%b\n" % (b" " if line.startswith(b" ") else b"", line)
+            for line in _split_lines(content)
+        )
+        parts.append(b"event: data\n%b\n" % lines)
+    control: JsonObject = {"streamNextOffset": str(place)}
+    if place.unit >= end.end:
+        control["upToDate"] = True
+    if end.is_closed and place.unit >= end.end:
+        control["streamClosed"] = True
+    else:
+        control["streamCursor"] = cursor
+    parts.append(b"event: control\ndata:%b\n\n" % _encode(control))
+    return b"".join(parts)
+
+
+def _next_cursor(cursor: str) -> str:
+    """Return the number of the present interval, or a later one than the reader has: so no cache
+    answers a reader with what it has already.
+    """
+    now = int((time.time() - _CURSOR_EPOCH) // _CURSOR_S)
+    if _is_number(cursor) and int(cursor) >= now:
+        return str(int(cursor) + random.randint(1, 180))
+    return str(now)

@@ -1,0 +1,346 @@
+"""Streams of conversations over HTTP: what the public suite of the protocol does not ask
+(``scripts/test --streams``).
+"""
+
+import asyncio
+import json
+
+import pytest
+
+import foldlog
+from foldlog._app.server.service import tokens as service_tokens
+from foldlog._app.server.service.service import Service
+from foldlog._app.server.service.tokens import TokenEntry, Tokens
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.types import EndDelta, TextDelta
+from tests.web_client import Client, application, running
+
+TOKEN = "a token of enough length"
+READER = "a token that reads"
+OF_ANN = "a token for the conversations of ann"
+JSON = {"content-type": "application/json"}
+TEXT = {"content-type": "text/plain"}
+REPLY = "/v1/stream/c1/reply"
+SITE = "https://chat.example"
+
+
+@pytest.fixture
+def histories(tmp_path):
+    with foldlog.open(tmp_path / "s.db") as histories:
+        histories["c1"].append({"role": "user", "content": "what is a kite?"})
+        histories.create("of ann", {"user": "ann"})
+        yield histories
+
+
+@pytest.fixture
+def app(histories):
+    tokens = Tokens(
+        [
+            ("worker", TokenEntry(scope="append", token=TOKEN)),
+            ("reader", TokenEntry(scope="read", token=READER)),
+            ("ann", TokenEntry(scope="append", token=OF_ANN, where={"user": "ann"})),
+        ]
+    )
+    service = Service(histories, tokens, check=lambda: None, origins=[SITE])
+    return application(histories.store, token="page", service=service)
+
+
+@pytest.fixture
+def client(app):
+    return with_token(app, TOKEN)
+
+
+def with_token(app, token):
+    return Client(app, {"authorization": f"Bearer {token}"}, waits=True)
+
+
+def put(client, path=REPLY, headers=JSON, body=b""):
+    return client.send("PUT", path, headers=headers, body=body)
+
+
+def post(client, body, path=REPLY, headers=JSON):
+    return client.send("POST", path, headers=headers, body=body)
+
+
+def deltas(*texts):
+    return json.dumps([{"type": "text", "text": text} for text in texts]).encode()
+
+
+def append_reply(client, body, **headers):
+    headers = {**JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    path = "/v1/conversations/c1/replies"
+    return client.send("POST", path, headers=headers, body=json.dumps(body).encode())
+
+
+def test_what_the_library_writes_is_read_over_http_and_the_other_way(client, histories):
+    history = histories["c1"]
+    reply = history.stream_reply()
+    reply.feed("A ")
+    answer = client.get(REPLY)
+    assert answer.json() == [{"type": "text", "text": "A "}]
+    assert post(client, deltas("toy")).status == 204
+    assert client.get(REPLY, {"offset": answer.headers["stream-next-offset"]}).json() == [
+        {"type": "text", "text": "toy"}
+    ]
+    assert history.unfinished_reply().text == "A toy"
+    with pytest.raises(foldlog.errors.StreamConflict, match="another writer appended"):
+        reply.feed("!")
+    parts = history.follow_reply(answer.headers["stream-next-offset"])
+    assert next(parts).delta == TextDelta("toy")
+    post(client, b"", headers={"stream-closed": "true"})
+    assert next(parts).delta == EndDelta()
+
+
+def test_a_reply_and_the_end_of_its_stream_are_one_request(client, histories):
+    put(client)
+    post(client, deltas("A ", "toy"))
+    body = {"reply": {"role": "assistant", "content": "A toy"}, "stream": "reply"}
+    answer = append_reply(client, body, idempotency_key="step-1")
+    assert (answer.status, answer.json()["version"]) == (201, 2)
+    assert client.get(REPLY).headers["stream-closed"] == "true"
+    late = post(client, deltas("!"))
+    assert (late.status, late.headers["stream-closed"]) == (409, "true")
+    assert append_reply(client, body, idempotency_key="step-1").json() == answer.json()
+    assert append_reply(client, body, idempotency_key="step-2").status == 404
+    assert histories["c1"].version() == 2
+
+
+def test_the_server_makes_the_reply_of_the_deltas(client, histories):
+    half = {"type": "call", "at": 0, "id": "a", "tool": "look", "arguments": '{"at'}
+    for cut in (True, False):
+        put(client)
+        post(client, deltas("A ", "toy"))
+        post(client, json.dumps([half]).encode())
+        if not cut:
+            post(client, json.dumps([{**half, "arguments": '":"sky"}'}]).encode())
+        append_reply(client, {"stream": "reply", "cut": cut})
+    message, action = histories["c1"].events(1)
+    assert (message.content, message.meta) == ("A toy", {"cut": True})
+    assert (action.thought, action.arguments) == ("A toy", {"at": "sky"})
+    assert append_reply(client, {}).status == 400
+
+
+def test_a_lease_fences_a_stream(client, histories):
+    lease = client.send(
+        "POST", "/v1/conversations/c1/lease", headers=JSON, body=b'{"worker": "w"}'
+    ).json()
+    held = {"foldlog-lease": lease["token"]}
+    assert put(client, headers={**JSON, **held}).status == 201
+    assert post(client, deltas("A"), headers={**JSON, **held}).status == 204
+    client.send("DELETE", "/v1/conversations/c1/lease", headers=held)
+    with histories["c1"].lease():
+        refused = post(client, deltas("B"), headers={**JSON, **held})
+        assert (refused.status, refused.json()["error"]) == (412, "LeaseTaken")
+    assert client.get(REPLY).json() == [{"type": "text", "text": "A"}]
+
+
+def test_the_events_of_a_conversation_are_a_stream(client, histories):
+    answer = client.get("/v1/stream/c1", {"offset": "-1"})
+    assert [each["event"]["content"] for each in answer.json()] == ["what is a kite?"]
+    histories["c1"].append({"role": "user", "content": "well?"})
+    more = client.get("/v1/stream/c1", {"offset": answer.headers["stream-next-offset"]})
+    assert [each["id"] for each in more.json()] == [1]
+    assert more.headers["stream-up-to-date"] == "true"
+    assert client.send("HEAD", "/v1/stream/c1").headers["stream-next-offset"].endswith("2")
+    for method in ("PUT", "POST", "DELETE"):
+        assert client.send(method, "/v1/stream/c1").status == 405
+
+
+def test_what_is_refused(client, app):
+    assert client.get(REPLY).json()["error"] == "StreamNotFound"
+    assert put(client, "/v1/stream/unknown/reply").status == 404
+    assert client.get("/v1/stream/c1/reply/more").status == 404
+    forked = put(client, headers={**JSON, "stream-forked-from": REPLY})
+    assert (forked.status, "after an erasure" in forked.json()["detail"]) == (405, True)
+    assert put(client, body=b"{").status == 400
+    put(client)
+    for offset in ("7", "1_2_3", f"{'9' * 20}_0"):
+        assert client.get(REPLY, {"offset": offset}).status == 400
+    assert client.get(REPLY, {"offset": f"{5:019}_{0:019}"}).status == 410
+    assert client.get(REPLY, {"offset": "-1", "live": "always"}).status == 400
+    assert post(client, b"x", headers=TEXT).json()["detail"] == (
+        "stream 'reply' has the type 'application/json', not 'text/plain'"
+    )
+    assert post(client, b"[" + b"1," * 5_000_000 + b"1]").status == 413
+    assert with_token(app, "unknown").get(REPLY).status == 401
+    assert put(with_token(app, READER), "/v1/stream/c1/other").status == 403
+
+
+def test_a_later_stream_of_the_same_name_has_other_offsets(client):
+    put(client, headers=TEXT, body=b"one")
+    first = client.get(REPLY).headers["stream-next-offset"]
+    assert client.send("DELETE", REPLY).status == 204
+    put(client, headers=TEXT, body=b"two")
+    assert client.get(REPLY).text == "two"
+    assert client.get(REPLY, {"offset": first}).status == 410
+
+
+def test_a_large_body_is_read_page_by_page(client):
+    text = "".join(f"{number:7}" for number in range(300_000))
+    put(client, headers=TEXT, body=text.encode())
+    offset, parts = "-1", []
+    while not parts or parts[-1]:
+        answer = client.get(REPLY, {"offset": offset})
+        offset = answer.headers["stream-next-offset"]
+        parts.append(answer.text)
+    assert "".join(parts) == text
+    assert len(parts) > 2
+
+
+def test_a_filter_hides_the_streams_of_other_conversations(app, client):
+    put(client)
+    put(client, "/v1/stream/of%20ann/reply", TEXT, b"for ann")
+    ann = with_token(app, OF_ANN)
+    assert ann.get("/v1/stream/of%20ann/reply").text == "for ann"
+    for path in (REPLY, "/v1/stream/c1", "/v1/stream/nowhere/reply"):
+        assert (ann.get(path).status, ann.get(path).json()["error"]) == (
+            404,
+            "ConversationNotFound",
+        )
+    assert put(ann).status == 404
+
+
+def test_a_read_token_reads_one_conversation_for_some_minutes(app, client, monkeypatch):
+    put(client)
+    path = "/v1/conversations/c1/read-tokens"
+    made = client.send("POST", path, headers=JSON, body=b'{"seconds": 60}').json()
+    page = with_token(app, made["token"])
+    assert page.get(REPLY).status == page.get("/v1/stream/c1").status == 200
+    assert page.get("/v1/conversations/c1/events").status == 200
+    assert post(page, deltas("!")).status == 403
+    refused = ("/v1/stream/of%20ann", "/v1/conversations/of%20ann/events", "/v1/conversations")
+    assert [page.get(other).status for other in refused] == [403] * 3
+    assert page.send("POST", path, headers=JSON, body=b"{}").status == 403
+    name, _, signature = made["token"].rpartition(".")
+    assert with_token(app, f"{name}.A{signature[1:]}").get(REPLY).status == 401
+    assert with_token(app, "read.x").get(REPLY).status == 401
+    monkeypatch.setattr(service_tokens.time, "time", lambda: made["expires_at"])
+    assert page.get(REPLY).status == 401
+
+
+def test_pages_of_allowed_sites_may_read(app, client):
+    asked = Client(app, waits=True).send("OPTIONS", REPLY, headers={"origin": SITE})
+    assert (asked.status, asked.headers["access-control-allow-origin"]) == (204, SITE)
+    assert "authorization" in asked.headers["access-control-allow-headers"]
+    assert (
+        client.get(REPLY, headers={"origin": SITE}).headers["access-control-allow-origin"] == SITE
+    )
+    other = client.get(REPLY, headers={"origin": "https://other.example"})
+    assert "access-control-allow-origin" not in other.headers
+
+
+# -- live
+
+
+async def events_of(app, path, write):
+    """Read a stream of server-sent events while ``write`` writes, and return its events."""
+    client = with_token(app, TOKEN)
+    async with running(app):
+        reading = asyncio.create_task(client.ask("GET", path))
+        while not changes_of(app)._stream_followers:
+            await asyncio.sleep(0.001)
+        await asyncio.to_thread(write)
+        answer = await reading
+    events = answer.text.removesuffix("\n\n").split("\n\n")
+    return [event.partition("\n")[::2] for event in events]
+
+
+def test_a_live_reader_gets_what_another_process_writes(app, histories):
+    other = foldlog.open(histories.store.path)["c1"]
+    reply = other.stream_reply()
+    reply.feed("Once ")
+
+    def go_on():
+        for text in ("upon ", "a ", "time"):
+            reply.feed(text)
+        reply.end()
+
+    found = asyncio.run(events_of(app, f"{REPLY}?offset=-1&live=sse", go_on))
+    data = [json.loads(text.removeprefix("data:")) for name, text in found if name == "event: data"]
+    assert "".join(delta["text"] for batch in data for delta in batch) == "Once upon a time"
+    control = json.loads(found[-1][1].removeprefix("data:"))
+    assert (control["streamClosed"], control["upToDate"]) == (True, True)
+
+
+def test_readers_at_one_place_share_a_page(app, histories, monkeypatch):
+    from foldlog._app.server.service.stream_sources import StreamSource
+
+    reads = []
+    page = StreamSource.page
+    monkeypatch.setattr(
+        StreamSource, "page", lambda self, place: (reads.append(place), page(self, place))[1]
+    )
+    list(histories["c1"].stream_reply(["A ", "toy"]))
+
+    async def read_by_ten():
+        client = with_token(app, TOKEN)
+        async with running(app):
+            path = f"{REPLY}?offset=-1&live=sse"
+            return await asyncio.gather(*[client.ask("GET", path) for _ in range(10)])
+
+    answers = asyncio.run(read_by_ten())
+    assert len({answer.body for answer in answers}) == len(reads) == 1
+
+
+def test_an_erasure_ends_a_live_reader(app, histories):
+    histories["c1"].stream_reply().feed("secret")
+
+    def write():
+        erase(histories.store, "c1", reason="asked for")
+
+    found = asyncio.run(events_of(app, f"{REPLY}?offset=-1&live=sse", write))
+    assert "streamClosed" not in found[-1][1]
+
+
+def test_an_erased_conversation_has_no_streams(client, histories):
+    histories["c1"].stream_reply().feed("secret")
+    erase(histories.store, "c1", reason="asked for")
+    assert client.get(REPLY).status == put(client).status == 410
+
+
+def test_a_poll_waits_for_the_next_chunk(app, histories):
+    reply = histories["c1"].stream_reply()
+    reply.feed("A ")
+
+    async def poll():
+        client = with_token(app, TOKEN)
+        async with running(app):
+            polling = asyncio.create_task(client.ask("GET", f"{REPLY}?offset=now&live=long-poll"))
+            while not changes_of(app)._stream_followers:
+                await asyncio.sleep(0.001)
+            await asyncio.to_thread(reply.feed, "toy")
+            return await polling
+
+    assert asyncio.run(poll()).json() == [{"type": "text", "text": "toy"}]
+
+
+def changes_of(app):
+    return app._service.changes
+
+
+def test_a_chunk_wakes_no_reader_of_events(app, histories):
+    changes = changes_of(app)
+    reply = histories["c1"].stream_reply()
+    reply.feed("A ")
+    key = histories["c1"]._conversation_key()
+
+    async def follow():
+        async with running(app):
+            with changes.following({key}) as events:
+                await events.wait(1)  # the first wait returns at once
+                stream = histories.store.query("c1", lambda reading: reading.streams()[0])
+                with changes.following_stream(key, stream.number, end_of(stream)) as chunks:
+                    await chunks.wait(1)
+                    await asyncio.sleep(0.1)
+                    await events.wait(0)
+                    await asyncio.to_thread(reply.feed, "toy")
+                    woken = await chunks.wait(60)
+                    return woken, await events.wait(0.1)
+
+    assert asyncio.run(follow()) == (True, False)
+
+
+def end_of(stream):
+    from foldlog._app.server.following import StreamEnd
+
+    return StreamEnd(stream.end, False)
