@@ -194,7 +194,20 @@ class PageReader(Principal):
         self.where = maker.where
         self.body_bytes_max = maker.body_bytes_max
         self.conversation = conversation
-        self.enter = maker.enter  # type: ignore[method-assign]  # the limits are the maker's
+        self._maker = maker
+
+    def enter(self) -> OpenRequest:
+        self._maker.enter()
+        return OpenRequest(self)
+
+    def _leave(self, body_bytes: int, answer_bytes: int) -> None:
+        self._maker._leave(body_bytes, answer_bytes)
+
+    def _take_body(self, size: int) -> None:
+        self._maker._take_body(size)
+
+    def _take_answer(self, size: int) -> None:
+        self._maker._take_answer(size)
 
 
 class Tokens:

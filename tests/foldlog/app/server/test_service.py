@@ -295,7 +295,7 @@ def test_a_body_that_says_it_is_too_long_is_not_read(app):
 
 @pytest.mark.parametrize("take, size_max", [("take_body", 32), ("take_answer", 64)])
 def test_what_a_token_holds_in_memory_has_a_limit(take, size_max):
-    principal = Principal("ann", TokenEntry(scope="append", token=TOKEN))
+    principal = Principal("ann", TokenEntry(scope="append", token=TOKEN), b"")
     first, second = principal.enter(), principal.enter()
     getattr(first, take)(size_max // 2 * MEBIBYTE)
     getattr(second, take)(size_max // 2 * MEBIBYTE)
