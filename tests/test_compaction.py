@@ -1,8 +1,9 @@
 """The published figures of compactions: ``python -m benchmarks.compaction``."""
 
 import json
+import random
 
-from benchmarks import compaction
+from benchmarks import agents, compaction
 from foldlog.condensers import ESTIMATE
 from foldlog.replays import replay
 
@@ -22,3 +23,69 @@ def test_copier_summarizes_for_both_prompts():
             assert figures["condensations"] > 1, name
             cached = figures["claude-sonnet-4-5"]["summary_cached"]
             assert (cached > 0) is (", continue" in name)
+
+
+def test_the_page_shows_the_published_figures_of_agents():
+    rows = json.loads(agents.PUBLISHED.read_text(encoding="utf-8"))
+    page = agents.PAGE.read_text(encoding="utf-8")
+    assert agents.in_page(page, rows) == page
+    assert {*rows} == {*agents.AGENTS}
+    assert all({*ways} == {*agents.OURS, *agents.THEIRS} for ways in rows.values())
+
+
+def test_each_fact_is_recognized_and_needed_again():
+    for kind in agents.KINDS:
+        fact = agents.planted(random.Random(0), kind, 7)
+        assert agents.FACT.fullmatch(fact.text), fact
+        assert fact.value in fact.text
+    for agent in agents.AGENTS:
+        turns = agents.work_of(agent, 0)
+        said = ""
+        for turn in turns:
+            said += turn.request
+            assert all(fact.text in said for fact in turn.needed)
+            said += turn.result
+        needed = [fact.kind for turn in turns for fact in turn.needed]
+        assert {*needed} == {*agents.KINDS}
+        assert len(needed) > 100
+
+
+def test_a_prompt_that_repeats_is_read_from_the_cache():
+    server = agents.Server()
+    first = "a" * 40_000
+    server.ask(first, 10)
+    server.ask(first + "b" * 4_000, 10)
+    server.ask("c" + first, 10)
+    assert server.read == 9 * agents.STEP
+    assert server.written == 10_000 + 11_000 - 9 * agents.STEP + 10_000
+    assert server.replied == 30
+
+
+def test_the_scripted_model_keeps_what_leaves_the_view():
+    facts = [agents.planted(random.Random(n), kind, n) for n in range(9) for kind in agents.KINDS]
+    text = "\\n".join(fact.text for fact in facts)
+    kept = agents.summary_of(text, 10_000)
+    assert all(fact.text in kept for fact in facts)
+    short = agents.summary_of(text, 200)
+    assert len(short) < 250
+    assert facts[-1].text in short
+    assert facts[0].text not in short
+
+
+def test_the_page_says_how_many_rows_of_others_are_beaten():
+    rows = json.loads(agents.PUBLISHED.read_text(encoding="utf-8"))
+
+    def shown(figures):
+        return [kept / needed for needed, kept in figures["recall"].values()]
+
+    def is_beaten(theirs, ours):
+        pairs = zip(shown(ours), shown(theirs), strict=True)
+        is_cheaper = all(ours["costs"][model] < theirs["costs"][model] for model in agents.PRICES)
+        return is_cheaper and all(kept >= other for kept, other in pairs)
+
+    beaten = sum(
+        any(is_beaten(ways[theirs], ways[ours]) for ours in agents.OURS)
+        for ways in rows.values()
+        for theirs in agents.THEIRS
+    )
+    assert f"For {beaten} of the 15 rows" in agents.PAGE.read_text(encoding="utf-8")

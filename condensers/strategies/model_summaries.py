@@ -96,10 +96,12 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         "what the model is asked: a prompt with the forgotten events, or (`continue`) the agent's"
         " next prompt, most of which the server has cached",
     )
-    with_digest: bool = setting(
-        False,
-        "whether a digest of the forgotten events stands below the model's text: the text says what"
-        " was decided and why, and the digest keeps the names",
+    digest_length: int = setting(
+        0,
+        "how many characters a digest of the forgotten events has at most below the model's text"
+        " (0: no digest; 500 or more): the text says what was decided and why, and the digest keeps"
+        " the names",
+        ge=0,
     )
     max_parts: int = setting(
         8,
@@ -188,7 +190,9 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             summary = self._continue(view, span)
         else:
             summary = self._summarize(view[span], self.max_event_length)
-        return _above(summary, summary_of(view, span)) if self.with_digest else summary
+        if not self.digest_length:
+            return summary
+        return _above(summary, summary_of(view, span, self.digest_length))
 
     def _continue(self, view: View, span: slice) -> Summary:
         """Return the model's reply to the agent's next prompt. If this prompt is too long for the

@@ -426,7 +426,7 @@ PREFERS = "She prefers trains to src/module_2.py and src/module_3.py, at port 80
 
 
 def test_a_digest_stands_below_the_text_of_the_model():
-    action = plan(llm(PREFERS, with_digest=True).condense(viewed(message(), *named(0, 30))))
+    action = plan(llm(PREFERS, digest_length=6_000).condense(viewed(message(), *named(0, 30))))
     text, _, below = action.summary.partition("\n\n# Digest of ")
     assert text == PREFERS
     assert "src/module_27.py, port 8027" in below
@@ -436,7 +436,7 @@ def test_a_digest_stands_below_the_text_of_the_model():
 def test_the_model_does_not_read_the_last_digest():
     second = PREFERS.replace("trains", "buses to src/module_32.py, port 8032, or")
     model = Scripted(PREFERS, second)
-    condenser = LLMSummarizingCondenser(model, max_size=20, keep_first=1, with_digest=True)
+    condenser = LLMSummarizingCondenser(model, max_size=20, keep_first=1, digest_length=6_000)
     with new_history(condenser) as history:
         for start in (0, 30):
             history.append([*named(start, start + 30), REQUEST])
@@ -454,7 +454,7 @@ def test_a_digest_gives_way_to_the_text_of_the_model():
     sizes = []
     for limit in (4_000, 2_000, 1_000):
         agent = Characters(limit)
-        action = plan(llm(PREFERS, with_digest=True, max_size=1_000).condense(view, agent))
+        action = plan(llm(PREFERS, digest_length=6_000, max_size=1_000).condense(view, agent))
         assert action.summary.startswith(PREFERS)
         assert agent.token_sums(view.then((action,)))[-1] <= limit
         sizes.append(len(action.summary))
@@ -463,7 +463,7 @@ def test_a_digest_gives_way_to_the_text_of_the_model():
 
 
 def test_without_its_model_a_digest_stands_alone():
-    with new_history(llm(failed(), with_digest=True)) as history:
+    with new_history(llm(failed(), digest_length=6_000)) as history:
         history.append([*named(0, 30), REQUEST])
         history.prepare()
         (made,) = history.view().condensations

@@ -1,0 +1,449 @@
+"""``python -m benchmarks.agents --publish``: what an agent of 300 turns pays with each way to
+compact, and which facts its prompts still show when it needs them.
+
+Three scripted agents work on results with planted facts of three kinds: names, small numbers and
+plain words. Now and then, a call uses a fact again. No model is called. A scripted server reads
+from its cache what a prompt repeats of one of the last prompts, and a scripted model writes
+summaries: it copies the user's words and then the newest facts, as an ideal model would. All
+summaries have the same size. The ways of other programs follow their documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import foldlog
+from benchmarks.pages import with_part
+from foldlog.condensers import Condenser, LLMSummarizingCondenser, Reply, condenser_from_config
+from foldlog.eventstore import CondensationAction, SystemMessage
+from foldlog.projections import View
+
+TURNS: Final = 300
+WINDOW: Final = 200_000
+LETTERS_A_TOKEN: Final = 4
+STEP: Final = 1_024
+"""A server caches prompts in steps of so many tokens."""
+PROMPTS_CACHED: Final = 8
+SUMMARY: Final = 6_000
+"""The size of a summary in characters, for all ways."""
+OLD: Final = 60
+"""How many events old a fact is that is counted as old."""
+REPLY_TOKENS: Final = 60
+PAGE = Path(__file__).parents[1] / "docs" / "internals" / "COMPACTION.md"
+PUBLISHED = PAGE.with_name("agents.json")
+COMMAND: Final = "python -m benchmarks.agents --publish"
+
+PRICES: Final[Mapping[str, tuple[float, float, float]]] = {
+    "claude-sonnet-4-5": (3.75, 0.30, 15.0),
+    "gpt-5.2": (1.75, 0.175, 14.0),
+}
+"""US dollars for a million tokens: written to the cache, read from the cache, of replies."""
+AGENTS: Final[Mapping[str, tuple[int, int, int]]] = {
+    "code": (30, 700, 25),
+    "browser": (300, 1_300, 25),
+    "chat": (10, 60, 3),
+}
+"""The least and the most words of a result, and how many turns are between two requests."""
+KINDS: Final = ("names", "numbers", "words")
+FILLER: Final = (
+    *("queue", "value", "of", "retry", "when", "parser", "returns", "none", "because", "ticket"),
+    *("state", "is", "stale", "and", "worker", "restarts", "then", "logs", "an", "error", "module"),
+)
+PLACES: Final = ("harbour", "attic", "cellar", "garden", "market", "bridge", "tower", "corner")
+BIRDS: Final = ("falcon", "heron", "magpie", "raven", "bunting", "plover", "curlew", "osprey")
+COLOURS: Final = ("teal", "amber", "violet", "cobalt", "scarlet", "olive", "maroon", "ivory")
+MOODS: Final = ("brisk", "gentle", "solemn", "merry", "wary", "drowsy", "stern", "jolly")
+
+FACT: Final = re.compile(
+    r"\b(?:[a-z]+_[0-9a-f]{5} = \d{7}|the [a-z]+ [a-z]+ listens on [a-z]+ port \d{4}"
+    r"|the [a-z]+ [a-z]+ turned [a-z]+ and [a-z]+)\b"
+)
+ASKED: Final = re.compile(r"Task \d+: [^\"\\\n]*")
+
+
+class Fact(NamedTuple):
+    kind: str
+    text: str
+    value: str
+    turn: int
+
+
+class Turn(NamedTuple):
+    request: str
+    command: str
+    result: str
+    needed: Sequence[Fact]
+
+
+def planted(at: random.Random, kind: str, turn: int) -> Fact:
+    place, bird = at.choice(PLACES), at.choice(BIRDS)
+    if kind == "names":
+        value = f"{at.randrange(10**7):07d}"
+        return Fact(
+            kind,
+            f"{at.choice(('order', 'budget'))}_{at.randrange(16**5):05x} = {value}",
+            value,
+            turn,
+        )
+    if kind == "numbers":
+        value = f"{at.choice(COLOURS)} port {at.randrange(1_000, 9_999)}"
+        return Fact(kind, f"the {place} {bird} listens on {value}", value, turn)
+    value = f"{place} {bird} turned {at.choice(COLOURS)} and {at.choice(MOODS)}"
+    return Fact(kind, f"the {value}", value, turn)
+
+
+def work_of(agent: str, seed: int) -> list[Turn]:
+    """Return the turns of an agent, the same for each way to compact."""
+    least, most, between = AGENTS[agent]
+    at = random.Random(f"{agent} {seed}")
+    facts: list[Fact] = []
+    turns = []
+    for number in range(TURNS):
+        request = ""
+        if number % between == 0:
+            asked = planted(at, at.choice(KINDS), number)
+            facts.append(asked)
+            request = (
+                f"Task {number}: {' '.join(at.choices(FILLER, k=25))}. Note that {asked.text}."
+            )
+        low, high = at.choices(((0, 5), (6, 30), (31, 100), (101, TURNS)), (50, 25, 15, 10))[0]
+        known = [fact for fact in facts if low <= number - fact.turn <= high]
+        needed = [at.choice(known)] if known and at.random() < 0.6 else []
+        path = f"src/m{at.randrange(16**4):04x}/part_{at.randrange(90)}.py"
+        command = f"look at {path}" + "".join(f" as {fact.text}" for fact in needed)
+        lines = []
+        for _ in range(max(1, at.randrange(least, most) // 14)):
+            if at.random() < (0.03 if agent == "browser" else 0.12):
+                facts.append(planted(at, at.choice(KINDS), number))
+                lines.append(facts[-1].text)
+            else:
+                lines.append(" ".join(at.choices(FILLER, k=9)))
+        turns.append(Turn(request, command, "\n".join(lines), needed))
+    return turns
+
+
+# --- the server and the model behind summaries ---
+
+
+@dataclass
+class Server:
+    """Counts what a provider bills. ``possible`` is how many tokens its cache could have read."""
+
+    read: int = 0
+    written: int = 0
+    replied: int = 0
+    _recent: list[str] = field(default_factory=list)
+
+    def ask(self, text: str, reply_tokens: int) -> None:
+        shared = max((_shared(text, earlier) for earlier in self._recent), default=0)
+        cached = shared // LETTERS_A_TOKEN // STEP * STEP
+        self.read += cached
+        self.written += len(text) // LETTERS_A_TOKEN - cached
+        self.replied += reply_tokens
+        self._recent = [*self._recent[1 - PROMPTS_CACHED :], text]
+
+    def cost(self, model: str) -> float:
+        written, read, reply = PRICES[model]
+        return (self.written * written + self.read * read + self.replied * reply) / 1e6
+
+
+def _shared(text: str, other: str) -> int:
+    low, high = 0, min(len(text), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if text[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def summary_of(text: str, length: int) -> str:
+    """Return the text of an ideal model: the newest requests, and then the newest facts, until the
+    text has ``length`` characters.
+    """
+    text = text.replace("\\n", "\n")  # a prompt is JSON
+    lines = [request[:200] for request in dict.fromkeys(ASKED.findall(text))][-6:]
+    room = length - sum(map(len, lines))
+    facts = dict.fromkeys(reversed(FACT.findall(text)))
+    for fact in facts:
+        room -= len(fact) + 1
+        if room < 0:
+            break
+        lines.append(fact)
+    return "\n".join(("The state of the work.", *lines))
+
+
+@dataclass
+class Model:
+    """The agent's model, which also writes the summaries of ``length`` characters."""
+
+    server: Server
+    length: int = SUMMARY
+    model = "claude-sonnet-4-5"
+    max_input_tokens = WINDOW
+    max_output_tokens = 8_000
+    supports_function_calling = True
+    supports_response_schema = False
+
+    def complete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Reply:
+        text = json.dumps(options.get("tools", ())) + "".join(map(json.dumps, messages))
+        self.server.ask(text, self.length // LETTERS_A_TOKEN)
+        text = text[: _begins_rest(text, str(messages[-1]["content"]))]
+        return Reply(text=summary_of(text, self.length), model=self.model, finish_reason="stop")
+
+    def token_sums(self, view: View) -> list[int]:
+        sums = [0] * (len(view) + 1)
+        for message, places in view.rendered():
+            sums[places[-1] + 1] += len(json.dumps(message)) // LETTERS_A_TOKEN
+        return list(accumulate(sums))
+
+
+def _begins_rest(text: str, wish: str) -> int | None:
+    """Return where the part of a prompt begins that stays, if the wish for a summary quotes it."""
+    quoted = _QUOTED.search(wish.partition("It begins with: ")[2])
+    return None if quoted is None else text.index(quoted[0])
+
+
+_QUOTED: Final = re.compile(r"src/m[0-9a-f]{4}/part_\d+\.py|Task \d+:")
+"""Matches what occurs first in the call or request that begins a part."""
+
+
+# --- the ways ---
+
+
+SYSTEM: Final = "You are a careful engineer. " * 40
+TOOLS: Final = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"Use this tool to {name}." + " Look twice." * 60,
+            "parameters": {"type": "object", "properties": {"command": {"type": "string"}}},
+        },
+    }
+    for name in ("bash", "read", "edit", "grep")
+]
+
+Prompts = Iterator[tuple[str, int]]
+"""The text of each prompt, and the number of compactions until then."""
+Way = Callable[[Sequence[Turn], Server], Prompts]
+
+
+def of_foldlog(make: Callable[[Model], Condenser], *, length: int = SUMMARY) -> Way:
+    def prompts(turns: Sequence[Turn], server: Server) -> Prompts:
+        model = Model(server, length)
+        with foldlog.open("memory:", condenser=make(model), agent_llm=model) as histories:
+            history = histories["run"]
+            history.append(SystemMessage(content=SYSTEM, tools=tuple(TOOLS)))
+            for number, turn in enumerate(turns):
+                if turn.request:
+                    history.append({"role": "user", "content": turn.request})
+                view = history.prepare()
+                made = sum(isinstance(each, CondensationAction) for each in view.condensations)
+                yield json.dumps(TOOLS) + "".join(map(json.dumps, view.to_messages())), made
+                history.append_reply(_call(number, turn))
+                history.append_tool_result(f"c{number}", turn.result)
+
+    return prompts
+
+
+def _call(number: int, turn: Turn) -> dict[str, Any]:
+    function = {"name": "bash", "arguments": json.dumps({"command": turn.command})}
+    call = {"id": f"c{number}", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+Messages = list[dict[str, Any]]
+
+
+def by_hand(rule: Callable[[Messages, Server, dict[str, int]], tuple[Messages, Messages]]) -> Way:
+    """``rule`` returns the messages to send and the messages that the client keeps."""
+
+    def prompts(turns: Sequence[Turn], server: Server) -> Prompts:
+        kept: Messages = [{"role": "system", "content": SYSTEM}]
+        state: dict[str, int] = defaultdict(int)
+        for number, turn in enumerate(turns):
+            if turn.request:
+                kept.append({"role": "user", "content": turn.request})
+            sent, kept = rule(kept, server, state)
+            yield json.dumps(TOOLS) + "".join(map(json.dumps, sent)), state["compactions"]
+            kept.append(_call(number, turn))
+            kept.append({"role": "tool", "tool_call_id": f"c{number}", "content": turn.result})
+
+    return prompts
+
+
+def _tokens(messages: Messages) -> int:
+    return (
+        len(json.dumps(TOOLS)) + sum(len(json.dumps(each)) for each in messages)
+    ) // LETTERS_A_TOKEN
+
+
+def clearing(trigger: int, keep: int, at_least: int) -> Way:
+    """Anthropic's ``clear_tool_uses``: above ``trigger`` tokens, the server clears all results but
+    the newest ``keep``, if this frees ``at_least`` tokens.
+    """
+
+    def rule(kept: Messages, server: Server, state: dict[str, int]) -> tuple[Messages, Messages]:
+        results = [place for place, each in enumerate(kept) if each["role"] == "tool"]
+        if _tokens(kept) > trigger:
+            fresh = results[state["cleared"] : len(results) - keep]
+            freed = sum(len(kept[place]["content"]) for place in fresh) // LETTERS_A_TOKEN
+            if fresh and freed >= at_least:
+                state["cleared"] = len(results) - keep
+                state["compactions"] += 1
+        cleared = {*results[: state["cleared"]]}
+        sent = [
+            {**each, "content": "[cleared]"} if place in cleared else each
+            for place, each in enumerate(kept)
+        ]
+        return sent, kept
+
+    return by_hand(rule)
+
+
+def compacting(part: float, users: int) -> Way:
+    """Codex' compaction: above a part of the window, the newest messages of the user (``users``
+    tokens) and one summary take the place of everything after the system prompt.
+    """
+
+    def rule(kept: Messages, server: Server, state: dict[str, int]) -> tuple[Messages, Messages]:
+        if _tokens(kept) <= part * WINDOW:
+            return kept, kept
+        text = json.dumps(TOOLS) + "".join(map(json.dumps, kept)) + "Summarize the work."
+        server.ask(text, SUMMARY // LETTERS_A_TOKEN)
+        requests: Messages = []
+        room = users * LETTERS_A_TOKEN
+        for each in reversed(kept[1:]):
+            if each["role"] == "user" and not each["content"].startswith("The state of the work."):
+                room -= len(each["content"])
+                if room < 0:
+                    break
+                requests.insert(0, each)
+        state["compactions"] += 1
+        summary = {"role": "user", "content": summary_of(text, SUMMARY)}
+        shorter = [kept[0], *requests, summary]
+        return shorter, shorter
+
+    return by_hand(rule)
+
+
+def _configured(**config: Any) -> Way:
+    return of_foldlog(lambda model: condenser_from_config(config))
+
+
+def _continued(**settings: Any) -> Way:
+    return of_foldlog(lambda model: LLMSummarizingCondenser(model, prompt="continue", **settings))
+
+
+def _mixed(**settings: Any) -> Way:
+    half = SUMMARY // 2
+    return of_foldlog(
+        lambda model: LLMSummarizingCondenser(
+            model, prompt="continue", digest_length=half, **settings
+        ),
+        length=half,
+    )
+
+
+OURS: Final[Mapping[str, Way]] = {
+    "digest, 40 events": _configured(type="digest", max_size=40, max_length=SUMMARY),
+    "digest, 120 events": _configured(type="digest", max_size=120, max_length=SUMMARY),
+    "llm, continue, 120 events": _continued(max_size=120),
+    "llm, continue, 240 events": _continued(max_size=240),
+    "llm, continue, 64k tokens": _continued(max_tokens=64_000),
+    "llm, continue, when_cheaper": _continued(when_cheaper=True),
+    "llm with a digest, 60 events": _mixed(max_size=60),
+    "llm with a digest, 120 events": _mixed(max_size=120),
+    "llm with a digest, 240 events": _mixed(max_size=240),
+    "llm with a digest, when_cheaper": _mixed(when_cheaper=True),
+}
+THEIRS: Final[Mapping[str, Way]] = {
+    "OpenHands, class default (240 events, 2)": of_foldlog(
+        lambda model: LLMSummarizingCondenser(model, max_size=240, keep_first=2)
+    ),
+    "OpenHands, agent preset (80 events, 4)": of_foldlog(
+        lambda model: LLMSummarizingCondenser(model, max_size=80, keep_first=4)
+    ),
+    "Anthropic, clear at 100k, keep 3": clearing(100_000, 3, 0),
+    "Anthropic, clear at 30k, keep 3, at least 10k": clearing(30_000, 3, 10_000),
+    "Codex, at 90 % of 64k": compacting(0.9 * 64_000 / WINDOW, 20_000),
+}
+
+
+# --- the figures ---
+
+
+def measured(agent: str, way: Way, seed: int = 1) -> dict[str, Any]:
+    """Return the costs of a way, and for each kind of facts how many were needed and shown."""
+    server = Server()
+    turns = work_of(agent, seed)
+    recall: dict[str, list[int]] = {
+        f"{age} {kind}": [0, 0] for age in ("all", "old") for kind in KINDS
+    }
+    made = 0
+    for number, (turn, (prompt, made)) in enumerate(zip(turns, way(turns, server), strict=True)):  # noqa: B007
+        server.ask(prompt, REPLY_TOKENS)
+        for fact in turn.needed:
+            ages = ("all", "old") if 2 * (number - fact.turn) > OLD else ("all",)
+            for age in ages:
+                counts = recall[f"{age} {fact.kind}"]
+                counts[0] += 1
+                counts[1] += fact.value in prompt
+    costs = {model: round(server.cost(model), 2) for model in PRICES}
+    return {"compactions": made, "costs": costs, "recall": recall}
+
+
+def table(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """Return the figures as a table for each agent. ``rows`` maps an agent and a way to figures."""
+    parts = []
+    for agent, ways in rows.items():
+        heads = ["way", "compactions", *(f"${model}" for model in PRICES)]
+        heads += [f"{kind}, {age}" for kind in KINDS for age in ("all", "old")]
+        text = f"**{agent}**\n\n| {' | '.join(heads)} |\n|---|{'---:|' * (len(heads) - 1)}\n"
+        for way, figures in ways.items():
+            cells = [way, str(figures["compactions"])]
+            cells += [f"${cost:.2f}" for cost in figures["costs"].values()]
+            for kind in KINDS:
+                for age in ("all", "old"):
+                    needed, shown = figures["recall"][f"{age} {kind}"]
+                    cells.append(f"{100 * shown / needed:.0f} %" if needed else "–")
+            text += f"| {' | '.join(cells)} |\n"
+        parts.append(text)
+    return "\n".join(parts)
+
+
+def in_page(text: str, rows: Mapping[str, Any]) -> str:
+    """Put the tables of docs/internals/agents.json into the page."""
+    return with_part(text, COMMAND, table(rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--publish", action="store_true", help="write the page")
+    options = parser.parse_args()
+    rows: dict[str, dict[str, Any]] = {}
+    for agent in AGENTS:
+        for name, way in {**OURS, **THEIRS}.items():
+            rows.setdefault(agent, {})[name] = measured(agent, way, options.seed)
+            sys.stderr.write(f"{agent}, {name}: {rows[agent][name]}\n")
+    sys.stdout.write(table(rows))
+    if options.publish:
+        PUBLISHED.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
