@@ -22,7 +22,7 @@ from foldlog.eventstore.log.row import from_microseconds
 from foldlog.formats.detection import may_be_of
 from foldlog.formats.native_sessions import session_of
 from foldlog.formats.native_sessions.going_over import HANDED_OVER, choose, with_marked_summaries
-from foldlog.formats.native_sessions.session import NativeSession, SessionRecord, count_tokens
+from foldlog.formats.native_sessions.session import NativeSession, SessionRecord
 from foldlog.formats.registry import format_named
 from foldlog.projections import View
 
@@ -41,7 +41,7 @@ class Continuation(NamedTuple):
     ``left_out``  how often content was left out, by its kind
     ``version``   the version of the history at which the fork begins
     ``records``   the number of records in the session file
-    ``tokens``    about how many tokens they have
+    ``tokens``    about how many tokens the messages have
     ``warnings``  what the user should know, such as that the file is not encrypted
     """
 
@@ -87,7 +87,7 @@ def _write(history: HistoryLog, view: View, session: NativeSession) -> Continuat
     _check_release(session)
     handed_over = with_marked_summaries(going_over.view)
     written = session.records(handed_over, _title(history), left_out)
-    tokens = count_tokens(each.record for each in written)
+    tokens = session.tokens
     if tokens > _TOKENS_MAX:
         raise InvalidArgument(
             f"the View of conversation {history.id!r} at version {view.version} has about"
@@ -123,7 +123,7 @@ def _write(history: HistoryLog, view: View, session: NativeSession) -> Continuat
         view.version,
         len(lines),
         tokens,
-        _warnings(history, session),
+        tuple(_warnings(history, session, tokens)),
     )
 
 
@@ -201,10 +201,15 @@ def _command(session: NativeSession) -> str:
     return f"cd {shlex.quote(str(session.cwd))} && {resume}"
 
 
-def _warnings(history: HistoryLog, session: NativeSession) -> tuple[str, ...]:
-    if history._store.database.settings.keys is None:
-        return ()
-    return (
-        "this store is encrypted, and the session file is not: it contains the texts of the View,"
-        f" and {session.label} sends them to its model",
-    )
+def _warnings(history: HistoryLog, session: NativeSession, tokens: int) -> Iterator[str]:
+    if history._store.database.settings.keys is not None:
+        yield (
+            "this store is encrypted, and the session file is not: it contains the texts of the"
+            f" View, and {session.label} sends them to its model"
+        )
+    if session.small_window is not None and tokens > session.small_window:
+        yield (
+            f"the session has about {tokens:,} tokens, and {session.label} does not compact it"
+            f" first for a model whose window has {session.small_window:,}: choose a model with a"
+            " larger window, or condense the history before ('foldlog condense ID')"
+        )

@@ -112,6 +112,9 @@ class ClaudeCode(Driven):
             "-p", words, "--allowedTools", "mcp__foldlog", *self.options_to_continue("--continue")
         )
 
+    def resume(self, session: str, words: str, *options: str) -> str:
+        return self.run("-p", words, "--resume", session, "--allowedTools", "Bash", *options)
+
     def compact(self) -> None:
         self.say("/compact")
         assert len(self.model.summaries) == 1
@@ -136,13 +139,17 @@ wire_api = "responses"
 """,
         )
 
+    free = (
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+        "--dangerously-bypass-hook-trust",
+    )
+
     def say(self, words: str) -> str:
-        free = [
-            "--skip-git-repo-check",
-            "--dangerously-bypass-approvals-and-sandbox",
-            "--dangerously-bypass-hook-trust",
-        ]
-        return self.run("exec", *self.options_to_continue("resume", "--last"), *free, words)
+        return self.run("exec", *self.options_to_continue("resume", "--last"), *self.free, words)
+
+    def resume(self, session: str, words: str) -> str:
+        return self.run("exec", "resume", session, *self.free, words)
 
     def compact(self) -> None:
         self.model.tokens_once = 9_000

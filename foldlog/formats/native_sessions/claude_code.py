@@ -38,6 +38,7 @@ class ClaudeCodeSession(NativeSession):
     label = "Claude Code"
     format = NAME
     release = "2.1.332"
+    small_window = 200_000
 
     def new_id(self) -> str:
         return str(uuid4())
@@ -66,7 +67,7 @@ class ClaudeCodeSession(NativeSession):
             )
         times = times_of(view.events, self.now)
         messages = view.rendered("anthropic")
-        size = count_tokens(message for message, _ in messages)
+        self.tokens = count_tokens(message for message, _ in messages)
         last_reply: JsonObject = {}
         parent: str | None = None
         waiting: tuple[int, ...] = ()
@@ -107,7 +108,7 @@ class ClaudeCodeSession(NativeSession):
             lines.append(SessionRecord(line, positions))
         if last_reply:
             # Claude Code compacts before its first turn if the last usage is near the window.
-            last_reply["usage"] = {"input_tokens": size, "output_tokens": 0}
+            last_reply["usage"] = {"input_tokens": self.tokens, "output_tokens": 0}
         return lines
 
     def _content(

@@ -93,11 +93,11 @@ class CodexSession(NativeSession):
             elif kind.endswith("_output") and _is_failed(view, positions):
                 item = {**item, "output": _marked(item["output"])}
             add("response_item", item, positions)
-        size = count_tokens(line.record["payload"] for line in lines)
+        self.tokens = count_tokens(item for item, _ in items)
         # Codex compacts before its first turn if the last usage is near the window. The total stays
         # 0, because the session has not called a model.
-        usage = {"input_tokens": size, "cached_input_tokens": 0, "output_tokens": 0}
-        usage |= {"reasoning_output_tokens": 0, "total_tokens": size}
+        usage = {"input_tokens": self.tokens, "cached_input_tokens": 0, "output_tokens": 0}
+        usage |= {"reasoning_output_tokens": 0, "total_tokens": self.tokens}
         info = {
             "total_token_usage": dict.fromkeys(usage, 0),
             "last_token_usage": usage,

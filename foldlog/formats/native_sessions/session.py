@@ -33,17 +33,22 @@ class NativeSession(ABC):
     ``label``     the name of the program for people and models
     ``format``    the format of its records
     ``release``   the newest release that the tests have resumed such a session with
+    ``small_window``  the window of a model for which the program does not compact a longer session
+                      before its first turn, or None
     """
 
     program: ClassVar[str]
     label: ClassVar[str]
     format: ClassVar[str]
     release: ClassVar[str]
+    small_window: ClassVar[int | None] = None
 
     def __init__(self, cwd: Path, now: datetime) -> None:
         self.cwd = cwd
         self.now = now
         self.session = self.new_id()
+        self.tokens = 0
+        """About how many tokens the messages of the session have; set by ``records``."""
 
     @abstractmethod
     def new_id(self) -> str:
