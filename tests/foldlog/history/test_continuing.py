@@ -16,6 +16,7 @@ from foldlog import (
     SystemMessage,
     open as open_histories,
 )
+from foldlog._imports.importing import Failed, Import
 from foldlog.errors import InvalidArgument, NoSuchVersion
 from foldlog.formats.native_sessions.claude_code import folder_of
 from foldlog.formats.native_sessions.going_over import HANDED_OVER, SUMMARY
@@ -438,3 +439,38 @@ def _texts_in(value):
 def _arguments_of(value):
     is_arguments = not {"type", "role"} & value.keys()
     return value if is_arguments else ()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_fork_goes_on_without_its_parent(histories, task, program):
+    made = task.continue_in(program)
+    histories.erase("task", reason="asked to", detach_forks=True)
+    Program(made).say("more", "yes")
+    (grown,) = histories.import_(made.path)
+    texts = "".join(sent_by(grown))
+    assert [texts.count(each) for each in ("four towers", "more")] == [1, 1]
+    assert [each.findings for each in histories.maintenance.verify() if each.findings] == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_erased_session_is_refused(histories, task, program):
+    made = task.continue_in(program)
+    histories.erase(made.session, reason="asked to")
+    Program(made).say("more", "yes")
+    (outcome,) = Import(histories.store, [made.path])
+    assert isinstance(outcome, Failed)
+    assert [row.id for row in histories.store.conversations() if row.erased_at is None] == ["task"]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_session_on_a_server(tmp_path, monkeypatch, url_on, program):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    with open_histories(url_on("postgresql"), keys=KeyRing(["11" * 32])) as histories:
+        histories["task"].append(TASK)
+        made = histories["task"].continue_in(program, cwd=tmp_path)
+        assert made.command.startswith(f"cd {tmp_path} && ")
+        Program(made).say("more", "yes")
+        (grown,) = histories.import_(made.path)
+        assert grown.id == made.session
+        assert "more" in "".join(sent_by(grown))
