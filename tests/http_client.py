@@ -68,9 +68,12 @@ class HttpClient:
         answer = self._client.send(
             method, f"{path}?{urlencode(query)}", headers=headers, body=content
         )
-        expected = operation["responses"].get(str(answer.status))
-        if expected is None:
-            _check(operation["responses"]["default"]["content"]["application/problem+json"], answer)
+        assert str(answer.status) in operation["responses"], f"{name} answers {answer.status}"
+        expected = operation["responses"][str(answer.status)]
+        if "$ref" in expected:
+            expected = DOCUMENT["components"]["responses"][expected["$ref"].rpartition("/")[2]]
+            _check(expected["content"]["application/problem+json"], answer)
+            assert {each.lower() for each in expected.get("headers", {})} <= answer.headers.keys()
             raise Refusal(answer)
         if "content" not in expected:
             assert answer.body == b""

@@ -83,7 +83,13 @@ class Outcome(NamedTuple):
 
 
 class NotApproved(InvalidArgument):
-    """The call needs an approval, and its last decision does not allow it now. Nothing was run."""
+    """The call needs an approval, and its last decision does not allow it now. Nothing was run.
+    ``problem`` is the message without the remedy.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; history.decide(call, True, by=…) approves it")
+        self.problem = problem
 
 
 @dataclass(frozen=True)
@@ -440,8 +446,7 @@ def approval_of(history: HistoryLog, trace: CallTrace) -> JsonObject:
         said = "its approval has ended or was refused" if decisions else "it has no approval"
         raise NotApproved(
             f"conversation {history.id!r}: call {trace.call.id} of tool {trace.call.tool!r} needs"
-            f" an approval, and {said}; nothing was run; history.decide(call, True, by=…) approves"
-            " it"
+            f" an approval, and {said}; nothing was run"
         )
     return {"by": decision["by"], "reason": decision["reason"], "approval": event_id}
 

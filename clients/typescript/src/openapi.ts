@@ -50,7 +50,10 @@ export interface paths {
          * @description Append what a model answered: an action for each tool call, or the agent's message.
          *
          *     ``reply`` is what the model's server answered: a chat completion or one of its messages, a
-         *     response of OpenAI, or a message of Anthropic. ``view_version`` is the version of the View that
+         *     response of OpenAI, or a message of Anthropic. ``stream`` is the name of the open stream to
+         *     which the reply was written, which is closed in the same transaction. Without ``reply``, the
+         *     reply is made of the deltas in the stream; with ``cut``, its end is missing, and calls whose
+         *     arguments are incomplete are left out. ``view_version`` is the version of the View that
          *     was sent to the model. ``model_request`` comes from the answer that had the messages, and
          *     ``tools`` and ``parameters`` are what was sent beside them; the reply records all three.
          *
@@ -215,6 +218,29 @@ export interface paths {
          *     Scope: append.
          */
         post: operations["create_conversation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/read-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Return a token that reads this conversation and its streams for some seconds, at most an
+         * @description Return a token that reads this conversation and its streams for some seconds, at most an
+         *     hour. Give it to a page in a browser. It shares the limits of the token of this request.
+         *
+         *     Scope: read.
+         */
+        post: operations["create_read_token"];
         delete?: never;
         options?: never;
         head?: never;
@@ -811,25 +837,25 @@ export interface components {
     schemas: {
         /**
          * ProblemDetails
-         * @description Refusal details (RFC 9457). Other members contain the numbers of the error, such as
-         *         ``expected`` and ``actual``.
+         * @description Problem details (RFC 9457). ``error`` is the name of the error in the library, if it has
+         *         one. Other members contain the numbers of the error.
          */
         ProblemDetails: {
             type: string;
             title: string;
             status: number;
             detail: string;
-            /** @default null */
             error?: string | null;
         };
         /** AppendEventsRequest */
         AppendEventsRequest: {
-            /** @default [] */
             events?: (components["schemas"]["SystemMessage"] | components["schemas"]["Message"] | components["schemas"]["Action"] | components["schemas"]["Observation"] | components["schemas"]["Annotation"] | components["schemas"]["CondensationRequest"] | components["schemas"]["CondensationAction"])[];
-            /** @default [] */
-            messages?: Record<string, unknown>[];
-            /** @default null */
-            documents?: Record<string, unknown> | null;
+            messages?: {
+                [key: string]: unknown;
+            }[];
+            documents?: {
+                [key: string]: unknown;
+            } | null;
         };
         /**
          * SystemMessage
@@ -859,31 +885,29 @@ export interface components {
         SystemMessage: {
             /** @enum {unknown} */
             kind: "system";
-            /** @default -1 */
+            /** @description By default -1. */
             id?: number;
-            /** @default null */
             timestamp?: string | null;
-            /** @default null */
             cause?: number | null;
-            /** @default null */
             origin?: components["schemas"]["Origin"] | null;
-            /** @default {} */
-            meta?: Record<string, unknown>;
-            /** @default false */
+            meta?: {
+                [key: string]: unknown;
+            };
             stays_with_next?: boolean;
-            /** @default {} */
-            extra?: Record<string, unknown>;
-            /** @default null */
+            extra?: {
+                [key: string]: unknown;
+            };
             redacted?: components["schemas"]["Redacted"] | null;
-            content: string | Record<string, unknown>[];
+            content: string | {
+                [key: string]: unknown;
+            }[];
             /**
-             * @default agent
+             * @description By default "agent".
              * @enum {unknown}
              */
             source?: "agent" | "environment" | "user";
-            /** @default true */
+            /** @description By default true. */
             shown?: boolean;
-            /** @default [] */
             tools?: unknown[];
         };
         /**
@@ -897,11 +921,8 @@ export interface components {
          */
         Origin: {
             format: string;
-            /** @default null */
             id?: unknown;
-            /** @default null */
             time?: string | null;
-            /** @default null */
             rest?: unknown;
         };
         /**
@@ -953,29 +974,29 @@ export interface components {
         Message: {
             /** @enum {unknown} */
             kind: "message";
-            /** @default -1 */
+            /** @description By default -1. */
             id?: number;
-            /** @default null */
             timestamp?: string | null;
-            /** @default null */
             cause?: number | null;
-            /** @default null */
             origin?: components["schemas"]["Origin"] | null;
-            /** @default {} */
-            meta?: Record<string, unknown>;
-            /** @default false */
+            meta?: {
+                [key: string]: unknown;
+            };
             stays_with_next?: boolean;
-            /** @default {} */
-            extra?: Record<string, unknown>;
-            /** @default null */
+            extra?: {
+                [key: string]: unknown;
+            };
             redacted?: components["schemas"]["Redacted"] | null;
-            content: string | Record<string, unknown>[];
+            content: string | {
+                [key: string]: unknown;
+            }[];
             /** @enum {unknown} */
             source: "agent" | "environment" | "user";
-            /** @default true */
+            /** @description By default true. */
             shown?: boolean;
-            /** @default [] */
-            thinking?: Record<string, unknown>[];
+            thinking?: {
+                [key: string]: unknown;
+            }[];
         };
         /**
          * Action
@@ -1010,39 +1031,37 @@ export interface components {
         Action: {
             /** @enum {unknown} */
             kind: "action";
-            /** @default -1 */
+            /** @description By default -1. */
             id?: number;
-            /** @default null */
             timestamp?: string | null;
-            /** @default null */
             cause?: number | null;
-            /** @default null */
             origin?: components["schemas"]["Origin"] | null;
-            /** @default {} */
-            meta?: Record<string, unknown>;
-            /** @default false */
+            meta?: {
+                [key: string]: unknown;
+            };
             stays_with_next?: boolean;
-            /** @default {} */
-            extra?: Record<string, unknown>;
-            /** @default null */
+            extra?: {
+                [key: string]: unknown;
+            };
             redacted?: components["schemas"]["Redacted"] | null;
             tool: string;
-            /** @default null */
-            arguments?: Record<string, unknown> | string | null;
-            /** @default null */
+            arguments?: {
+                [key: string]: unknown;
+            } | string | null;
             call_id?: string | null;
-            /** @default null */
             response_id?: string | null;
-            /** @default  */
-            thought?: string | Record<string, unknown>[];
-            /** @default [] */
-            thinking?: Record<string, unknown>[];
+            thought?: string | {
+                [key: string]: unknown;
+            }[];
+            thinking?: {
+                [key: string]: unknown;
+            }[];
             /**
-             * @default agent
+             * @description By default "agent".
              * @enum {unknown}
              */
             source?: "agent" | "environment" | "user";
-            /** @default true */
+            /** @description By default true. */
             shown?: boolean;
         };
         /**
@@ -1076,37 +1095,34 @@ export interface components {
         Observation: {
             /** @enum {unknown} */
             kind: "observation";
-            /** @default -1 */
+            /** @description By default -1. */
             id?: number;
-            /** @default null */
             timestamp?: string | null;
-            /** @default null */
             cause?: number | null;
-            /** @default null */
             origin?: components["schemas"]["Origin"] | null;
-            /** @default {} */
-            meta?: Record<string, unknown>;
-            /** @default false */
+            meta?: {
+                [key: string]: unknown;
+            };
             stays_with_next?: boolean;
-            /** @default {} */
-            extra?: Record<string, unknown>;
-            /** @default null */
+            extra?: {
+                [key: string]: unknown;
+            };
             redacted?: components["schemas"]["Redacted"] | null;
-            content: string | Record<string, unknown>[];
-            /** @default  */
+            content: string | {
+                [key: string]: unknown;
+            }[];
             tool?: string;
-            /** @default null */
             call_id?: string | null;
-            /** @default false */
             is_error?: boolean;
-            /** @default {} */
-            extras?: Record<string, unknown>;
+            extras?: {
+                [key: string]: unknown;
+            };
             /**
-             * @default environment
+             * @description By default "environment".
              * @enum {unknown}
              */
             source?: "agent" | "environment" | "user";
-            /** @default true */
+            /** @description By default true. */
             shown?: boolean;
         };
         /**
@@ -1138,31 +1154,26 @@ export interface components {
         Annotation: {
             /** @enum {unknown} */
             kind: "annotation";
-            /** @default -1 */
+            /** @description By default -1. */
             id?: number;
-            /** @default null */
             timestamp?: string | null;
-            /** @default null */
             cause?: number | null;
-            /** @default null */
             origin?: components["schemas"]["Origin"] | null;
-            /** @default {} */
-            meta?: Record<string, unknown>;
-            /** @default false */
+            meta?: {
+                [key: string]: unknown;
+            };
             stays_with_next?: boolean;
-            /** @default {} */
-            extra?: Record<string, unknown>;
-            /** @default null */
+            extra?: {
+                [key: string]: unknown;
+            };
             redacted?: components["schemas"]["Redacted"] | null;
             name: string;
-            /** @default null */
             data?: unknown;
             /**
-             * @default environment
+             * @description By default "environment".
              * @enum {unknown}
              */
             source?: "agent" | "environment" | "user";
-            /** @default false */
             shown?: boolean;
         };
         /**
@@ -1193,30 +1204,25 @@ export interface components {
         CondensationRequest: {
             /** @enum {unknown} */
             kind: "condensation_request";
-            /** @default -1 */
+            /** @description By default -1. */
             id?: number;
-            /** @default null */
             timestamp?: string | null;
-            /** @default null */
             cause?: number | null;
-            /** @default null */
             origin?: components["schemas"]["Origin"] | null;
-            /** @default {} */
-            meta?: Record<string, unknown>;
-            /** @default false */
+            meta?: {
+                [key: string]: unknown;
+            };
             stays_with_next?: boolean;
-            /** @default {} */
-            extra?: Record<string, unknown>;
-            /** @default null */
+            extra?: {
+                [key: string]: unknown;
+            };
             redacted?: components["schemas"]["Redacted"] | null;
-            /** @default  */
             reason?: string;
             /**
-             * @default agent
+             * @description By default "agent".
              * @enum {unknown}
              */
             source?: "agent" | "environment" | "user";
-            /** @default false */
             shown?: boolean;
         };
         /**
@@ -1262,40 +1268,32 @@ export interface components {
         CondensationAction: {
             /** @enum {unknown} */
             kind: "condensation";
-            /** @default -1 */
+            /** @description By default -1. */
             id?: number;
-            /** @default null */
             timestamp?: string | null;
-            /** @default null */
             cause?: number | null;
-            /** @default null */
             origin?: components["schemas"]["Origin"] | null;
-            /** @default {} */
-            meta?: Record<string, unknown>;
-            /** @default false */
+            meta?: {
+                [key: string]: unknown;
+            };
             stays_with_next?: boolean;
-            /** @default {} */
-            extra?: Record<string, unknown>;
-            /** @default null */
+            extra?: {
+                [key: string]: unknown;
+            };
             redacted?: components["schemas"]["Redacted"] | null;
-            /** @default null */
             forgotten_event_ids?: number[] | null;
-            /** @default null */
             forgotten_events_start_id?: number | null;
-            /** @default null */
             forgotten_events_end_id?: number | null;
-            /** @default null */
             summary?: string | null;
-            /** @default null */
             summary_offset?: number | null;
-            /** @default {} */
-            metadata?: Record<string, unknown>;
+            metadata?: {
+                [key: string]: unknown;
+            };
             /**
-             * @default agent
+             * @description By default "agent".
              * @enum {unknown}
              */
             source?: "agent" | "environment" | "user";
-            /** @default false */
             shown?: boolean;
         };
         /**
@@ -1316,25 +1314,30 @@ export interface components {
             conversation: string;
             id: number;
             recorded_at: string;
-            event: Record<string, unknown>;
-            /** @default null */
+            event: {
+                [key: string]: unknown;
+            };
             position?: string | null;
         };
         /** AppendReplyRequest */
         AppendReplyRequest: {
-            reply: Record<string, unknown>;
-            /** @default null */
+            reply?: {
+                [key: string]: unknown;
+            } | null;
+            stream?: string | null;
+            cut?: boolean;
             view_version?: number | null;
-            /** @default null */
             model_request?: components["schemas"]["RequestIdentity"] | null;
-            /** @default [] */
-            tools?: Record<string, unknown>[];
-            /** @default null */
-            parameters?: Record<string, unknown> | null;
-            /** @default null */
+            tools?: {
+                [key: string]: unknown;
+            }[];
+            parameters?: {
+                [key: string]: unknown;
+            } | null;
             cost?: number | null;
-            /** @default null */
-            meta?: Record<string, unknown> | null;
+            meta?: {
+                [key: string]: unknown;
+            } | null;
         };
         /**
          * RequestIdentity
@@ -1353,10 +1356,10 @@ export interface components {
         AppendToolResultRequest: {
             call: string;
             content: unknown;
-            /** @default false */
             is_error?: boolean;
-            /** @default null */
-            extras?: Record<string, unknown> | null;
+            extras?: {
+                [key: string]: unknown;
+            } | null;
         };
         /**
          * EventPage
@@ -1365,7 +1368,9 @@ export interface components {
          */
         EventPage: {
             version: number;
-            events: Record<string, unknown>[];
+            events: {
+                [key: string]: unknown;
+            }[];
             next: number | null;
         };
         /** AppendTogetherRequest */
@@ -1388,16 +1393,13 @@ export interface components {
         /** RetractRequest */
         RetractRequest: {
             version: number;
-            /** @default  */
             reason?: string;
         };
         /** RedactRequest */
         RedactRequest: {
             events: number[];
             reason: string;
-            /** @default null */
             by?: string | null;
-            /** @default false */
             with_summaries?: boolean;
         };
         /**
@@ -1413,8 +1415,9 @@ export interface components {
         /** AppendRecordsRequest */
         AppendRecordsRequest: {
             format: string;
-            records: Record<string, unknown>[];
-            /** @default null */
+            records: {
+                [key: string]: unknown;
+            }[];
             dedupe?: "origin" | null;
         };
         /**
@@ -1426,15 +1429,14 @@ export interface components {
         ConversationRecords: {
             version: number;
             records: unknown[];
-            /** @default [] */
             newest?: number[];
         };
         /** CreateConversationRequest */
         CreateConversationRequest: {
-            /** @default null */
             id?: string | null;
-            /** @default null */
-            attributes?: Record<string, unknown> | null;
+            attributes?: {
+                [key: string]: unknown;
+            } | null;
         };
         /**
          * ConversationState
@@ -1444,11 +1446,25 @@ export interface components {
         ConversationState: {
             id: string;
             version: number;
-            attributes: Record<string, unknown>;
+            attributes: {
+                [key: string]: unknown;
+            };
             created_at: string;
             updated_at: string;
-            /** @default null */
             lease?: string | null;
+        };
+        /** CreateReadTokenRequest */
+        CreateReadTokenRequest: {
+            /** @description By default 300. */
+            seconds?: number;
+        };
+        /**
+         * ReadToken
+         * @description A token for ``Authorization: Bearer``. ``expires_at`` is in seconds since 1970.
+         */
+        ReadToken: {
+            token: string;
+            expires_at: number;
         };
         /**
          * ConversationPage
@@ -1460,9 +1476,7 @@ export interface components {
         };
         /** ForkRequest */
         ForkRequest: {
-            /** @default null */
             at?: number | null;
-            /** @default null */
             id?: string | null;
         };
         /**
@@ -1471,11 +1485,15 @@ export interface components {
          */
         AttributesDocument: {
             conversation: string;
-            attributes: Record<string, unknown>;
+            attributes: {
+                [key: string]: unknown;
+            };
         };
         /** ChangeAttributesRequest */
         ChangeAttributesRequest: {
-            attributes: Record<string, unknown>;
+            attributes: {
+                [key: string]: unknown;
+            };
         };
         /**
          * DocumentsDocument
@@ -1484,14 +1502,14 @@ export interface components {
         DocumentsDocument: {
             conversation: string;
             version: number;
-            documents: Record<string, unknown>;
+            documents: {
+                [key: string]: unknown;
+            };
         };
         /** EraseRequest */
         EraseRequest: {
             reason: string;
-            /** @default false */
             with_forks?: boolean;
-            /** @default false */
             detach_forks?: boolean;
         };
         /**
@@ -1513,21 +1531,23 @@ export interface components {
          */
         ShownView: {
             version: number;
-            events: Record<string, unknown>[];
+            events: {
+                [key: string]: unknown;
+            }[];
             unhandled_condensation_request: boolean;
-            /** @default null */
-            messages?: Record<string, unknown>[] | null;
-            /** @default null */
+            messages?: {
+                [key: string]: unknown;
+            }[] | null;
             model_request?: components["schemas"]["RequestIdentity"] | null;
-            /** @default null */
             system?: string | null;
-            /** @default [] */
-            tools?: Record<string, unknown>[];
+            tools?: {
+                [key: string]: unknown;
+            }[];
         };
         /** PrepareRequest */
         PrepareRequest: {
             /**
-             * @default openai
+             * @description By default "openai".
              * @enum {unknown}
              */
             dialect?: "anthropic" | "anthropic-cached" | "litellm" | "openai" | "openai-reasoning" | "responses";
@@ -1538,23 +1558,25 @@ export interface components {
          */
         PreparedView: {
             version: number;
-            events: Record<string, unknown>[];
+            events: {
+                [key: string]: unknown;
+            }[];
             unhandled_condensation_request: boolean;
-            messages: Record<string, unknown>[];
+            messages: {
+                [key: string]: unknown;
+            }[];
             model_request: components["schemas"]["RequestIdentity"];
-            /** @default null */
             system?: string | null;
-            /** @default [] */
-            tools?: Record<string, unknown>[];
+            tools?: {
+                [key: string]: unknown;
+            }[];
         };
         /** RequestCondensationRequest */
         RequestCondensationRequest: {
-            /** @default  */
             reason?: string;
         };
         /** CondenseRequest */
         CondenseRequest: {
-            /** @default  */
             reason?: string;
         };
         /**
@@ -1563,22 +1585,32 @@ export interface components {
          *         retraction, ``summary`` the summary that stands for the event now.
          */
         Fate: {
-            event: Record<string, unknown>;
+            event: {
+                [key: string]: unknown;
+            };
             version: number;
             fate: string;
             reason: string;
             position: number | null;
             sent: boolean;
-            by: Record<string, unknown> | null;
+            by: {
+                [key: string]: unknown;
+            } | null;
             forgotten_at: number | null;
-            summary: Record<string, unknown> | null;
+            summary: {
+                [key: string]: unknown;
+            } | null;
         };
         /** ViewDifference */
         ViewDifference: {
             before: number;
             after: number;
-            entered: Record<string, unknown>[];
-            left: Record<string, unknown>[];
+            entered: {
+                [key: string]: unknown;
+            }[];
+            left: {
+                [key: string]: unknown;
+            }[];
         };
         /**
          * DroppedDocument
@@ -1606,27 +1638,24 @@ export interface components {
          * @description The actions that wait for their result, in order.
          */
         OpenToolCalls: {
-            calls: Record<string, unknown>[];
+            calls: {
+                [key: string]: unknown;
+            }[];
         };
         /** CloseOpenCallsRequest */
         CloseOpenCallsRequest: {
-            /** @default  */
             reason?: string;
         };
         /** AskApprovalRequest */
         AskApprovalRequest: {
             to: string;
-            /** @default null */
             shown?: unknown;
         };
         /** DecideRequest */
         DecideRequest: {
             approved: boolean;
-            /** @default null */
             by?: string | null;
-            /** @default  */
             reason?: string;
-            /** @default null */
             until?: string | null;
         };
         /** CallEffects */
@@ -1638,28 +1667,25 @@ export interface components {
          * @description ``key`` names the effect in all systems. ``outcome`` is null if the call has none.
          */
         CallEffect: {
-            call: Record<string, unknown>;
+            call: {
+                [key: string]: unknown;
+            };
             key: string;
             /** @enum {unknown} */
             state: "begun" | "done" | "failed" | "intended" | "unknown";
             attempts: number;
-            /** @default null */
             outcome?: unknown;
         };
         /** BeginEffectRequest */
         BeginEffectRequest: {
             /**
-             * @default never
+             * @description By default "never".
              * @enum {unknown}
              */
             repeat?: "check" | "never" | "same key";
-            /** @default false */
             checked?: boolean;
-            /** @default false */
             needs_approval?: boolean;
-            /** @default null */
             by?: string | null;
-            /** @default  */
             reason?: string;
         };
         /**
@@ -1671,33 +1697,28 @@ export interface components {
             /** @enum {unknown} */
             next: "check" | "done" | "run";
             key: string;
-            /** @default {} */
-            arguments?: Record<string, unknown>;
-            /** @default null */
+            arguments?: {
+                [key: string]: unknown;
+            };
             recorded?: components["schemas"]["RecordedEvent"] | null;
         };
         /** EndEffectRequest */
         EndEffectRequest: {
             outcome: unknown;
-            /** @default false */
             is_error?: boolean;
         };
         /** SettleEffectRequest */
         SettleEffectRequest: {
             outcome: unknown;
-            /** @default false */
             is_error?: boolean;
-            /** @default null */
             by?: string | null;
-            /** @default  */
             reason?: string;
         };
         /** TakeLeaseRequest */
         TakeLeaseRequest: {
             worker: string;
-            /** @default 30 */
+            /** @description By default 30.0. */
             ttl_s?: number;
-            /** @default 0 */
             wait_s?: number;
         };
         /**
@@ -1712,7 +1733,7 @@ export interface components {
         };
         /** RenewLeaseRequest */
         RenewLeaseRequest: {
-            /** @default 30 */
+            /** @description By default 30.0. */
             ttl_s?: number;
         };
         /**
@@ -1752,8 +1773,389 @@ export interface components {
                 number
             ][];
         };
+        /**
+         * Problem400
+         * @description The request is wrong.
+         */
+        Problem400: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 400;
+            detail: string;
+            /** @description The error, such as InvalidArgument, TypeError, ValueError. */
+            error?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem401
+         * @description There is no token, or an unknown one.
+         */
+        Problem401: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 401;
+            detail: string;
+            error?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem403
+         * @description The token does not allow this, or an approval is missing.
+         */
+        Problem403: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 403;
+            detail: string;
+            /** @description The error, such as NotApproved. */
+            error?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem404
+         * @description There is no such conversation or event, or the token may not see it.
+         */
+        Problem404: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 404;
+            detail: string;
+            /** @description The error, such as ConversationNotFound, NoSuchEvent, NoSuchVersion, StreamNotFound. */
+            error?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem408
+         * @description The body came too slowly.
+         */
+        Problem408: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 408;
+            detail: string;
+            error?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem409
+         * @description The state is another one, or the key was used for another request.
+         */
+        Problem409: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 409;
+            detail: string;
+            /** @description The error, such as ConversationHasForks, IdempotencyConflict, NoCondensationAvailable, StreamConflict, VersionConflict. */
+            error?: string;
+            expected?: number;
+            actual?: number;
+            key?: string;
+            first_id?: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem410
+         * @description The conversation was erased.
+         */
+        Problem410: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 410;
+            detail: string;
+            /** @description The error, such as ConversationErased. */
+            error?: string;
+            erased_at?: string;
+            reason?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem412
+         * @description The lease of the request has ended.
+         */
+        Problem412: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 412;
+            detail: string;
+            /** @description The error, such as LeaseTaken. */
+            error?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem413
+         * @description The body is too large.
+         */
+        Problem413: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 413;
+            detail: string;
+            error?: string;
+            bytes_max?: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem415
+         * @description The body is not application/json, or has an unknown encoding.
+         */
+        Problem415: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 415;
+            detail: string;
+            error?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem422
+         * @description An event breaks a rule.
+         */
+        Problem422: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 422;
+            detail: string;
+            /** @description The error, such as CannotRedact, InvalidCondenser, InvalidEvent. */
+            error?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem423
+         * @description Another worker has the lease.
+         */
+        Problem423: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 423;
+            detail: string;
+            /** @description The error, such as LeaseTaken. */
+            error?: string;
+            worker?: string;
+            until?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem429
+         * @description The token sends too much. Nothing was done.
+         */
+        Problem429: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 429;
+            detail: string;
+            error?: string;
+            retry_after_s?: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem500
+         * @description The server failed, or an event is damaged.
+         */
+        Problem500: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 500;
+            detail: string;
+            /** @description The error, such as CorruptEvent, EventStoreError. */
+            error?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Problem503
+         * @description The store cannot answer now.
+         */
+        Problem503: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 503;
+            detail: string;
+            /** @description The error, such as KeyUnavailable, StoreRefused, StoreUnavailable. */
+            error?: string;
+        } & {
+            [key: string]: unknown;
+        };
     };
-    responses: never;
+    responses: {
+        /** @description Another problem. */
+        Problem: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["ProblemDetails"];
+            };
+        };
+        /** @description The request is wrong. */
+        Problem400: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem400"];
+            };
+        };
+        /** @description There is no token, or an unknown one. */
+        Problem401: {
+            headers: {
+                /** @description Bearer */
+                "WWW-Authenticate"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem401"];
+            };
+        };
+        /** @description The token does not allow this, or an approval is missing. */
+        Problem403: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem403"];
+            };
+        };
+        /** @description There is no such conversation or event, or the token may not see it. */
+        Problem404: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem404"];
+            };
+        };
+        /** @description The body came too slowly. */
+        Problem408: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem408"];
+            };
+        };
+        /** @description The state is another one, or the key was used for another request. */
+        Problem409: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem409"];
+            };
+        };
+        /** @description The conversation was erased. */
+        Problem410: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem410"];
+            };
+        };
+        /** @description The lease of the request has ended. */
+        Problem412: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem412"];
+            };
+        };
+        /** @description The body is too large. */
+        Problem413: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem413"];
+            };
+        };
+        /** @description The body is not application/json, or has an unknown encoding. */
+        Problem415: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem415"];
+            };
+        };
+        /** @description An event breaks a rule. */
+        Problem422: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem422"];
+            };
+        };
+        /** @description Another worker has the lease. */
+        Problem423: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem423"];
+            };
+        };
+        /** @description The token sends too much. Nothing was done. */
+        Problem429: {
+            headers: {
+                /** @description Seconds to wait. */
+                "Retry-After"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem429"];
+            };
+        };
+        /** @description The server failed, or an event is damaged. */
+        Problem500: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem500"];
+            };
+        };
+        /** @description The store cannot answer now. */
+        Problem503: {
+            headers: {
+                /** @description Seconds to wait. */
+                "Retry-After"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem503"];
+            };
+        };
+    };
     parameters: never;
     requestBodies: never;
     headers: never;
@@ -1778,21 +2180,24 @@ export interface operations {
             /** @description Return the events with the ids from ``start`` to before ``stop``, forgotten events too. */
             200: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["EventPage"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     append_events: {
@@ -1820,21 +2225,30 @@ export interface operations {
             /** @description Append events or chat messages, all or none. When the answer comes, the events are on disk. */
             201: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["AppendedEvents"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     append_reply: {
@@ -1862,21 +2276,30 @@ export interface operations {
             /** @description Append what a model answered: an action for each tool call, or the agent's message. */
             201: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["AppendedEvents"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     append_tool_result: {
@@ -1902,21 +2325,30 @@ export interface operations {
             /** @description Append the result of an open tool call. ``call`` is the id that the model gave the call. */
             201: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["AppendedEvents"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     append_together: {
@@ -1944,15 +2376,20 @@ export interface operations {
                     "application/json": components["schemas"]["AppendedTogether"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     retract: {
@@ -1986,15 +2423,22 @@ export interface operations {
                     "application/json": components["schemas"]["RecordedEvent"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     redact: {
@@ -2024,15 +2468,22 @@ export interface operations {
                     "application/json": components["schemas"]["RedactedEvents"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     read_records: {
@@ -2052,21 +2503,24 @@ export interface operations {
             /** @description Return the records of a format. */
             200: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["ConversationRecords"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     append_records: {
@@ -2094,21 +2548,30 @@ export interface operations {
             /** @description Append records of a format, all or none. A conversation has records of one format. */
             201: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["AppendedEvents"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     list_conversations: {
@@ -2134,15 +2597,14 @@ export interface operations {
                     "application/json": components["schemas"]["ConversationPage"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     create_conversation: {
@@ -2164,21 +2626,73 @@ export interface operations {
             /** @description Begin a conversation with attributes. */
             201: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["ConversationState"];
                 };
             };
-            /** @description A problem */
-            default: {
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    create_read_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateReadTokenRequest"];
+            };
+        };
+        responses: {
+            /** @description Return a token that reads this conversation and its streams for some seconds, at most an */
+            201: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
+                    "application/json": components["schemas"]["ReadToken"];
                 };
             };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     read_conversation: {
@@ -2195,21 +2709,24 @@ export interface operations {
             /** @description Return the version, the attributes and the lease of a conversation. */
             200: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["ConversationState"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     fork: {
@@ -2235,21 +2752,30 @@ export interface operations {
             /** @description Begin a conversation that shares the events up to a version. */
             201: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["ConversationState"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     read_attributes: {
@@ -2272,15 +2798,16 @@ export interface operations {
                     "application/json": components["schemas"]["AttributesDocument"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     change_attributes: {
@@ -2310,15 +2837,22 @@ export interface operations {
                     "application/json": components["schemas"]["AttributesDocument"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     read_documents: {
@@ -2335,21 +2869,24 @@ export interface operations {
             /** @description Return all documents of the conversation by name. */
             200: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["DocumentsDocument"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     change_documents: {
@@ -2370,28 +2907,39 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": Record<string, unknown>;
+                "application/json": {
+                    [key: string]: unknown;
+                };
             };
         };
         responses: {
             /** @description Set documents by name. Null removes a document. */
             200: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["AppendedEvents"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     erase: {
@@ -2421,15 +2969,22 @@ export interface operations {
                     "application/json": components["schemas"]["ErasedConversation"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     read_view: {
@@ -2450,21 +3005,24 @@ export interface operations {
             /** @description Return the View, now or at a version. */
             200: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["ShownView"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     prepare: {
@@ -2488,21 +3046,30 @@ export interface operations {
             /** @description Return the View to send to the model, with its messages. If the View has become too large, */
             201: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["PreparedView"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     request_condensation: {
@@ -2534,15 +3101,22 @@ export interface operations {
                     "application/json": components["schemas"]["RecordedEvent"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     condense: {
@@ -2566,21 +3140,30 @@ export interface operations {
             /** @description Condense now, and return the View. */
             200: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["ShownView"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     why: {
@@ -2600,21 +3183,24 @@ export interface operations {
             /** @description Say why the View shows an event or not. */
             200: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Fate"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     difference: {
@@ -2640,15 +3226,16 @@ export interface operations {
                     "application/json": components["schemas"]["ViewDifference"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     dropped: {
@@ -2673,15 +3260,16 @@ export interface operations {
                     "application/json": components["schemas"]["DroppedDocument"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     read_open_calls: {
@@ -2704,15 +3292,16 @@ export interface operations {
                     "application/json": components["schemas"]["OpenToolCalls"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     close_open_calls: {
@@ -2736,21 +3325,30 @@ export interface operations {
             /** @description Close every open call with a result that says why it has none. */
             200: {
                 headers: {
+                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["AppendedEvents"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     ask_approval: {
@@ -2783,15 +3381,22 @@ export interface operations {
                     "application/json": components["schemas"]["RecordedEvent"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     decide: {
@@ -2824,15 +3429,22 @@ export interface operations {
                     "application/json": components["schemas"]["RecordedEvent"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     read_effects: {
@@ -2857,25 +3469,26 @@ export interface operations {
                     "application/json": components["schemas"]["CallEffects"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     begin_effect: {
         parameters: {
             query?: never;
-            header?: {
+            header: {
                 /** @description A request that is repeated with its key is carried out only once. */
                 "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
-                "Foldlog-Lease"?: string;
+                "Foldlog-Lease": string;
             };
             path: {
                 conversation: string;
@@ -2898,15 +3511,22 @@ export interface operations {
                     "application/json": components["schemas"]["BegunEffect"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     end_effect: {
@@ -2939,15 +3559,22 @@ export interface operations {
                     "application/json": components["schemas"]["RecordedEvent"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     settle_effect: {
@@ -2978,23 +3605,30 @@ export interface operations {
                     "application/json": components["schemas"]["RecordedEvent"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     renew_lease: {
         parameters: {
             query?: never;
-            header?: {
+            header: {
                 /** @description The token of the lease under which the request writes. */
-                "Foldlog-Lease"?: string;
+                "Foldlog-Lease": string;
             };
             path: {
                 conversation: string;
@@ -3016,15 +3650,22 @@ export interface operations {
                     "application/json": components["schemas"]["HeldLease"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     take_lease: {
@@ -3054,23 +3695,30 @@ export interface operations {
                     "application/json": components["schemas"]["HeldLease"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     release_lease: {
         parameters: {
             query?: never;
-            header?: {
+            header: {
                 /** @description The token of the lease under which the request writes. */
-                "Foldlog-Lease"?: string;
+                "Foldlog-Lease": string;
             };
             path: {
                 conversation: string;
@@ -3086,15 +3734,19 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     follow_conversation: {
@@ -3104,7 +3756,10 @@ export interface operations {
                 wait_s?: number;
                 limit?: number;
             };
-            header?: never;
+            header?: {
+                /** @description Follow behind this event: the 'id' of the last frame. It replaces 'after'. */
+                "Last-Event-ID"?: string;
+            };
             path: {
                 conversation: string;
             };
@@ -3112,24 +3767,30 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Return the events of a conversation behind ``after``, a number of events. With ``Accept: */
+            /**
+             * @description Return the events of a conversation behind ``after``, a number of events. With ``Accept:
+             *
+             *     Server-sent events, with 'Accept: text/event-stream'. Each frame has the lines 'id', 'event' and 'data', and an empty line ends it. The 'id' is the place behind the frame. The 'event' is 'event' (the data is a RecordedEvent), 'beat' (the data is {}; it comes after 15 s without an event), or 'problem' (the data is a ProblemDetails, and the stream ends). The first line is 'retry: 1000'. The stream ends when the server stops: continue with Last-Event-ID.
+             */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["FollowedEvents"];
+                    "text/event-stream": string;
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     follow_store: {
@@ -3139,30 +3800,37 @@ export interface operations {
                 wait_s?: number;
                 limit?: number;
             };
-            header?: never;
+            header?: {
+                /** @description Follow behind this event: the 'id' of the last frame. It replaces 'after'. */
+                "Last-Event-ID"?: string;
+            };
             path?: never;
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Return the events of all conversations that the token may see, behind the position */
+            /**
+             * @description Return the events of all conversations that the token may see, behind the position
+             *
+             *     Server-sent events, with 'Accept: text/event-stream'. Each frame has the lines 'id', 'event' and 'data', and an empty line ends it. The 'id' is the place behind the frame. The 'event' is 'event' (the data is a RecordedEvent), 'beat' (the data is {}; it comes after 15 s without an event), or 'problem' (the data is a ProblemDetails, and the stream ends). The first line is 'retry: 1000'. The stream ends when the server stops: continue with Last-Event-ID.
+             */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["FollowedEvents"];
+                    "text/event-stream": string;
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
     search_events: {
@@ -3190,15 +3858,14 @@ export interface operations {
                     "application/json": components["schemas"]["FoundEvents"];
                 };
             };
-            /** @description A problem */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["ProblemDetails"];
-                };
-            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
         };
     };
 }

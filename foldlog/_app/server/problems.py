@@ -36,7 +36,7 @@ from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
 MEDIA_TYPE: Final = "application/problem+json"
 _HEALS_AFTER_S: Final = 1
 
-_STATUS: Final[Mapping[type[Exception], int]] = {
+STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
     VersionConflict: 409,
     IdempotencyConflict: 409,
     ConversationHasForks: 409,
@@ -86,6 +86,8 @@ class Refusal(EventStoreError):
     def headers(self) -> dict[str, str]:
         if self.status == HTTPStatus.UNAUTHORIZED:
             return {"www-authenticate": "Bearer"}
+        if self.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            return {"allow": ", ".join(self.members["allowed"])}
         if self.status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
             return {"connection": "close"}  # the rest of the body is not read
         if self.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
@@ -108,15 +110,23 @@ def refusal_of(error: Exception, *, has_lease: bool = False) -> Refusal:
     """
     if isinstance(error, Refusal):
         return error
-    kind = next((each for each in _STATUS if isinstance(error, each)), None)
+    kind = next((each for each in STATUS_BY_ERROR if isinstance(error, each)), None)
     if kind is None:
         return Refusal(500, f"the server failed: {type(error).__name__}")
-    status = 412 if kind is LeaseTaken and has_lease else _STATUS[kind]
-    # The remedy in the message of this error is for programs in Python.
-    detail = error.problem if isinstance(error, ConversationErased) else str(error)
+    status = 412 if kind is LeaseTaken and has_lease else STATUS_BY_ERROR[kind]
+    # The remedies in the messages of these errors are for programs in Python.
+    detail = str(error)
+    if isinstance(error, ConversationErased | NotApproved):
+        detail = error.problem
+    if kind is NotApproved:
+        detail += "; a decision of a token with the scope 'approve' allows it"
+    elif isinstance(error, ConversationHasForks):
+        detail = f"{error.problem}; send with_forks or detach_forks"
     members = {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in vars(error).items()
-        if not name.startswith("_") and isinstance(value, str | int | float | datetime)
+        if name != "problem"
+        and not name.startswith("_")
+        and isinstance(value, str | int | float | datetime)
     }
     return Refusal(status, detail, **{**members, "error": kind.__name__})

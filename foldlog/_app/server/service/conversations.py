@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from foldlog._app.server.parameters import Count, convert
+from foldlog._app.server.parameters import Count, Text, convert
 from foldlog._app.server.problems import Refusal
 from foldlog._app.server.service.events import AppendedEvents
 from foldlog._app.server.service.operations import operation
@@ -96,7 +96,7 @@ class ErasedConversation(Document, frozen=True):
 def create_conversation(
     request: AdmittedRequest,
     *,
-    id: str | None = None,
+    id: Text | None = None,
     attributes: JsonObject | None = None,
     idempotency_key: str | None,
 ) -> ConversationState:
@@ -184,7 +184,7 @@ def fork(
     request: AdmittedRequest,
     *,
     at: Count | None = None,
-    id: str | None = None,
+    id: Text | None = None,
     idempotency_key: str | None,
 ) -> ConversationState:
     """Begin a conversation that shares the events up to a version.
@@ -253,7 +253,7 @@ def change_documents(
 
 @operation("POST", "/conversations/{conversation}/erasure", Scope.ADMINISTER, status=200)
 def erase(
-    request: AdmittedRequest, *, reason: str, with_forks: bool = False, detach_forks: bool = False
+    request: AdmittedRequest, *, reason: Text, with_forks: bool = False, detach_forks: bool = False
 ) -> ErasedConversation:
     """Erase the conversation for good. A tombstone with the reason stays."""
     history = request.history

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from foldlog._app.server.parameters import Count
+from foldlog._app.server.parameters import Count, Text
 from foldlog._app.server.problems import Refusal
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import LEASE, AdmittedRequest
@@ -229,7 +229,7 @@ def _end_stream(
 def append_tool_result(
     request: AdmittedRequest,
     *,
-    call: str,
+    call: Text,
     content: Any,
     is_error: bool = False,
     extras: JsonObject | None = None,
@@ -270,7 +270,7 @@ def read_events(
 
 
 class OneAppend(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    conversation: str
+    conversation: Text
     events: Annotated[list[AppendableEvent], msgspec.Meta(min_length=1)]
     expected_version: Count
 
@@ -351,8 +351,8 @@ def retract(
 def redact(
     request: AdmittedRequest,
     *,
-    events: list[int],
-    reason: str,
+    events: Annotated[list[int], msgspec.Meta(min_length=1)],
+    reason: Text,
     by: str | None = None,
     with_summaries: bool = False,
 ) -> RedactedEvents:
@@ -382,7 +382,7 @@ class ConversationRecords(Document, frozen=True):
 def append_records(
     request: AdmittedRequest,
     *,
-    format: str,
+    format: Text,
     records: list[JsonObject],
     dedupe: Literal["origin"] | None = None,
     expected_version: ExpectedVersion,
@@ -406,7 +406,7 @@ def append_records(
 
 @operation("GET", "/conversations/{conversation}/records")
 def read_records(
-    request: AdmittedRequest, *, format: str, sent: bool = False
+    request: AdmittedRequest, *, format: Text, sent: bool = False
 ) -> ConversationRecords:
     """Return the records of a format.
 

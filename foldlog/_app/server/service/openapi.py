@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
 
-from foldlog._app.server.problems import MEDIA_TYPE
+from foldlog._app.server.problems import MEDIA_TYPE, STATUS_BY_ERROR
 from foldlog._app.server.service.operations import Operation
 from foldlog._app.server.service.request import LEASE
 from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._history.lease import LeaseTaken
 
+_NAMED_MEMBERS: Final = {"properties", "additionalProperties"}
 _REF: Final = "#/components/schemas/{name}"
 _LEASE: Final = {
     "name": LEASE.title(),
@@ -20,11 +24,57 @@ _LEASE: Final = {
     "description": "The token of the lease under which the request writes.",
     "schema": {"type": "string"},
 }
+_UNDER_LEASE: Final = {"renew_lease", "release_lease", "begin_effect"}
+_LAST_EVENT: Final = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "description": "Follow behind this event: the 'id' of the last frame. It replaces 'after'.",
+    "schema": {"type": "string"},
+}
+_STREAM: Final = (
+    "Server-sent events, with 'Accept: text/event-stream'. Each frame has the lines 'id', 'event'"
+    " and 'data', and an empty line ends it. The 'id' is the place behind the frame. The 'event' is"
+    " 'event' (the data is a RecordedEvent), 'beat' (the data is {}; it comes after 15 s without"
+    " an event), or 'problem' (the data is a ProblemDetails, and the stream ends). The first line"
+    " is 'retry: 1000'. The stream ends when the server stops: continue with Last-Event-ID."
+)
+_ETAG: Final = {
+    "ETag": {
+        "description": 'The version of the conversation, such as "12", for If-Match.',
+        "schema": {"type": "string"},
+    }
+}
+_PROBLEMS: Final[Mapping[int, tuple[str, str | None, str]]] = {
+    400: ("The request is wrong.", None, ""),
+    401: ("There is no token, or an unknown one.", "WWW-Authenticate", "Bearer"),
+    403: ("The token does not allow this, or an approval is missing.", None, ""),
+    404: ("There is no such conversation or event, or the token may not see it.", None, ""),
+    408: ("The body came too slowly.", None, ""),
+    409: ("The state is another one, or the key was used for another request.", None, ""),
+    410: ("The conversation was erased.", None, ""),
+    412: ("The lease of the request has ended.", None, ""),
+    413: ("The body is too large.", None, ""),
+    415: ("The body is not application/json, or has an unknown encoding.", None, ""),
+    422: ("An event breaks a rule.", None, ""),
+    423: ("Another worker has the lease.", None, ""),
+    429: ("The token sends too much. Nothing was done.", "Retry-After", "Seconds to wait."),
+    500: ("The server failed, or an event is damaged.", None, ""),
+    503: ("The store cannot answer now.", "Retry-After", "Seconds to wait."),
+}
+"""What each status means, with a header of its answer."""
+_MEMBERS: Final[Mapping[int, Mapping[str, str]]] = {
+    409: {"expected": "integer", "actual": "integer", "key": "string", "first_id": "integer"},
+    410: {"erased_at": "string", "reason": "string"},
+    413: {"bytes_max": "integer"},
+    423: {"worker": "string", "until": "string"},
+    429: {"retry_after_s": "number"},
+}
+"""The members of problems beside those of ``ProblemDetails``."""
 
 
 class ProblemDetails(msgspec.Struct):
-    """Refusal details (RFC 9457). Other members contain the numbers of the error, such as
-    ``expected`` and ``actual``.
+    """Problem details (RFC 9457). ``error`` is the name of the error in the library, if it has
+    one. Other members contain the numbers of the error.
     """
 
     type: str
@@ -47,6 +97,10 @@ def document(operations: Sequence[Operation]) -> bytes:
         item[each.method.lower()] = _describe(each, schema_of, components)
     for each in operations:
         components.pop(each.parameters.__name__)  # they stand in the operation
+    for status in _PROBLEMS:
+        components[f"Problem{status}"] = _problem_schema(status)
+    _open_objects(components)
+    _open_objects(paths)
     described = {
         "openapi": "3.1.0",
         "info": {
@@ -58,6 +112,10 @@ def document(operations: Sequence[Operation]) -> bytes:
         "paths": paths,
         "components": {
             "schemas": components,
+            "responses": {
+                "Problem": _problem_content("Another problem.", "ProblemDetails"),
+                **{f"Problem{status}": _problem(status) for status in _PROBLEMS},
+            },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -80,11 +138,19 @@ def _describe(
         }
         for name, schema in fields["properties"].items()
     ]
-    if operation.method != "GET" and "conversation" in operation.in_path:
-        parameters.append(_LEASE)
+    writes = operation.method != "GET"
+    in_conversation = "conversation" in operation.in_path
+    if writes and in_conversation:
+        parameters.append(_LEASE | {"required": operation.name in _UNDER_LEASE})
     answer: JsonObject = {"description": operation.summary.partition("\n")[0]}
     if operation.answer is not None:
         answer["content"] = {"application/json": {"schema": schema_of[operation.answer]}}
+        if "version" in getattr(operation.answer, "__struct_fields__", ()):
+            answer["headers"] = _ETAG
+    if operation.streams:
+        parameters.append(_LAST_EVENT)
+        answer["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+        answer["description"] += f"\n\n{_STREAM}"
     described: JsonObject = {
         "operationId": operation.name,
         "summary": operation.summary.partition("\n")[0],
@@ -92,13 +158,85 @@ def _describe(
         "parameters": parameters,
         "responses": {
             str(operation.status): answer,
-            "default": {
-                "description": "A problem",
-                "content": {MEDIA_TYPE: {"schema": schema_of[ProblemDetails]}},
+            **{
+                str(status): {"$ref": f"#/components/responses/Problem{status}"}
+                for status in _statuses(operation)
             },
+            "default": {"$ref": "#/components/responses/Problem"},
         },
     }
     if operation.body is not None:
         content = {"application/json": {"schema": schema_of[operation.body]}}
         described["requestBody"] = {"required": True, "content": content}
     return described
+
+
+def _statuses(operation: Operation) -> Sequence[int]:
+    """Return the statuses of the problems of an operation."""
+    writes = operation.method != "GET"
+    statuses = {400, 401, 403, 404, 429, 500, 503}
+    if "conversation" in operation.in_path:
+        statuses |= {409, 410}
+        statuses |= {412, 422, 423} if writes else set()
+    if writes:
+        statuses |= {409, 410, 422}
+    if operation.body is not None:
+        statuses |= {408, 413, 415}
+    return sorted(statuses)
+
+
+def _problem(status: int) -> JsonObject:
+    description, header, value = _PROBLEMS[status]
+    problem = _problem_content(description, f"Problem{status}")
+    if header is not None:
+        problem["headers"] = {header: {"description": value, "schema": {"type": "string"}}}
+    return problem
+
+
+def _problem_content(description: str, schema: str) -> JsonObject:
+    reference = {"$ref": _REF.format(name=schema)}
+    return {"description": description, "content": {MEDIA_TYPE: {"schema": reference}}}
+
+
+def _problem_schema(status: int) -> JsonObject:
+    names = sorted(error.__name__ for error, own in STATUS_BY_ERROR.items() if own == status)
+    properties: JsonObject = {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer", "enum": [status]},
+        "detail": {"type": "string"},
+        "error": {"type": "string"},
+    }
+    if status == HTTPStatus.PRECONDITION_FAILED:
+        names = [LeaseTaken.__name__]  # it is the lease of the request that has ended
+    if names:
+        properties["error"]["description"] = f"The error, such as {', '.join(names)}."
+    properties |= {name: {"type": kind} for name, kind in _MEMBERS.get(status, {}).items()}
+    return {
+        "title": f"Problem{status}",
+        "description": _PROBLEMS[status][0],
+        "type": "object",
+        "properties": properties,
+        "required": ["type", "title", "status", "detail"],
+        "additionalProperties": True,
+    }
+
+
+def _open_objects(schema: Any) -> None:
+    """Say of objects without named members that they may have any. Tell defaults in descriptions,
+    because many generators make a member with a ``default`` a required one.
+    """
+    if isinstance(schema, list):
+        for each in schema:
+            _open_objects(each)
+    if not isinstance(schema, dict):
+        return
+    if schema.get("type") == "object" and not schema.keys() & _NAMED_MEMBERS:
+        schema["additionalProperties"] = True
+    if not isinstance(default := schema.get("default"), dict) or not default:
+        schema.pop("default", None)
+        if default:
+            told = f"{schema.get('description', '')} By default {json.dumps(default)}."
+            schema["description"] = told.strip()
+    for each in schema.values():
+        _open_objects(each)

@@ -44,7 +44,8 @@ HEADERS: Final = {
         Annotated[
             str,
             msgspec.Meta(
-                description="A request that is repeated with its key is carried out only once."
+                min_length=1,
+                description="A request that is repeated with its key is carried out only once.",
             ),
         ],
     ),
@@ -69,6 +70,7 @@ class Operation:
     ``parameters``  the fields of the path (in the order of ``in_path``), of the headers
                     ``in_headers``, and of the query ``in_query``
     ``body``        the type of the JSON body, and ``decode`` reads it
+    ``streams``     whether it can also answer with server-sent events
     """
 
     name: str
@@ -83,6 +85,7 @@ class Operation:
     in_query: Collection[str]
     body: Any
     answer: Any
+    streams: bool
 
     @cached_property
     def decode(self) -> Callable[[bytes | bytearray], Any]:
@@ -145,6 +148,7 @@ def operation(
                 in_query={field[0] for field in query},
                 body=body,
                 answer=None if answers == {type(None)} else answers.pop(),
+                streams=Response in get_args(returned),
             )
         )
         return handle

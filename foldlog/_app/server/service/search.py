@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from foldlog._app.server.parameters import Count
+from foldlog._app.server.parameters import Count, Text
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._reports.answers.document import Document
@@ -59,10 +59,10 @@ class FoundEvents(Document, frozen=True):
 def search_events(
     request: AdmittedRequest,
     *,
-    words: str,
-    within: str | None = None,
-    kind: str | None = None,
-    tool: str | None = None,
+    words: Text,
+    within: Text | None = None,
+    kind: Text | None = None,
+    tool: Text | None = None,
     limit: Limit = 20,
     after: Count = 0,
 ) -> FoundEvents:

@@ -229,7 +229,8 @@ def _find(method: str, path: str) -> tuple[Operation, Sequence[str]]:
     if not node.by_method:
         raise Refusal(404, f"there is no such path; GET {PREFIX}/openapi.json lists the paths")
     if method not in node.by_method:
-        raise Refusal(405, f"use {' or '.join(sorted(node.by_method))}")
+        allowed = sorted(node.by_method)
+        raise Refusal(405, f"use {' or '.join(allowed)}", allowed=allowed)
     return node.by_method[method], in_path
 
 

@@ -317,3 +317,10 @@ def test_a_large_answer_is_sent_in_pieces():
     pieces = [message["body"] for message in sent[1:]]
     assert (b"".join(pieces), len(pieces)) == (content, 4)
     assert [message["more_body"] for message in sent[1:]] == [True, True, True, False]
+
+
+def test_a_wrong_method_learns_the_right_ones(client):
+    answer = client.send("DELETE", f"{C1}/lease/", headers={})
+    assert answer.status == 404
+    answer = client.send("PATCH", f"{C1}/lease", headers={})
+    assert (answer.status, answer.headers["allow"]) == (405, "DELETE, POST, PUT")
