@@ -86,7 +86,7 @@ class Refusal(EventStoreError):
     def headers(self) -> dict[str, str]:
         if self.status == HTTPStatus.UNAUTHORIZED:
             return {"www-authenticate": "Bearer"}
-        if self.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        if "allowed" in self.members:
             return {"allow": ", ".join(self.members["allowed"])}
         if self.status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
             return {"connection": "close"}  # the rest of the body is not read
