@@ -8,6 +8,7 @@ import json
 import pytest
 
 import foldlog
+from foldlog._app.server.access import Gate
 from foldlog._app.server.service import tokens as service_tokens
 from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
@@ -42,7 +43,7 @@ def app(histories):
         ]
     )
     service = Service(histories, tokens, check=lambda: None, origins=[SITE])
-    return application(histories.store, token="page", service=service)
+    return application(histories.store, gate=Gate("page"), service=service)
 
 
 @pytest.fixture
