@@ -46,6 +46,7 @@ class Fault(enum.Enum):
     CUT_AFTER = "cut after the request is carried out"
     HALF_AN_ANSWER = "cut within the answer"
     SILENT = "no answer"
+    OTHER_BYTES = "a whole answer with other bytes"
 
 
 class InMemory:
@@ -213,6 +214,8 @@ class ObjectServer:
             answer = self.backend.answer(method, handler.path, headers, body)
         if fault is Fault.CUT_AFTER:
             return _cut(handler)
+        if fault is Fault.OTHER_BYTES:
+            answer = answer._replace(body=answer.body[:-1] + bytes([answer.body[-1] ^ 1]))
         handler.send_response(answer.status)
         for name, value in answer.headers.items():
             handler.send_header(name, value)

@@ -38,6 +38,10 @@ from foldlog.eventstore.recorders.types import Conversation, Unfinished, as_rows
 from foldlog.eventstore.store import Store
 
 _CHANGED = "it was changed at the same time; archive it again"
+_WRONG_OBJECT = (
+    "the object {} does not have the bytes that were written; the events are whole in this store;"
+    " look at the object store, then archive the conversation again"
+)
 
 
 class Archived(NamedTuple):
@@ -58,11 +62,11 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     again.
 
     A conversation is not archived if it is damaged, has forks, or has only one event. A
-    conversation is not archived if some records of its source have no events yet, or if it changes
-    during the call. Raises ``ConversationNotFound``, and ``InvalidArgument`` if ``to`` is not a
-    URL. Raises ``StoreUnavailable`` if the object store does not answer, and ``StoreRefused`` if
-    the object store refuses. Cost: reading and writing the events once. Memory: three copies of the
-    events.
+    conversation is not archived if some records of its source have no events yet, if it changes
+    during the call, or if the object does not read back as it was written. Raises
+    ``ConversationNotFound``, and ``InvalidArgument`` if ``to`` is not a URL. Raises
+    ``StoreUnavailable`` if the object store does not answer, and ``StoreRefused`` if the object
+    store refuses. Cost: reading and writing the events once. Memory: three copies of the events.
     """
     database = store.database
     recorder = database.recorder
@@ -91,14 +95,15 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
         raise
     try:
         is_written = read_archived(conversation, attempt.state) == placed
-    except StoreRefused:
-        if recorder.query(lambda reader: [*reader.unfinished(state.key)]) == [attempt]:
+    except StoreRefused as error:
+        if recorder.query(lambda reader: [*reader.unfinished(state.key)]) != [attempt]:
+            return Archived(conversation, 0, 0, _CHANGED)  # another process deleted the object
+        if error.kind != "archive":
             raise
-        return Archived(conversation, 0, 0, _CHANGED)  # another process deleted the object
+        is_written = False
     if not is_written:
-        raise StoreDamaged(
-            f"the object {attempt.state} does not hold the rows of conversation {conversation!r}"
-        )
+        # The note on the object stays, so the next call or vacuum deletes the object.
+        return Archived(conversation, 0, 0, _WRONG_OBJECT.format(attempt.state.partition(" ")[2]))
     end = partial(
         _archive_rows, database=database, state=state, attempt=attempt, events=len(placed)
     )

@@ -74,8 +74,10 @@ if TYPE_CHECKING:
 
 _HEAD: Final = 8
 """The name of an object begins with the first ``_HEAD`` bytes of the conversation's head."""
-_RETRY: Final[RetryConfig] = {"retry_timeout": timedelta(minutes=1)}
-"""After this time, a request is not tried again. One request may take 30 seconds."""
+_RETRY: Final[RetryConfig] = {"retry_timeout": timedelta(minutes=1), "max_retries": 1_000}
+"""After this time, a request is not tried again, however fast it fails. One request may take 30
+seconds.
+"""
 _TIME: Final = "%Y%m%dT%H%M%S"
 _LATE: Final = timedelta(hours=1)
 """An archiver that was not killed has written its object after this time."""

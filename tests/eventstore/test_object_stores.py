@@ -184,6 +184,23 @@ def test_failed_archiving_loses_nothing(
     assert_nothing_is_lost(histories, server, prefix, before)
 
 
+def test_an_object_with_other_bytes_stops_no_other_conversation(server, histories, prefix, to):
+    before = content(histories)
+    fill(histories, "d")
+    server.fail(Fault.OTHER_BYTES, "GET", times=1)
+    outcomes = {outcome.conversation: outcome for outcome in archive(histories, to)}
+    stays = [outcome.stays for outcome in outcomes.values() if outcome.stays]
+    (problem,) = stays
+    assert problem.startswith(f"the object {to}/")
+    assert "the events are whole in this store" in problem
+    assert "erase" not in problem
+    assert [outcome.events for outcome in outcomes.values() if not outcome.stays] == [19]
+    assert content(histories) == before
+    assert {outcome.stays for outcome in archive(histories, to)} == {None}
+    histories.erase("d", reason="asked for")
+    assert_nothing_is_lost(histories, server, prefix, before)
+
+
 @pytest.mark.parametrize(
     "fault", [Fault.UNAVAILABLE, Fault.CUT_BEFORE, Fault.HALF_AN_ANSWER, Fault.REFUSED]
 )

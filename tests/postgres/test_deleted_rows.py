@@ -8,6 +8,7 @@ import pytest
 from foldlog.eventstore import open_store
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.recorders.postgres import deleted_rows
 from tests.conformance.conftest import noted
 from tests.privacy import erased, redacted
 from tests.said import say
@@ -33,6 +34,41 @@ def vacuums(monkeypatch):
 
 def connect(url, **options):
     return psycopg.connect(url.partition("?")[0], **options)
+
+
+class OfCitus:
+    """A connection to a coordinator whose worker answers ``rows``."""
+
+    def __init__(self, *rows):
+        self._rows = rows
+
+    def execute(self, query, parameters=()):
+        return self
+
+    def fetchall(self):
+        return [*self._rows]
+
+
+STATEMENTS = {"node_horizon": b"SELECT", "on_worker": b"SELECT"}
+
+
+def test_an_answer_of_a_lost_worker_is_no_document():
+    """The text of its error stands where its answer would."""
+    lost = OfCitus((False, "connection to the remote node localhost:5433 failed"))
+    with pytest.raises(deleted_rows.WorkerAway, match="remote node localhost:5433 failed"):
+        deleted_rows.Tables(lost, STATEMENTS, is_on_citus=True).horizon()
+    there = OfCitus((True, '{"number": 7, "kind": "session", "name": "1"}'))
+    assert deleted_rows.Tables(there, STATEMENTS, is_on_citus=True).horizon().number == 7
+
+
+def test_an_erasure_beside_a_lost_worker_has_its_receipt(store, monkeypatch):
+    with monkeypatch.context() as patch:
+        error = deleted_rows.WorkerAway("connection to the remote node failed")
+        patch.setattr(deleted_rows.Tables, "relations", lambda tables: (_ for _ in ()).throw(error))
+        assert erased(store, "c1").bytes_pending
+        with pytest.raises(StoreUnavailable, match="Citus worker with the tables does not answer"):
+            store._recorder.compact(0)
+    assert not vacuum(store).bytes_pending
 
 
 def reading(url, **options):

@@ -29,6 +29,10 @@ _WAITED_TOO_LONG: Final = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotA
 _SHARD_NUMBER: Final = re.compile(r"_\d+$")
 
 
+class WorkerAway(Exception):
+    """The Citus worker that has the tables does not answer."""
+
+
 class Deletion(NamedTuple):
     """The note that rows of a conversation were deleted. ``transaction`` is the number of the
     transaction that deleted them.
@@ -127,9 +131,11 @@ class Tables:
         if self._is_on_citus:
             command = query.decode().replace("%", "%%")  # Citus puts the name of a shard at %s
             rows = self._connection.execute(self._statements["on_worker"], (command,)).fetchall()
+            [(succeeded, document)] = rows
+            if not succeeded:
+                raise WorkerAway(str(document))
         else:
-            rows = self._connection.execute(query).fetchall()
-        [(document,)] = rows
+            [(document,)] = self._connection.execute(query).fetchall()
         return json.decode(document, type=kind)
 
 

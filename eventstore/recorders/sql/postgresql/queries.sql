@@ -462,9 +462,9 @@ SELECT f.name, f.value, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
     - (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - f.xmin::text::bigint) % 4294967296
 FROM {schema}.epoch, {schema}.facts f WHERE starts_with(f.name, 'bytes_pending ')
 
--- On Citus, runs a query on the worker that has the tables of the store.
+-- On Citus, runs a query on the worker that has the tables of the store. While the worker is away, result is its error.
 -- name: on_worker
-SELECT result FROM run_command_on_placements((
+SELECT success, result FROM run_command_on_placements((
     SELECT c.oid::regclass FROM pg_class c
     WHERE c.relname = 'epoch' AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
 ), %s)
