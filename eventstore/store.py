@@ -539,12 +539,11 @@ def prepare_append(
     calls_foreign_code = (
         project or also or together or not (guard is None or isinstance(guard, DocumentsUnchanged))
     )
-    seen = expected_version if isinstance(expected_version, Seen) else None
     return Appending(
         store.database,
         conversation,
         batch,
-        version_of(expected_version),
+        expected_version,
         fence,
         idempotency_key,
         dedupe,
@@ -554,7 +553,6 @@ def prepare_append(
         project,
         is_plain=not (has_options or structural or _DOCUMENT_CHANGES in map(_kind, batch)),
         any_thread=store._own_clock and not calls_foreign_code,
-        seen=seen,
     )
 
 

@@ -1,5 +1,7 @@
 """Which functions of the product the files of tests call: ``python -m tests.calls`` runs all tests
 in one process, some ten minutes, and writes ``tests/golden/calls.json`` for ``tests.which``.
+``python -m tests.calls eventstore conformance`` runs these folders, and writes the rows of modules
+that no file of another folder names.
 
 The file has each module of which few tests call a function among those that import or name it, with
 the few other files of tests that together call most of its functions. Write it anew when modules
@@ -12,6 +14,7 @@ import json
 import sys
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -25,6 +28,9 @@ _FOLDERS = ("conformance", "condensers", "eventstore", "foldlog", "ledger", "pro
 
 Calls = dict[str, dict[str, set[str]]]
 """Maps a module to the files of tests that call functions of it, and to these functions."""
+
+Table = dict[str, list[str]]
+"""Maps a module to files of tests that call functions of it."""
 
 
 class Recorder:
@@ -87,7 +93,20 @@ def choose(functions_of_tests: dict[str, set[str]], count: int) -> list[str]:
     return sorted(chosen)
 
 
-def table_of(calls: Calls) -> dict[str, list[str]]:
+def merge(table: Table, rows: Table, folders: Sequence[str]) -> Table:
+    """Return the table with the rows that tests of these folders alone determine."""
+    of_folders = tuple(f"tests/{folder}/" for folder in folders)
+    measured = {
+        _name(path)
+        for path in modules()
+        if (names := naming(path)) and all(test.startswith(of_folders) for test in names)
+    }
+    kept = {name: tests for name, tests in table.items() if name not in measured}
+    new = {name: tests for name, tests in rows.items() if name in measured}
+    return dict(sorted({**kept, **new}.items()))
+
+
+def table_of(calls: Calls) -> Table:
     """Return the table: modules that few of the files naming them call, and as many other files."""
     rows = dict[str, list[str]]()
     for name in sorted(calls):
@@ -102,8 +121,12 @@ def table_of(calls: Calls) -> dict[str, list[str]]:
 
 if __name__ == "__main__":
     recorder = Recorder()
-    status = pytest.main(
-        ["-q", "-p", "no:cacheprovider", *(f"tests/{folder}" for folder in _FOLDERS)], [recorder]
-    )
-    CALLS.write_text(json.dumps(table_of(recorder.calls()), indent=1) + "\n")
+    chosen = sys.argv[1:] or _FOLDERS
+    # This program has imported foldlog, whose asserts no test needs to have rewritten.
+    options = ["-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    status = pytest.main([*options, *(f"tests/{folder}" for folder in chosen)], [recorder])
+    measured = table_of(recorder.calls())
+    if sys.argv[1:]:
+        measured = merge(json.loads(CALLS.read_text()), measured, chosen)
+    CALLS.write_text(json.dumps(measured, indent=1) + "\n")
     sys.exit(status)

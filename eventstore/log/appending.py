@@ -127,11 +127,6 @@ def version_of(expected: ExpectedVersion) -> Version:
     return ANY_VERSION if expected.allows_appends else expected.version
 
 
-def at_version(expected: ExpectedVersion, version: int) -> int | Seen:
-    """Return what an append expects that must come directly after ``version`` events."""
-    return expected.at(version) if isinstance(expected, Seen) else version
-
-
 ExpectedVersion: TypeAlias = Version | Seen
 NOTHING_SEEN: Final = Seen(0, 0, 0)
 """What a caller read of a conversation that does not exist."""
@@ -146,7 +141,7 @@ class Appending(Struct, eq=False):
     database: Database
     conversation: str
     batch: list[Encoded]
-    expected_version: Version
+    expected_version: ExpectedVersion
     fence: Fence | None = None
     idempotency_key: str | None = None
     dedupe: Literal["origin"] | None = None
@@ -173,7 +168,6 @@ class Appending(Struct, eq=False):
     moment: datetime = EPOCH
     key: int = 0
     last_conversation: LastConversation | None = None
-    seen: Seen | None = None
 
     def __call__(self, transaction: Transaction) -> None:
         is_plain = self.is_plain
@@ -192,10 +186,12 @@ class Appending(Struct, eq=False):
             if new_events is not None:
                 batch = new_events.batch
             state = _state(writing, batch)
-        if self.seen is not None:
-            self.seen.check(writing.state)
+        expected = self.expected_version
+        if isinstance(expected, Seen):
+            expected.check(writing.state)
+            expected = version_of(expected)
         events = list(map(_decoded_event, batch))
-        self.decided = decide(state, Append(events, self.expected_version))
+        self.decided = decide(state, Append(events, expected))
         self.place, recorded_at = writing.append(batch, self.database.now())
         self.moment = from_microseconds(recorded_at)
         with_times(self.decided, self.moment)

@@ -35,7 +35,7 @@ from foldlog.eventstore.log.appending import (
     Appending,
     ExpectedVersion as ExpectedVersion,
     Seen,
-    at_version,
+    Version,
     version_of,
 )
 from foldlog.eventstore.log.redacted import has_content
@@ -379,10 +379,12 @@ class HistoryLog:
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
         asked_at = self._asked_at
-        expected = version_of(expected_version)
-        if asked_at is not None and expected is not ANY_VERSION:
+        expected: Version = ANY_VERSION
+        if asked_at is not None:
+            expected = version_of(expected_version)
             # After a later View, the append conflicts, unless the conversation was begun again.
-            asked_at = asked_at if asked_at <= expected else None
+            if expected is not ANY_VERSION and asked_at > expected:
+                asked_at = None
         events = [appended] if isinstance(appended, Event) else appended
         if asked_at is None or not any(map(begins_reply, events)):
             noted_events = None
@@ -396,7 +398,9 @@ class HistoryLog:
         # First try to append right after the View that was answered. If this succeeds, no note is
         # needed.
         version = asked_at if expected is ANY_VERSION else expected
-        at_view = at_version(expected_version, version)
+        at_view: ExpectedVersion = version
+        if isinstance(expected_version, Seen):
+            at_view = expected_version.at(version)
         named_events: Sequence[Event] = events
         if self._sent_beside is not None:
             beside = self._sent_beside

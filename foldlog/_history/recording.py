@@ -22,7 +22,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.appending import at_version, version_of
+from foldlog.eventstore.log.appending import Seen, version_of
 from foldlog.eventstore.log.origins import PartlyKnown
 from foldlog.formats.calls import Recent
 from foldlog.formats.format import Format
@@ -77,7 +77,7 @@ class Recording:
             version = recorder.version
             # The decoder gives its events the ids from this version on, so no other event may be
             # appended before them.
-            expected = at_version(expected_version, version) if is_at_end else expected_version
+            expected = _at(version, expected_version) if is_at_end else expected_version
             new_records = self._new_records(history, record_list, rules, dedupe)
             events = recorder.decode_all(new_records)
             # The append empties ``recorder.findings``, so copy them first.
@@ -144,6 +144,10 @@ class Recording:
             return HistoryRecorder(history._store, history.id, format, version)
         recorder.go_to(version)
         return recorder
+
+
+def _at(version: int, expected: ExpectedVersion) -> int | Seen:
+    return expected.at(version) if isinstance(expected, Seen) else version
 
 
 def _appended_before(
