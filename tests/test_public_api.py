@@ -144,7 +144,7 @@ def test_every_error_is_an_event_store_error():
         "UnreadableRevision",
         "Refused",
     }
-    internal |= {"DamagedBlock", "OperationUnfinished", "NotIndexed", "StdoutFailed"}
+    internal |= {"DamagedBlock", "OperationUnfinished", "NotIndexed", "StdoutFailed", "NeedsAll"}
     # each adapter wants its SDK, and so does what it is made with
     adapters = tuple(adapter.module for adapter in ADAPTERS)
     others = {

@@ -81,7 +81,7 @@ def end_of_records(sources: Sources, source: Source) -> int:
     """Return the version after the last event of a record."""
     handed_over = continued(source)
     begin = 0 if handed_over is None else handed_over.version
-    return max((first + count for first, count in sources.made(source).values()), default=begin)
+    return sources.end_of_made(source, default=begin)
 
 
 def without_texts(source: Source) -> bytes:

@@ -355,6 +355,22 @@ class Sources:
         shared = {number: near.made[number] for number in near.made if number < source.from_record}
         return Near(near.start, min(near.stop, first), shared)
 
+    def made_since(self, source: Source, record: int) -> dict[int, tuple[int, int]]:
+        """Return the events of the records from ``record`` on, and of some records before it."""
+        near = self.made_near(source, sys.maxsize)
+        made = near.made
+        while near.start and min(made, default=record + 1) > record:
+            near = self.made_near(source, near.start - 1)
+            made = near.made | made
+        return made
+
+    def end_of_made(self, source: Source, *, default: int) -> int:
+        """Return the version after the last event that was made from a record."""
+        near = self.made_near(source, sys.maxsize)
+        while not near.made and near.start:
+            near = self.made_near(source, near.start - 1)
+        return max((first + count for first, count in near.made.values()), default=default)
+
     def records_before(self, source: Source, version: int) -> int:
         """Return the number of records that were complete at a version. A record is complete if all
         its events have ids below the version.
@@ -566,7 +582,7 @@ class SourcesToWrite(Sources):
         last_row, in_blocks = self._made_in(conversation, rows)
         source = self.find_by_key(conversation)
         if in_blocks and source is not None:
-            self.put_made(source, (last_row if len(last_row) < MADE else {}) | in_blocks)
+            self._fill_made(source, last_row, in_blocks)
             self.set_progress(source, source.records, source.made, source.head)
         return source
 
@@ -651,6 +667,15 @@ class SourcesToWrite(Sources):
         self.put_made(detached, made)
         self.put(detached)
         return detached
+
+    def add_made(self, source: Source, made: Made) -> None:
+        """Store the events of new records. Fill the last row first."""
+        rows = self.reader.ask("made_near", source.conversation, sys.maxsize, 1)
+        last_row, _ = self._made_in(source.conversation, rows)
+        self._fill_made(source, last_row, made)
+
+    def _fill_made(self, source: Source, last_row: Made, made: Made) -> None:
+        self.put_made(source, {**last_row, **made} if len(last_row) < MADE else made)
 
     def put_made(self, source: Source, made: Made) -> None:
         remaining = iter(made.items())

@@ -13,11 +13,13 @@ from datetime import UTC, datetime
 import msgspec
 
 from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._reports.figures.of_sources import count_block
 from foldlog.eventstore import Store
 from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.sources.blocks import cut_at
 from foldlog.eventstore.sources.reading import about, source_of
-from foldlog.eventstore.sources.tables import SourcesToWrite
-from foldlog.formats.decoded import DecodedRecords
+from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
+from foldlog.formats.decoded import NamedRecords
 from foldlog.formats.registry import format_named
 from foldlog.formats.skeleton import Skeleton
 
@@ -50,7 +52,9 @@ def note_compaction(store: Store, conversation: str) -> None:
         # Another hook of the same compaction may have noted it.
         if skeleton is None or _note_in(facts).at:
             return
-        now = _count(skeleton(source.sums))
+        counted = skeleton(source.sums)
+        count_rest(sources, source, counted)
+        now = _count(counted)
         now.at = datetime.now(UTC).isoformat(timespec="seconds")
         sources.put(source._replace(about=msgspec.json.encode({**facts, _KEY: now})))
 
@@ -63,9 +67,23 @@ def compacting(store: Store, conversation: str) -> str | None:
     return None if source is None else _note_in(about(source)).at or None
 
 
-def still_compacting(facts: JsonMap, skeleton: Skeleton | DecodedRecords) -> JsonObject:
+def count_rest(sources: Sources, source: Source, skeleton: Skeleton) -> None:
+    """Count the records that are not in the sums of ``source``. The figures of a used source come
+    from its events, so its sums lack its last records.
+    """
+    first = skeleton.state.records
+    if first < source.records:
+        for block in cut_at(sources.blocks(source, first), source.records):
+            count_block(skeleton, block.since(max(first, block.first)))
+
+
+def is_compacting(facts: JsonMap) -> bool:
+    return _KEY in facts
+
+
+def still_compacting(facts: JsonMap, skeleton: Skeleton | NamedRecords) -> JsonObject:
     note = _note_in(facts)
-    if not note.at or isinstance(skeleton, DecodedRecords):
+    if not note.at or isinstance(skeleton, NamedRecords):
         return {}
     now = _count(skeleton)
     is_over = now.compactions > note.compactions or now.replies > note.replies

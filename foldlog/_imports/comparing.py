@@ -17,14 +17,13 @@ from typing import Final, NamedTuple
 
 from foldlog._imports.projecting import make_events
 from foldlog._imports.reading import LineReading, WholeReading, reading_of
-from foldlog._imports.writing import Imported, SourceOptions, SourceWriter, fingerprint, new_counter
+from foldlog._imports.writing import Imported, SourceOptions, SourceWriter, fingerprint
 from foldlog.eventstore import DocumentChanges, Redaction, Store, VersionConflict
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, chain_head, count_shared
 from foldlog.eventstore.sources.reading import about, blocks_of, end_of_records
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
-from foldlog.formats.decoded import DecodedRecords
 from foldlog.formats.files.found_sources import FoundHistory, NotAHistory, SourceRefused
 from foldlog.formats.files.readers import JsonLines
 from foldlog.formats.skeleton import Skeleton
@@ -60,8 +59,11 @@ class SourceImport(SourceWriter):
         options: SourceOptions,
         named: Callable[[str | None], str],
         state: bytes | None = None,
+        begun: LineReading | None = None,
     ) -> None:
+        """``begun`` has read the lines of the last import."""
         super().__init__(store, history, place, options, state)
+        self.reading = begun or self.reading
         self.named = named
         self._hashes_before = b""
         """The hashes of the records that this source continues, if it continues a stored history.
@@ -134,9 +136,11 @@ class SourceImport(SourceWriter):
         if type(self.found_history.reader) is not JsonLines or self.found_history.reader.is_packed:
             return None
         assert isinstance(reading, LineReading)
-        if place.records != source.records or not reading.begins_with(
-            place.taken, place.digest, place.records
-        ):
+        if place.records != source.records:
+            return None
+        # The format may have been found by these bytes, so they may be read already.
+        is_read = (reading.taken, reading.digest) == (place.taken, place.digest)
+        if not is_read and not reading.begins_with(place.taken, place.digest, place.records):
             return None
         if source.made and self._is_continued_here(source):
             return None
@@ -147,7 +151,7 @@ class SourceImport(SourceWriter):
         records_before = source.records
         if source.made and self._is_continued_here(source):
             return self._fork(source, records_before)
-        self.skeleton = self.count_until(source)
+        self.continue_counting(source)
         self.append(source, skip)
         return self.outcome(self.reading.records - records_before)
 
@@ -347,9 +351,9 @@ class SourceImport(SourceWriter):
     def _find_hashes_before(self, sources: list[Source]) -> None:
         # The file may contain the records of the history that it continues, or only the records
         # after them.
-        skeleton = new_counter(self.found_history.format)
-        if isinstance(skeleton, DecodedRecords):
+        if self.found_history.format.skeleton is None:
             return
+        skeleton = self.found_history.format.skeleton()
         reading = reading_of(self.found_history.path, self.found_history.reader)
         first = next(reading.blocks(skeleton.add), None)
         if first is None or skeleton.follows is None:
@@ -366,7 +370,7 @@ class SourceImport(SourceWriter):
         # next number.
         self.reading = reading_of(self.found_history.path, self.found_history.reader)
         self.reading.records = len(self._hashes_before) // HASH_BYTES
-        self.skeleton = new_counter(self.found_history.format)
+        self.skeleton = self.new_counter(self.found_history.format)
 
     def _family(self, source: Source) -> list[Source]:
         return self.query(Sources.family, source.root)

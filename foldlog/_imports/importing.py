@@ -110,6 +110,8 @@ class Import:
         """
         self._states = dict[Path, bytes]()
         """The state that each file had before it was opened."""
+        self._begun = dict[Path, LineReading]()
+        """The readings of logs whose format is known from an earlier import."""
         self._in_files = dict[Path, list[Imported | Failed]]()
         """The outcomes of the histories in each file that may have several histories."""
 
@@ -119,6 +121,7 @@ class Import:
         self.not_opened = []
         self._looked_up.clear()
         self._states.clear()
+        self._begun.clear()
         if self._conversation is not None:
             self._check_is_one()
         for path in self._paths:
@@ -238,6 +241,7 @@ class Import:
         reading = LineReading(path)
         if not reading.begins_with(places[-1].taken, places[-1].digest, places[-1].records):
             return None
+        self._begun[path] = reading
         source = self._query(Sources.find_by_key, places[-1].conversation)
         return None if source is None else format_named(source.format)
 
@@ -302,7 +306,8 @@ class Import:
         place = self._place(history.path, history.own_name)
         state = b"" if history.own_name else self._states.get(history.path, b"")
         name = self._name_function(f"{self._options.prefix}{history.name}")
-        return SourceImport(self._store, history, place, self._options, name, state)
+        begun = self._begun.pop(history.path, None)
+        return SourceImport(self._store, history, place, self._options, name, state, begun)
 
     def _short_and_new(self, history: FoundHistory) -> NewSource | None:
         """Read the records of a source that is short and new. Return None for any other source."""

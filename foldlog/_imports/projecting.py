@@ -1,7 +1,8 @@
 """This module makes events from the records of a source when its conversation is used.
 
-A decoder always begins at the first record. The ids of a record's events are stored with the
-events, so the ids never change.
+A decoder begins at the first record, or continues from the state after the last record with events:
+see ``formats.resuming``. The state is stored as a record of a projection, so a redaction deletes
+it. The ids of a record's events are stored with the events, so the ids never change.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import msgspec
 from foldlog._base.json_types import JsonMap
 from foldlog._base.telemetry import tell
 from foldlog._base.usage import IMPORTED
+from foldlog._base.version import VERSION
+from foldlog._reports.figures.overview import PARENT
 from foldlog.eventstore import (
     ATTRIBUTES,
     ConversationNotFound,
@@ -29,22 +32,31 @@ from foldlog.eventstore.log.appending import Seen
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
+from foldlog.eventstore.recorders.types import Conversation, Record
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of, continued
 from foldlog.eventstore.sources.tables import (
     REDACTED,
     TITLE,
+    WHERE,
     Continued,
     Source,
     Sources,
     SourcesToWrite,
     query_sources,
 )
-from foldlog.formats.decoded import decoder_of, events_of, values_of
+from foldlog.formats.decoded import (
+    READER,
+    decoder_of,
+    events_of,
+    parent_named_in,
+    values_of,
+)
 from foldlog.formats.forking import incomplete
 from foldlog.formats.format import RecordDecoder
 from foldlog.formats.record import INCOMPLETE, UNREAD, NotAnEvent
 from foldlog.formats.record_events import FollowingDecoder
 from foldlog.formats.registry import format_named
+from foldlog.formats.resuming import DecoderState, NeedsAll
 
 SECRET: Final = "secret"
 """The name of the field that holds a source's secret. The salts of the source's events are computed
@@ -52,6 +64,7 @@ from the secret, so every copy of a store makes the same events. The field is de
 events are made.
 """
 SECRET_BYTES: Final = 32
+_PROJECTION: Final = "decoder"
 _EVENTS: Final = 1_000
 _TRIES: Final = 5
 
@@ -72,19 +85,29 @@ class ReadOtherwise(EventStoreError):
         self.record = number
 
 
-def make_events(store: Store, conversation: str) -> None:
-    """Make the missing events of a conversation. Raises ``ReadOtherwise`` if a record now has more
+def make_events(
+    store: Store, conversation: str, findings: list[tuple[int, str]] | None = None
+) -> None:
+    """Make the missing events of a conversation. Add what the decoder does not read to
+    ``findings``: the number of each record with a problem, and the problem. Without ``findings``,
+    the function logs the problems. Raises ``ReadOtherwise`` if a record now has more
     or fewer events than before. Raises ``VersionConflict`` if several tries in a row fail because
     other writers append. Durability: the events are on disk when the function returns. Cost: the
-    function reads nothing if all events are made, and otherwise all records.
+    function reads nothing if all events are made. If a decoder can continue, the function reads its
+    state, about 5 bytes for each id in the source, and the last records. Otherwise it reads all
+    records.
     """
     tries = 0
     before = -1
+    continues = True
     while True:
-        making = _Making(store, conversation)
+        making = _Making(store, conversation, continues=continues)
         try:
-            if making.make():
-                return
+            making.make()
+            making.report(findings)
+            return
+        except NeedsAll:
+            continues = False
         except VersionConflict:
             # Another thread or process made events, or appended. Count only tries without progress.
             tries = tries + 1 if making.made == before else 1
@@ -101,19 +124,21 @@ def decode_records(
     version: int,
     findings: list[str],
     decoder: RecordDecoder | None = None,
+    window: int | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
     """Yield each record's number and events. ``events_of_records`` maps the number of a record to
     the id of its first event and the count of its events. The events of record ``start`` and of
     later records have the ids from ``version`` on. A record that was handed over to the program has
-    no events of its own.
+    no events of its own. If ``window`` is not None, ``decoder`` continues from a state, and begins
+    so many records before ``start``.
     """
     format = format_named(source.format)
     if decoder is None:
         decoder = decoder_of(format, str(about(source).get("prefix", "")), findings)
     handed_over = continued(source)
-    number = 0
-    for block in blocks_of(store.database, source):
-        for value in values_of(block.records()):
+    number = 0 if window is None else start - window
+    for block in blocks_of(store.database, source, number):
+        for value in values_of(block.since(max(number, block.first)).records()):
             if handed_over is not None and number < len(handed_over.event_ids):
                 _adopt(decoder, value, number, handed_over)
                 yield number, []
@@ -125,8 +150,10 @@ def decode_records(
                 decoder.skip_to(version)
             try:
                 events = events_of(decoder, format, value)
-            except NotAnEvent:  # The import has already reported this problem.
+            except NotAnEvent as error:
                 events = []
+                if format.skeleton is None:  # otherwise the import has reported this problem
+                    findings.append(str(error))
             yield number, events
             number += 1
 
@@ -172,28 +199,52 @@ def change_of_documents(
     return DocumentChanges(changed=changes, others=others), seen
 
 
+class _Stored(msgspec.Struct):
+    """The state of a decoder, and for what it is valid: the version of foldlog, the number of
+    records that were read, and how many of them were redacted.
+    """
+
+    program: str
+    records: int
+    redacted: int
+    state: DecoderState
+
+
+_decode_stored = msgspec.msgpack.Decoder(_Stored).decode
+
+
 class _Making:
-    def __init__(self, store: Store, conversation: str) -> None:
+    def __init__(self, store: Store, conversation: str, *, continues: bool) -> None:
         self.store = store
         self.conversation = conversation
+        self.state: DecoderState | None = None
 
         def read(sources: Sources) -> tuple[Source | None, int, dict[int, tuple[int, int]]]:
             source = sources.of(conversation)
-            conversation_row = sources.find(conversation)
-            event_spans = {} if source is None else sources.made(source)
-            return source, 0 if conversation_row is None else conversation_row.version, event_spans
+            row = sources.find(conversation)
+            if source is None or row is None or source.made == source.records:
+                return source, 0 if row is None else row.version, {}
+            if continues and continued(source) is None:
+                self.state = _state_of(sources, source, row)
+            if self.state is None or about(source).get("unread"):
+                event_spans = sources.made(source)
+            else:
+                event_spans = sources.made_since(source, source.made - self.state.window)
+            return source, row.version, event_spans
 
         self.source, self.version, self.events_of_records = query_sources(store.database, read)
         self.made = 0 if self.source is None else self.source.made
         facts = {} if self.source is None else about(self.source)
         self._recorded_at: int | None = facts.get(IMPORTED_AT)
         self._secret = bytes.fromhex(facts[SECRET]) if SECRET in facts else None
+        self.findings = list[tuple[int, str]]()
+        self._parent: str | None = None
+        """The conversation that began this one, if its new events name it."""
 
-    def make(self) -> bool:
-        """Make events, and return whether all events are made."""
+    def make(self) -> None:
         source = self.source
         if source is None or source.made == source.records:
-            return True
+            return
         redacted = query_sources(self.store.database, Sources.all_redacted, source)
         start = source.made
         findings = list[str]()
@@ -205,14 +256,20 @@ class _Making:
         new_events = list[Event]()
         first_ids = {number: place[0] for number, place in self.events_of_records.items()}
         number = start
-        for number, events in decode_records(
-            self.store, source, self.events_of_records, start, self.version, findings
-        ):
+        prefix = str(about(source).get("prefix", ""))
+        self.decoder = decoder_of(format_named(source.format), prefix, findings)
+        for number, events in self._decoded(source, findings):
             if number < start:
                 event_count = self.events_of_records.get(number, (0, 0))[1]
+                if event_count != len(events) and self.state is not None:
+                    raise NeedsAll
                 if event_count != len(events) and number < first_redacted:
                     raise ReadOtherwise(self.conversation, number)
+                findings.clear()
                 continue
+            self.findings += [(number, finding) for finding in findings]
+            findings.clear()
+            self._parent = self._parent or parent_named_in(events)
             if events:
                 new_records[number] = events[0].id, len(events)
                 first_ids[number] = events[0].id
@@ -222,17 +279,44 @@ class _Making:
                 first = number + 1
                 new_records = {}
                 new_events = []
-        for finding in findings:
-            tell(
-                "foldlog.import.finding", of=f"conversation {self.conversation!r}", finding=finding
-            )
         changes, seen = self._documents(
             first_ids, self.version + len(new_events), is_new=start == source.from_record
         )
         if changes is not None:
             new_events.append(changes)
         self._write(first, source.records, new_records, new_events, seen)
-        return True
+
+    def _decoded(self, source: Source, findings: list[str]) -> Iterator[tuple[int, list[Event]]]:
+        decoder = self.decoder
+        window = None
+        if self.state is not None and isinstance(decoder, FollowingDecoder):
+            window = self.state.window
+            decoder.continue_from(self.state)
+            if window == 0:
+                decoder.end_window()
+        decoded = decode_records(
+            self.store,
+            source,
+            self.events_of_records,
+            source.made,
+            self.version,
+            findings,
+            decoder,
+            window,
+        )
+        for number, events in decoded:
+            yield number, events
+            if window and number + 1 == source.made and isinstance(decoder, FollowingDecoder):
+                decoder.end_window()
+
+    def report(self, findings: list[tuple[int, str]] | None) -> None:
+        if findings is not None:
+            findings += self.findings
+            return
+        for _, finding in self.findings:
+            tell(
+                "foldlog.import.finding", of=f"conversation {self.conversation!r}", finding=finding
+            )
 
     def _write(
         self,
@@ -254,12 +338,15 @@ class _Making:
                 _redacted_in(source),
             ):
                 raise VersionConflict(self.conversation, self.version, self.version)
-            sources.put_made(source, records_made)
+            sources.add_made(source, records_made)
             if stop < stored.records:
                 sources.set_progress(stored, stored.records, stop, stored.head)
             else:
                 facts = {name: value for name, value in about(stored).items() if name != SECRET}
+                if self._parent is not None and REDACTED not in facts:
+                    facts[WHERE] = {PARENT: self._parent, **facts.get(WHERE, {})}
                 sources.put(stored._replace(made=stop, about=msgspec.json.encode(facts)))
+                self._put_state(writing, sources, stored)
             writing.set_unmade(stored.records - stop)
 
         try:
@@ -280,6 +367,17 @@ class _Making:
                 error.args = (f"{str(error).removesuffix(NOTHING_WRITTEN)}; {progress}",)
             raise
 
+    def _put_state(self, writing: WriteTransaction, sources: Sources, source: Source) -> None:
+        state = None
+        if isinstance(self.decoder, FollowingDecoder) and continued(source) is None:
+            state = self.decoder.state()
+        records = []
+        if state is not None:
+            redacted = len(sources.all_redacted(source))
+            stored = _Stored(VERSION, source.records, redacted, state)
+            records = [Record(writing.version, READER, msgspec.msgpack.encode(stored))]
+        writing.put_records(_PROJECTION, records, replace_all=True)
+
     def _documents(
         self, first_ids: Mapping[int, int], end: int, *, is_new: bool
     ) -> tuple[DocumentChanges | None, Seen]:
@@ -293,6 +391,25 @@ class _Making:
             changed[UNREAD] = [*map(list, unread)]
             attributes[INCOMPLETE] = incomplete(unread)
         return change_of_documents(self.store, self.conversation, changed, attributes)
+
+
+def _state_of(sources: Sources, source: Source, row: Conversation) -> DecoderState | None:
+    """Return the state after the last record with events, or None if it is not valid any more."""
+    codec = sources.database.codec_of(row)
+    for encoded in sources.reader.records(row.key, _PROJECTION, 0, 1):
+        record = codec.decoded_record(_PROJECTION, encoded)
+        if record is None or record.code != READER:
+            continue
+        stored = _decode_stored(record.body)
+        redacted = len(sources.all_redacted(source))
+        is_valid = (stored.program, stored.records, stored.redacted) == (
+            VERSION,
+            source.made,
+            redacted,
+        )
+        if is_valid and stored.state.window < source.made:
+            return stored.state
+    return None
 
 
 def _redacted_in(source: Source) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from bisect import bisect_left
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -87,6 +88,8 @@ class LineReading(_Findings):
         super().__init__(path)
         self._is_packed = is_packed
         self._line = 1
+        self._lines = array("I")
+        """The line of each record that was read."""
         self._is_in_long_line = False
         """Whether the next bytes still belong to a line that is too long, for which a finding is
         already noted.
@@ -95,6 +98,14 @@ class LineReading(_Findings):
     @property
     def place(self) -> str:
         return f"{self.path}:{self._line}"
+
+    def find_in(self, number: int, problem: str) -> None:
+        """Note a problem in a record of the source, before the other problems of its line."""
+        line = self._lines[number - self.records]
+        self.findings_count += 1
+        index = bisect_left(self.findings, line, key=_line_of)
+        self.findings.insert(index, ImportFinding(f"{self.path}:{line}", problem))
+        del self.findings[FINDINGS_MAX:]
 
     def begins_with(self, size: int, digest: bytes, records: int) -> bool:
         """Return whether the file begins with ``size`` bytes that have the hash ``digest``, and
@@ -194,6 +205,7 @@ class LineReading(_Findings):
                         begin = start + line.find(record)
                     places.extend((begin, begin + len(record)))
                     hashes.append(hashed)
+                    self._lines.append(self._line)
                     self.records += 1
             else:
                 self._find_padding(line, record)
@@ -224,6 +236,7 @@ class LineReading(_Findings):
             else:
                 places.extend((begin, start))
                 hashes.append(hashed)
+                self._lines.append(self._line)
                 self.records += 1
 
     def _find_padding(self, line: bytes, record: bytes) -> None:
@@ -248,6 +261,10 @@ def _joined_in(record: bytes) -> list[bytes]:
     return joined_objects(record) if len(record) < RECORD_SIZE_MAX else []
 
 
+def _line_of(finding: ImportFinding) -> int:
+    return int(finding.place.rpartition(":")[2])
+
+
 def _problem(error: Exception) -> str:
     if isinstance(error, UnreadableJson):
         return str(error)
@@ -261,6 +278,10 @@ class WholeReading(_Findings):
         super().__init__(path)
         self._reader = reader
         self.place = str(path)
+
+    def find_in(self, number: int, problem: str) -> None:
+        """Note a problem in a record of the source."""
+        self.find(f"{self.path}, record {number}", problem, is_unread=False)
 
     def blocks(self, add: Add) -> Iterator[Block]:
         if isinstance(self._reader, DocumentRecords):

@@ -27,7 +27,7 @@ from foldlog.eventstore.sources.reading import (
     without_texts,
 )
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
-from foldlog.formats.decoded import DecodedRecords
+from foldlog.formats.decoded import NamedRecords
 from foldlog.formats.registry import format_named
 
 
@@ -192,7 +192,7 @@ def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int
     if not numbers:
         return
     format = format_named(source.format)
-    skeleton = DecodedRecords(format) if format.skeleton is None else format.skeleton()
+    skeleton = NamedRecords(format) if format.skeleton is None else format.skeleton()
     changed = dict[int, Block]()
     for number in numbers:
         changed_blocks = (block for block in changed.values() if block.first <= number < block.stop)
@@ -210,8 +210,7 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
     sources.reader.forget_figures(source.conversation)
     format = format_named(source.format)
     source = source._replace(about=without_texts(source))
-    # Without sums or a skeleton, the figures come from the events or the decoded records, so there
-    # is nothing to count here.
+    # Without sums or a skeleton, the figures come from the events, so there is nothing to count.
     if not source.sums or format.skeleton is None:
         sources.put(source)
         return

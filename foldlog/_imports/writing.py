@@ -17,11 +17,13 @@ import msgspec
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.usage import IMPORTED
-from foldlog._imports.compacting import still_compacting
+from foldlog._imports.compacting import count_rest, is_compacting, still_compacting
 from foldlog._imports.projecting import SECRET, SECRET_BYTES, change_of_documents, make_events
-from foldlog._imports.reading import reading_of, state_of
+from foldlog._imports.reading import LineReading, reading_of, state_of
 from foldlog._reports.figures.of_sources import count_block, figures_in
 from foldlog._reports.figures.overview import PARENT
+from foldlog._reports.figures.stored import FiguresOfStore
+from foldlog._reports.figures.tables import Where
 from foldlog._reports.figures.writing import put_figures
 from foldlog.eventstore import DocumentChanges, Store, VersionConflict
 from foldlog.eventstore.codec_json import whole_pairs
@@ -58,14 +60,14 @@ from foldlog.eventstore.sources.tables import (
     SourcesToWrite,
     query_sources,
 )
-from foldlog.formats.decoded import READER, DecodedRecords
+from foldlog.formats.decoded import READER, DecodedRecords, NamedRecords, values_of
 from foldlog.formats.files.found_sources import FoundHistory, SourceRefused
 from foldlog.formats.files.frames import Frame
 from foldlog.formats.format import Format
 from foldlog.formats.json_text import parse
-from foldlog.formats.record import ImportFinding, pick, refuse, text_or_none
+from foldlog.formats.record import ImportFinding, pick, refuse
 from foldlog.formats.registry import format_named
-from foldlog.formats.skeleton import Skeleton
+from foldlog.formats.skeleton import Skeleton, changes_titles
 from foldlog.formats.usage import calls_beside
 
 T = TypeVar("T")
@@ -127,7 +129,7 @@ class SourceWriter:
         self.place = place
         self.options = options
         self.reading = reading_of(history.path, history.reader)
-        self.skeleton = new_counter(history.format)
+        self.skeleton = self.new_counter(history.format)
         self.database = store.database
         self.state = state_of(history.path) if state is None else state
         self.key: int | None = None
@@ -139,11 +141,47 @@ class SourceWriter:
         self._is_place_noted = False
         self._is_counted = True
         """Whether the stored figures count all stored records of the source."""
+        self._is_used = False
+        """Whether the source has all its events, so that its figures come from its events."""
+        self._counts = True
+        """Whether ``skeleton`` counts all records of the source."""
 
-    def count_until(self, source: Source, stop: int | None = None) -> Skeleton | DecodedRecords:
+    def _has_events(self, source: Source) -> bool:
+        """Return whether this import makes the events of ``source``, from which its figures are
+        counted then.
+        """
+        # Figures from the records of a fork, or of a history that went on in another program, would
+        # count shared records twice.
+        if self._is_used or source.parent is not None or CONTINUED in about(source):
+            return True
+        # A log only grows at its end, but the last record of a document may still change.
+        is_log = isinstance(self.reading, LineReading)
+        return is_log and self.found_history.format.skeleton is None
+
+    def new_counter(self, format: Format) -> Skeleton | NamedRecords:
+        if format.skeleton is not None:
+            return format.skeleton()
+        if isinstance(self.reading, LineReading):
+            return NamedRecords(format)  # the decoder reports its findings when it makes the events
+        return DecodedRecords(format)
+
+    def continue_counting(self, source: Source) -> None:
+        """Prepare ``skeleton`` for new records of ``source``."""
+        self._is_used = source.made == source.records
+        self._counts = not self._is_used or is_compacting(about(source))
+        if self._counts:
+            self.skeleton = self.count_until(source)
+        elif self.found_history.format.skeleton is None:
+            self.skeleton = NamedRecords(self.found_history.format)
+        else:
+            self.skeleton = self.new_counter(self.found_history.format)
+
+    def count_until(self, source: Source, stop: int | None = None) -> Skeleton | NamedRecords:
         format = format_named(source.format)
         start = 0
-        counter = new_counter(format)
+        counter = self.new_counter(format)
+        if type(counter) is NamedRecords:
+            return counter
         if stop is None and format.skeleton is not None and source.sums:
             # The stored sums already include most records, so continue from these sums.
             skeleton = format.skeleton(source.sums, self.hashes_of(source))
@@ -151,7 +189,11 @@ class SourceWriter:
             counter = skeleton
         counted = source if stop is None else source._replace(records=stop)
         for block in blocks_of(self.store.database, counted, start):
-            count_block(counter, block.since(max(start, block.first)))
+            if isinstance(counter, Skeleton):
+                count_block(counter, block.since(max(start, block.first)))
+            else:
+                for value in values_of(block.records()):
+                    counter.take(value)
         return counter
 
     def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
@@ -234,14 +276,25 @@ class SourceWriter:
         self.finish(source)
 
     def finish(self, source: Source) -> None:
-        # Figures from the records of a fork, or of a history that went on in another program, would
-        # count shared records twice, so its events are made at once.
         if not self._is_counted:
             source = self._append_blocks(source, ())
         if not self._is_place_noted:
             self.note(source)
-        if source.parent is not None or CONTINUED in about(source):
-            make_events(self.store, self.name_of(source.conversation))
+        if self._has_events(source):
+            findings = list[tuple[int, str]]()
+            make_events(self.store, self.name_of(source.conversation), findings)
+            for number, problem in reversed(findings):
+                self.reading.find_in(number, problem)
+        if not self._is_used:
+            self._count_sub_agent(source.conversation)
+
+    def _count_sub_agent(self, key: int) -> None:
+        # The sub-agents of a conversation are found by their figures. The figures of all other
+        # sources without a skeleton are counted by the first list.
+        source = self.source(key)
+        if source is not None and PARENT in about(source).get(WHERE, {}):
+            figures = FiguresOfStore(self.store)
+            figures.bring_up_to_date(Where(only=[self.name_of(key)]))
 
     def begin_function(
         self,
@@ -370,7 +423,11 @@ class SourceWriter:
             link[PARENT] = parent
         if PARENT in link:
             link[PARENT] = f"{self.options.prefix}{link[PARENT]}"
-        where = {**self.options.where, **about(source).get(WHERE, {}), **skeleton.where}
+        where_before = about(source).get(WHERE, {})
+        present = skeleton.where
+        if not self._counts and "cwd" in where_before:
+            present = {name: present[name] for name in present if name != "cwd"}
+        where = {**self.options.where, **where_before, **present}
         if place := {**where, **link}:
             fields[WHERE] = place
         fields |= pick(about(source), (REDACTED, CONTINUED))
@@ -389,7 +446,7 @@ class SourceWriter:
         # written only with its first blocks and with its last blocks.
         if self._is_counted:
             self._put_figures(writing, grown)
-            sources.put(grown._replace(sums=skeleton.encode()))
+            sources.put(grown._replace(sums=self._sums(sources, source, blocks)))
         else:
             sources.put(grown)
         if reading.records == records:
@@ -398,7 +455,23 @@ class SourceWriter:
         writing.end()
         return grown
 
+    def _sums(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> bytes:
+        new = self.skeleton
+        if self._counts or not isinstance(new, Skeleton) or not changes_titles(source.sums, new):
+            return source.sums if not self._counts else new.encode()
+        # The attributes of the conversation show a title that stands in the sums.
+        counter = type(new)(source.sums, sources.hashes(source))
+        count_rest(sources, source, counter)
+        for block in blocks:
+            count_block(counter, block)
+        return counter.encode()
+
     def _put_figures(self, writing: WriteTransaction, source: Source) -> None:
+        if self._has_events(source) or not isinstance(self.skeleton, Skeleton):
+            # These figures are counted from events, and their version is the version of the events.
+            if not self._is_used:
+                writing.transaction.forget_figures(source.conversation)
+            return
         figures = figures_in(
             self.skeleton, self.found_history.format, source.records, about(source)
         )
@@ -635,16 +708,13 @@ def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
     return sum(tokens), sum(call.cost or 0.0 for call in calls)
 
 
-def _parent_in(skeleton: Skeleton | DecodedRecords) -> str | None:
+def _parent_in(skeleton: Skeleton | NamedRecords) -> str | None:
     """Return the conversation that began a sub-agent, if its own records name it."""
-    if isinstance(skeleton, Skeleton):
-        return skeleton.state.parent
-    named = (text_or_none(event.meta, PARENT) for event in skeleton.events)
-    return next(filter(None, named), None)
+    return skeleton.state.parent if isinstance(skeleton, Skeleton) else skeleton.parent
 
 
 def fingerprint(
-    skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block], shared_hashes: bytes = b""
+    skeleton: Skeleton | NamedRecords, blocks: Sequence[Block], shared_hashes: bytes = b""
 ) -> bytes:
     """Return the hash by which a later import recognizes the source if it was erased. The hash of a
     log is the hash of its first line, which has an id or a time. The hash of a document is the
@@ -654,12 +724,6 @@ def fingerprint(
     if isinstance(skeleton, Skeleton):
         return hashes[:HASH_BYTES]
     return fingerprint_of(chain_head(GENESIS, hashes[: _FIRST * HASH_BYTES]))
-
-
-def new_counter(format: Format) -> Skeleton | DecodedRecords:
-    if format.skeleton is None:
-        return DecodedRecords(format)
-    return format.skeleton()
 
 
 def _group_blocks(blocks: Iterator[Block]) -> Iterator[list[Block]]:

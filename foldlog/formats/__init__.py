@@ -45,6 +45,7 @@ reply_encoders.py   writes the calls of a reply together, then the results of th
 places.py           records which events came from one record
 forking.py          finds where a fork of a branch begins, and which records the fork lacks
 prompt_changes.py   decides which event stores a change of a prompt
+resuming.py         continues a decoder from a stored state
 replacing.py        finds events that a source repeats
 
 claude_code/ codex/ openhands_v0/ openhands_v1/ otlp_genai/ aider.py anthropic_messages.py atif.py

@@ -52,6 +52,8 @@ from foldlog.formats.record import (
     within,
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.formats.repeats import key_of
+from foldlog.formats.resuming import Facts
 from foldlog.formats.usage import (
     ModelCall,
     RecordedUsage,
@@ -111,13 +113,26 @@ class CopilotDecoder(FollowingDecoder):
     """Tags each shown event with the id of its record, or with ``_SYSTEM``."""
 
     has_own_ids = True
+    continues = True
     repeated = ("data.result.detailedContent",)
 
     def set_up(self) -> None:
-        self._prompt: str | None = None
+        self._prompt: int | None = None
+        """The key of the last system prompt."""
         self._prompt_id: int | None = None
         self._is_named = False
         self._begun: set[str] | None = None
+
+    def facts(self) -> Facts | None:
+        if self._begun is not None:
+            return None
+        return {"prompt": self._prompt, "prompt_id": self._prompt_id, "is_named": self._is_named}
+
+    def restore_after(self, facts: Facts) -> None:
+        self._prompt = facts["prompt"]
+        self._prompt_id = facts["prompt_id"]
+        self._is_named = facts["is_named"]
+        self._begun = None
 
     def tag(self, event: Event, read: RecordEvents | None) -> str:
         if isinstance(event, SystemMessage) or read is None:
@@ -168,14 +183,13 @@ class CopilotDecoder(FollowingDecoder):
         """Add a system prompt in place of the last system prompt. A prompt with the role
         ``developer`` is added without replacing a prompt.
         """
-        is_new = read.shown and data.get("role") != "developer" and content != self._prompt
+        key = key_of(content)
+        is_new = read.shown and data.get("role") != "developer" and key != self._prompt
         if is_new and self._prompt_id is not None:
             read.put(change_of_prompt([self._prompt_id], [], "system prompt"))
-        prompt = read.add(
-            SystemMessage, content=content, shown=read.shown and content != self._prompt
-        )
+        prompt = read.add(SystemMessage, content=content, shown=read.shown and key != self._prompt)
         if is_new:
-            self._prompt = content
+            self._prompt = key
             self._prompt_id = prompt.id
 
     def _read_result(self, read: RecordEvents, data: Fields) -> None:

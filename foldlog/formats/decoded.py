@@ -1,22 +1,22 @@
-"""Count the events of a format without a skeleton, by decoding all records in memory.
+"""Decode the records of a source, and read the names in the records of a format without a skeleton.
 
-The counts always match the stored events, but every import is slower. If a record is redacted, its
-ids, its time and its kind stay.
+The figures of such a format are counted from its events. If a record is redacted, its ids, its time
+and its kind stay.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import force_setattr
 
 from foldlog.eventstore import Event
-from foldlog.formats.format import Format, Options, RecordDecoder
+from foldlog.formats.format import LOOK_AT, Format, Options, RecordDecoder
 from foldlog.formats.json_text import UnreadableJson, bytes_of, parse
 from foldlog.formats.places import number
-from foldlog.formats.record import NotAnEvent, dict_or_empty
+from foldlog.formats.record import NotAnEvent, dict_or_empty, text_or_none
 from foldlog.formats.skeleton import with_place
 
 _STAY = frozenset(
@@ -76,26 +76,30 @@ def events_of(decoder: RecordDecoder, format: Format, record: Any) -> list[Event
     return events
 
 
-class DecodedRecords:
-    """The records of one history as events in memory. ``DecodedRecords`` has the methods of
+def parent_named_in(events: Iterable[Event]) -> str | None:
+    """Return the conversation that began this one, if an event names it."""
+    return next((text for event in events if (text := text_or_none(event.meta, "parent"))), None)
+
+
+class NamedRecords:
+    """The names in the records of a format without a skeleton. The class has the methods of
     ``Skeleton``.
     """
 
     def __init__(self, format: Format) -> None:
         self.format = format
-        self.events = list[Event]()
-        self.findings = list[str]()
-        self._decoder = decoder_of(format, findings=self.findings)
         self._first = list[Any]()
         self.where = dict[str, str]()
+        """The folder, the branch and the model of the source: see ``SourceState.where``."""
+        self.parent: str | None = None
+        """The conversation that began this one, if its decoded records name it."""
         self.follows: tuple[str, int] | None = None
         """No format without a skeleton continues another conversation: see ``Skeleton``."""
         self.on_finding: Callable[[str], None] = lambda problem: None
         """A function that is called with each problem in a record that could be read."""
-        """The folder, the branch and the model of the source: see ``SourceState.where``."""
 
     def add(self, record: bytes, record_hash: bytes) -> None:
-        """Count a record. Raises ``UnreadableJson`` for a record that is not JSON."""
+        """Read a record. Raises ``UnreadableJson`` for a record that is not JSON."""
         self.take(parse(record))
 
     def check(self, record: bytes, record_hash: bytes) -> None:
@@ -103,23 +107,15 @@ class DecodedRecords:
         parse(record)
 
     def take(self, record: Any) -> None:
-        if len(self._first) < 50:
+        if len(self._first) < LOOK_AT:
             self._first.append(record)
         self.where = with_place(self.where, **self.format.where(record))
-        findings_before = len(self.findings)
-        try:
-            self.events += events_of(self._decoder, self.format, record)
-        except NotAnEvent as error:
-            self.findings.append(str(error))
-        for problem in self.findings[findings_before:]:
-            self.on_finding(problem)
 
     @property
     def conversation(self) -> str | None:
         return self.format.conversation(self._first)
 
     def encode(self) -> bytes:
-        """Return an empty state, so that all records are decoded again when the source grows."""
         return b""
 
     def without_texts(self, record: bytes) -> bytes:
@@ -131,6 +127,30 @@ class DecodedRecords:
             if fields[name] is None or (type(fields[name]) is str and _NAME.fullmatch(fields[name]))
         }
         return bytes_of(rest)
+
+
+class DecodedRecords(NamedRecords):
+    """Decodes the records too, so that an import reports what the decoder does not read. The events
+    are dropped: the last record of a document may still change, so the events of a document are
+    made when the conversation is used.
+    """
+
+    def __init__(self, format: Format) -> None:
+        super().__init__(format)
+        self._findings = list[str]()
+        self._decoder = decoder_of(format, findings=self._findings)
+
+    def take(self, record: Any) -> None:
+        super().take(record)
+        self._findings.clear()
+        try:
+            events = events_of(self._decoder, self.format, record)
+        except NotAnEvent as error:
+            events = []
+            self._findings.append(str(error))
+        self.parent = self.parent or parent_named_in(events)
+        for problem in self._findings:
+            self.on_finding(problem)
 
 
 def values_of(records: Iterator[bytes]) -> Iterator[Any]:

@@ -32,7 +32,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,6 +64,7 @@ from foldlog.formats.record import (
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog.formats.replacing import WRITTEN_AGAIN
+from foldlog.formats.resuming import Facts, microseconds, time_of
 
 NAME = "gemini-cli"
 
@@ -295,6 +296,8 @@ class GeminiDecoder(FollowingDecoder):
     """All messages that the session did not take back stay in memory."""
 
     has_own_ids = True
+    continues = True
+    ids_return = True
 
     repeat = "logs"
 
@@ -323,6 +326,21 @@ class GeminiDecoder(FollowingDecoder):
         original context is shown.
         """
 
+    def facts(self) -> Facts | None:
+        time = self._time
+        is_utc = time is None or time.utcoffset() == timedelta(0)
+        if self._is_resuming or self._waiting is not None or not is_utc:
+            return None
+        return {
+            "time": None if time is None else microseconds(time),
+            "context_at": self._context_at,
+        }
+
+    def restore_after(self, facts: Facts) -> None:
+        self._time = None if facts["time"] is None else time_of(facts["time"])
+        self._context_at = facts["context_at"]
+        self._is_resuming = False
+
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         time = read_time(record.get("startTime"))[0] or self._time
         return RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
@@ -335,12 +353,15 @@ class GeminiDecoder(FollowingDecoder):
         if type(rewound_to) is str or type(record.get("id")) is str:
             self._end_waiting(read)
         if type(rewound_to) is str:
+            self.past.break_off()
             self._replace(read, self._index_of_id.get(rewound_to, 0), ())
         elif type(record.get("id")) is str:
             self._add_message(read, record)
         elif type(session.get("messages")) is list:
+            self.past.break_off()
             self._set_or_wait(read, [item for item in session["messages"] if type(item) is dict])
         elif session_in(record) is not None:
+            self.past.needs_all()
             self._is_resuming = bool(self._messages)
         read.close(str(record.get("type") or next(iter(record))), None)
         self._time = read.timestamp
@@ -351,6 +372,11 @@ class GeminiDecoder(FollowingDecoder):
 
     def _add_message(self, read: RecordEvents, record: Fields) -> None:
         index = self._index_of_id.get(record["id"])
+        if index is None and not self._messages:
+            self.past.needs_all()
+        # A message that comes again is read after the message before it.
+        if index is not None and (index == 0 or self._messages[index - 1].end <= self.past.start):
+            self.past.break_off()
         self._is_message_again = index is not None and self._messages[index].record == record
         if index is None:
             self._replace(read, len(self._messages), (record,))

@@ -90,6 +90,7 @@ class _Decoder(FollowingDecoder):
     """Tags each shown event with the id of its message."""
 
     has_own_ids = True
+    continues = True
 
     def set_up(self) -> None:
         self._messages: dict[str | None, tuple[int, Fields | None]] = {}
@@ -119,6 +120,8 @@ class _Decoder(FollowingDecoder):
         if role == "session":
             if parent := text_or_empty(info, "parentID"):
                 read.meta["parent"] = f"{self.options.prefix}{parent}"
+            if within(info, "revert") is not None:
+                self.past.needs_all()
             if reverted := self._messages.get(text_or_none(info, "revert", "messageID")):
                 read.add(Retraction, version=reverted[0])
             read.meta |= {"title": info["title"]} if text_or_empty(info, "title").strip() else {}
@@ -144,6 +147,8 @@ class _Decoder(FollowingDecoder):
     def _condense(self, read: RecordEvents, info: Fields, parts: list[Fields]) -> bool:
         parent = text_or_empty(info, "parentID")
         _, compaction = self._messages.get(parent, (0, None))
+        if info.get("summary") is True:
+            self.past.needs_all()
         is_complete = info.get("summary") is True and info.get("finish") and not info.get("error")
         summary = "\n".join(
             text_or_empty(part, "text") for part in parts if part.get("type") == "text"

@@ -44,6 +44,7 @@ from foldlog.formats.record import (
     within,
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.formats.resuming import Facts
 
 NAME = "pi"
 
@@ -104,17 +105,31 @@ class _Place(NamedTuple):
     above: _Place | None
 
 
+_BEFORE = _Place(-1, 0, None)
+"""The place of an entry before the window of a decoder that continues."""
+
+
 class PiDecoder(FollowingDecoder):
     """The View shows the branch of the newest entry. Each shown event is tagged with the number of
     its entry. A compaction of pi never keeps an earlier summary, and always keeps system messages.
     """
 
     has_own_ids = True
+    continues = True
 
     def set_up(self) -> None:
         self._places: dict[str, _Place] = {}
         self._newest: _Place | None = None
         self._count = 0
+
+    def facts(self) -> Facts:
+        return {"count": self._count}
+
+    def restore(self, facts: Facts) -> None:
+        self._newest = _BEFORE
+
+    def restore_after(self, facts: Facts) -> None:
+        self._count = facts["count"]
 
     def read(self, read: RecordEvents, record: Fields) -> None:
         above = self._follow(record)
@@ -122,6 +137,8 @@ class PiDecoder(FollowingDecoder):
         read.tag = self._count
         if above is not self._newest:
             read.add(Retraction, version=0 if above is None else above.version)
+        if kind == "context_edit":
+            self.past.needs_all()
         message = record.get("message")
         if kind != "message" or type(message) is not dict:
             message = record
@@ -158,9 +175,12 @@ class PiDecoder(FollowingDecoder):
         parent = record.get("parentId", self)
         if parent is None and self._newest is not None and type(record.get("id")) is str:
             return None
-        if type(parent) is str:
-            return self._places.get(parent, self._newest)
-        return self._newest
+        if type(parent) is str and parent not in self._places:
+            self.past.needs_all()
+        place = self._places.get(parent, self._newest) if type(parent) is str else self._newest
+        if place is _BEFORE:
+            self.past.needs_all()
+        return place
 
     def _read_message(
         self, read: RecordEvents, kind: str, message: Fields, above: _Place | None

@@ -46,6 +46,7 @@ from foldlog.formats.record import (
     within,
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.formats.resuming import Facts
 
 NAME = "qwen-code"
 
@@ -86,8 +87,13 @@ def _session_in(record: Any) -> str | None:
     return f"{session}/agent-{agent}" if record.get("isSidechain") is True and agent else session
 
 
+_BEFORE = -1
+"""The version before the window of a decoder that continues."""
+
+
 class _Decoder(FollowingDecoder):
     has_own_ids = True
+    continues = True
 
     def set_up(self) -> None:
         self._ends: dict[str, int] = {}
@@ -98,6 +104,16 @@ class _Decoder(FollowingDecoder):
         """The version before the last line and the text of the last line, if this line is a message
         of the user.
         """
+
+    def facts(self) -> Facts:
+        return {"is_sidechain": self._is_sidechain, "tip": self._tip}
+
+    def restore(self, facts: Facts) -> None:
+        self._is_sidechain = facts["is_sidechain"]
+        self._tip = _BEFORE
+
+    def restore_after(self, facts: Facts) -> None:
+        self._tip = facts["tip"]
 
     def read(self, read: RecordEvents, record: Fields) -> None:
         is_sidechain = record.get("isSidechain") is True
@@ -110,6 +126,8 @@ class _Decoder(FollowingDecoder):
             return
         self._go_to(read, record)
         begun = read.version
+        if record.get("subtype") == "slash_command":
+            self.past.needs_all()
         self._read_line(read, record)
         changes_view = any(event.shown or event.structural for event in read.events)
         read.close(_kind_of(record), record.get("systemPayload"))
@@ -127,7 +145,10 @@ class _Decoder(FollowingDecoder):
         is_rewound = record.get("subtype") == "rewind"
         root = 0 if parent is None or is_rewound else self._tip
         above = self._ends.get(parent, root) if type(parent) is str else root
+        if type(parent) is str and self._ends.get(parent, _BEFORE) == _BEFORE:
+            self.past.needs_all()
         if record["uuid"] not in self._ends and above != self._tip:
+            self.past.needs_all()
             self._take_back(read, above)
 
     def _take_back(self, read: RecordEvents, version: int) -> None:

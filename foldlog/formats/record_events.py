@@ -41,6 +41,14 @@ from foldlog.formats.record import (
     usage_meta,
 )
 from foldlog.formats.repeats import REPEATED, Repeats, key_of
+from foldlog.formats.resuming import (
+    CallsInWindow,
+    DecoderState,
+    Facts,
+    Past,
+    UnknownMembers,
+    checksum,
+)
 from foldlog.formats.unread import unread_fields
 
 _AGAIN = (
@@ -55,6 +63,10 @@ COMMENTARY = "commentary"
 """A model's text in this ``phase`` comes before the calls of the same reply (OpenAI's Responses
 API).
 """
+
+
+_UNKNOWN = "(before the window)"
+"""The response to which the next call belongs, until a decoder that continues has read it."""
 
 
 def _response_after(event: Event, response: Any) -> Any:
@@ -110,6 +122,10 @@ class FollowingDecoder(RecordDecoder):
     """See ``repeated_fields``."""
     has_own_ids: ClassVar[bool] = False
     """Whether equal records with an id are repetitions even in a source without times."""
+    continues: ClassVar[bool] = False
+    """Whether the decoder can continue from a state: see ``facts``."""
+    ids_return: ClassVar[bool] = False
+    """Whether a record often has the id of an earlier record, which it replaces."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -118,9 +134,11 @@ class FollowingDecoder(RecordDecoder):
         self.options = options
         self.calls = OpenCalls()
         self.shown = Members[Any]()
-        self._repeats = Repeats()
+        self.past = Past(is_kept=self.continues)
+        self._repeats = Repeats(self.past)
         self._response: Any = None
-        self._reported_fields = set[str]()
+        self._reported_fields = set[int]()
+        self._facts: Facts = {}
         self.adopted = 0
         """The number of members of the View that came from another program."""
         self.handed_over_at = 0
@@ -130,10 +148,53 @@ class FollowingDecoder(RecordDecoder):
     def set_up(self) -> None:
         """Prepare the state that only this format needs. Called once, before the first record."""
 
+    def facts(self) -> Facts | None:
+        """Return what this format must know about earlier records, as numbers, hashes and flags.
+        Return None if the decoder cannot continue after the present record.
+        """
+        return {}
+
+    def restore(self, facts: Facts) -> None:
+        """Continue from ``facts``, before the window is read again."""
+
+    def restore_after(self, facts: Facts) -> None:
+        """Continue from ``facts``, after the window was read again."""
+
+    def state(self) -> DecoderState | None:
+        """Return the state after the last record, or None if the decoder cannot continue here."""
+        facts = self.facts() if self.continues else None
+        return None if facts is None else self._repeats.state(self._reported_fields, facts)
+
+    def continue_from(self, state: DecoderState) -> None:
+        """Continue from ``state``. The next records are the records of the window. Call
+        ``end_window`` after them.
+        """
+        self.past = Past(state)
+        self._repeats = Repeats(self.past, state)
+        self._response = _UNKNOWN
+        self._reported_fields = {*state.reported}
+        self.calls = CallsInWindow(self.past)
+        self.shown = UnknownMembers(self.past)
+        self._facts = state.facts
+        self.restore(state.facts)
+
+    def end_window(self) -> None:
+        """End the window. Raises ``NeedsAll`` if its records do not stand alone."""
+        self.past.end_window()
+        self.restore_after(self._facts)
+        self.options.findings.clear()
+
     def follow(self, event: Event) -> None:
         """Update the open calls and the current response."""
         if type(event) is Action:
             self.calls.open(event)
+            if event.call_id is not None:
+                self.past.add_new(f"call {event.call_id}", may_return=self.ids_return)
+        elif type(event) is Retraction:
+            if not self.ids_return or event.version <= self.past.start:
+                self.past.break_off()
+        elif type(event) is CondensationAction:
+            self.past.break_off()
         self._response = _response_after(event, self._response)
 
     def response(self, version: int) -> str:
@@ -141,17 +202,22 @@ class FollowingDecoder(RecordDecoder):
         the response of the calls before it. A result, a message that is not from the model, and a
         compaction end a response.
         """
+        if self._response is _UNKNOWN:
+            self.past.needs_all()
         return self._response or f"response-{version}"
 
     def tag(self, event: Event, read: RecordEvents) -> Any:
         return read.tag
 
     def events(self, record: Any) -> list[Event]:
+        self.past.next_record(self.next_id)
         self.check(record)
         time_and_id = time_and_id_of(self.rules, record)
+        self._add_id(time_and_id[1])
         read = self.begin_record(record, time_and_id)
         key = 0 if self.repeat == "events" else key_of(record)
         if key and self._repeats.has(key, time_if_without_id(time_and_id)):
+            self.past.break_off()
             read.meta = {}
             read.shown = False
             read.close(REPEATED, None)
@@ -164,10 +230,14 @@ class FollowingDecoder(RecordDecoder):
             self.remember(key, time_and_id)
         return read.events
 
+    def _add_id(self, source_id: Any) -> None:
+        if source_id is not None:
+            self.past.add_new(f"record {source_id}", may_return=self.ids_return)
+
     def _report_unread(self, record: Any, read: RecordEvents) -> None:
         for field in unread_fields(record, read.events, self.repeated_fields(record)):
-            if field not in self._reported_fields:
-                self._reported_fields.add(field)
+            if (number := checksum(field)) not in self._reported_fields:
+                self._reported_fields.add(number)
                 self.report(_UNREAD.format(field))
 
     def report(self, problem: str) -> None:

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from array import array
 from datetime import UTC, datetime
-from typing import Any
+from hashlib import blake2b
+from typing import Any, Final
 
 from foldlog.eventstore import Annotation, Event
 from foldlog.formats.json_text import TOO_DEEP, bytes_of
 from foldlog.formats.record import NotAnEvent
+from foldlog.formats.resuming import DecoderState, Facts, Past, time_of
 
 REPEATED = "repeated record"
 """The name of the annotation for a record that repeats an earlier record."""
@@ -18,6 +20,8 @@ _RECORDS_MIN = 3
 """The smallest number of equal records that count as a repetition. Fewer equal records may be a
 message that was sent again.
 """
+
+_KEY_BYTES: Final = 8
 
 
 class Repeats:
@@ -30,21 +34,33 @@ class Repeats:
     A record takes about 100 bytes of memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, past: Past, state: DecoderState | None = None) -> None:
+        """Continue from ``state``, which has only the first record."""
+        self._past = past
         self._keys_with_id = set[int]()
-        self._in_order = array("q")
+        self._in_order = array("q", () if state is None else (state.first,))
         self._places = dict[int, int]()
-        self._newest = datetime.min.replace(tzinfo=UTC)
-        self._is_timed = False
+        self._newest = datetime.min.replace(tzinfo=UTC) if state is None else time_of(state.newest)
+        self._is_timed = state is not None and state.is_timed
         self._again = 0
         """The number of the record that the last record repeats, counted from 1, or 0 if the last
         record was new.
         """
 
+    def state(self, reported: set[int], facts: Facts) -> DecoderState | None:
+        """Return the state after the last record, or None if this record was a repetition."""
+        if self._again or not self._in_order:
+            return None
+        return self._past.state(
+            self._in_order[0], self._newest, reported, facts, is_timed=self._is_timed
+        )
+
     def has(self, key: int, at: datetime | None) -> bool:
         """Return whether the next record is a repetition. ``at`` is the time of the record, or None
         if the record has an id.
         """
+        if not self._past.is_whole:
+            self._check_window(key, at)
         return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
 
     def add(self, key: int, at: datetime | None, *, is_own: bool, is_timed: bool) -> bool:
@@ -60,6 +76,7 @@ class Repeats:
         else:
             self._again = self._repeated_place(key, at)
         if at is not None:
+            self._past.set_time(at)
             self._places.setdefault(key, len(self._in_order))
             self._newest = max(self._newest, at)
         self._in_order.append(key)
@@ -68,6 +85,12 @@ class Repeats:
             and self._again >= _RECORDS_MIN
             and 2 * self._again == len(self._in_order)
         )
+
+    def _check_window(self, key: int, at: datetime | None) -> None:
+        # An equal record has the same id or the same time.
+        is_old = at is not None and self._past.is_before(at)
+        if is_old or key in self._places or key == self._in_order[0]:
+            self._past.needs_all()
 
     def _repeated_place(self, key: int, at: datetime | None) -> int:
         """Return the number of the record that the next record repeats, counted from 1. Return 0
@@ -86,13 +109,14 @@ class Repeats:
 
 
 def key_of(record: Any) -> int:
-    """Return a number that is equal for equal records. Raises ``NotAnEvent`` for a record that is
-    nested too deep.
+    """Return a number that is equal for equal records, in every process. Raises ``NotAnEvent`` for
+    a record that is nested too deep.
     """
     try:
-        return hash(bytes_of(record))
+        digest = blake2b(bytes_of(record), digest_size=_KEY_BYTES).digest()
     except RecursionError:
         raise NotAnEvent(TOO_DEEP) from None
+    return int.from_bytes(digest, signed=True)
 
 
 def is_repeated(event: Event) -> bool:

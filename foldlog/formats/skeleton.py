@@ -99,7 +99,13 @@ class SourceState(Struct):
     is_timed: bool = False
 
 
+class _Titles(Struct):
+    asked: str | None = None
+    said: str | None = None
+
+
 _encode = msgspec.msgpack.Encoder().encode
+_decode_titles = msgspec.msgpack.Decoder(_Titles).decode
 _decode_state = msgspec.msgpack.Decoder(SourceState).decode
 
 
@@ -190,6 +196,17 @@ def with_place(where: Mapping[str, str], **values: Any) -> dict[str, str]:
     if "cwd" in where:
         texts.pop("cwd", None)
     return {**where, **texts} if texts else dict(where)
+
+
+def changes_titles(sums: bytes, new: Skeleton) -> bool:
+    """Return whether the records in ``new`` may change a title in the ``sums`` of the records
+    before them.
+    """
+    before = _decode_titles(sums) if sums else _Titles()
+    after = new.state
+    is_asked = after.asked is not None and before.asked is None
+    is_said = after.said is not None and before.said is None
+    return after.title is not None or is_asked or is_said
 
 
 class Skeleton(ABC):

@@ -5,10 +5,8 @@ When all events are made, the conversation is counted from its events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
-from types import SimpleNamespace
-from typing import Any
+from contextlib import suppress
+from functools import partial
 
 from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import IMPORTED
@@ -19,24 +17,27 @@ from foldlog._reports.figures.overview import LINK, PARENT, TITLE_MAX, Overview,
 from foldlog._reports.figures.places import where_written
 from foldlog._reports.figures.tools_of_replies import CountedReply
 from foldlog.eventstore import DocumentChanges, Event, Store
-from foldlog.eventstore.events import MAY_BE_STRUCTURAL, is_structural
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.row import new_salt
+from foldlog.eventstore.log.writing import WriteTransaction, begin_new
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
+from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import Block, each_hash
-from foldlog.eventstore.sources.reading import about, blocks_of
+from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import TITLE, WHERE, Source, Sources
-from foldlog.formats.decoded import DecodedRecords, values_of
+from foldlog.formats.decoded import decoder_of, events_of, values_of
 from foldlog.formats.forking import lacking
 from foldlog.formats.format import Format
-from foldlog.formats.record import INCOMPLETE, pick, time_in
+from foldlog.formats.record import INCOMPLETE, NotAnEvent, pick, time_in
 from foldlog.formats.registry import format_named
 from foldlog.formats.skeleton import Skeleton
-from foldlog.projections import View
+from foldlog.projections import Views
+
+_COPY = "source"
 
 
-def count_block(counter: Skeleton | DecodedRecords, block: Block) -> None:
-    if isinstance(counter, DecodedRecords):
-        for value in values_of(block.records()):
-            counter.take(value)
-        return
+def count_block(counter: Skeleton, block: Block) -> None:
     for record, record_hash in zip(block.records(), each_hash(block.hashes), strict=True):
         counter.add(record, record_hash)
 
@@ -44,16 +45,15 @@ def count_block(counter: Skeleton | DecodedRecords, block: Block) -> None:
 def pending_figures(store: Store, conversation: str) -> Figures:
     """Return the figures of a source, counted from its records. Cost: the function reads the stored
     counts of the source, and the records that these counts do not include. If the format's
-    ``skeleton`` is None, the function reads all records. Raises ``KeyUnavailable`` if the key of
+    ``skeleton`` is None, the function decodes all records. Raises ``KeyUnavailable`` if the key of
     the conversation is missing.
     """
     source = _source(store, conversation)
     format = format_named(source.format)
-    start = 0
-    counter: Skeleton | DecodedRecords = DecodedRecords(format)
-    if format.skeleton is not None:
-        counter = format.skeleton(source.sums)
-        start = counter.state.records
+    if format.skeleton is None:
+        return _with_facts(_of_decoded(store, source, format), format, about(source))
+    counter = format.skeleton(source.sums)
+    start = counter.state.records
     for block in blocks_of(store.database, source, start) if start < source.records else ():
         count_block(counter, block.since(max(start, block.first)))
     return figures_in(counter, format, source.records, about(source))
@@ -64,10 +64,7 @@ def replies_of_source(store: Store, conversation: str) -> dict[int, CountedReply
     records, in memory.
     """
     source = _source(store, conversation)
-    decoded = DecodedRecords(format_named(source.format))
-    for block in blocks_of(store.database, source):
-        count_block(decoded, block)
-    return of_events(decoded.events, about(source)).replies
+    return _of_decoded(store, source, format_named(source.format)).replies
 
 
 def _source(store: Store, conversation: str) -> Source:
@@ -78,17 +75,43 @@ def _source(store: Store, conversation: str) -> Source:
     return source
 
 
-def figures_in(
-    skeleton: Skeleton | DecodedRecords,
-    format: Format,
-    records: int,
-    about_source: JsonMap,
-) -> Figures:
-    figures: Figures
-    if isinstance(skeleton, DecodedRecords):
-        figures = of_events(skeleton.events, about_source)
-    else:
-        figures = _of_skeleton(skeleton, format, records)
+def figures_in(skeleton: Skeleton, format: Format, records: int, about_source: JsonMap) -> Figures:
+    return _with_facts(_of_skeleton(skeleton, format, records), format, about_source)
+
+
+def _of_decoded(store: Store, source: Source, format: Format) -> Figures:
+    """Make the events of the records in memory, and count them."""
+    facts = about(source)
+    decoder = decoder_of(format, str(facts.get("prefix", "")))
+    events = list[Event]()
+    for block in blocks_of(store.database, source):
+        for value in values_of(block.records()):
+            with suppress(NotAnEvent):  # the import has reported this record
+                events += events_of(decoder, format, value)
+    if facts.get("usage"):
+        changed = {IMPORTED: {"value": facts["usage"]}}
+        events.append(DocumentChanges(id=len(events), changed=changed))
+    with Store(MemoryRecorder()) as copy:
+        copy.database.recorder.transact(partial(_begin_copy, copy.database))
+        copy.extend(
+            _COPY,
+            events,
+            expected_version=0,
+            also=lambda writing: writing.set_unmade(0),
+            recorded_at=facts.get(IMPORTED_AT),
+        )
+        return figures_of(copy, Views(copy), copy.conversation(_COPY))
+
+
+def _begin_copy(database: Database, transaction: Transaction) -> None:
+    begun = begin_new(transaction, database, Conversation(0, _COPY, database.now(), new_salt()))
+    writing = WriteTransaction(transaction, begun, database)
+    writing.begin()
+    writing.set_unmade(1)
+    writing.end()
+
+
+def _with_facts(figures: Figures, format: Format, about_source: JsonMap) -> Figures:
     overview = figures.overview
     if parent := parent_in(overview.attributes or {}):
         # what a file beside the source says is more exact than its records
@@ -151,61 +174,3 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
         context=replies.context.points,
         last_prompt_tokens=replies.last_prompt,
     )
-
-
-def of_events(events: Sequence[Event], about_source: JsonMap) -> Figures:
-    if about_source.get("usage"):
-        change = {IMPORTED: {"value": about_source["usage"]}}
-        events = [*events, DocumentChanges(id=len(events), changed=change)]
-    history: Any = _EventsInMemory(events)
-    row: Any = SimpleNamespace(id="", version=len(events), parent=None)
-    return figures_of(history, history, row)
-
-
-class _EventsInMemory:
-    """A history in memory, with the methods of ``Store`` and ``Views`` that ``figures_of``
-    calls.
-    """
-
-    def __init__(self, events: Sequence[Event]) -> None:
-        self._events = events
-        self.version = len(events)
-        self._earlier = View.from_events(())
-        """The last View that ``at`` returned. If the next call is for a later version, ``at`` only
-        adds the events in between.
-        """
-
-    @cached_property
-    def _view(self) -> View:
-        return View.from_events(self._events)
-
-    def current(self, conversation: str) -> View:
-        return self._view
-
-    def at(self, conversation: str, version: int) -> View:
-        if version < self._earlier.version:
-            self._earlier = View.from_events(())
-        self._earlier = self._earlier.then(self._events[self._earlier.version : version])
-        return self._earlier
-
-    def query(self, conversation: str, look: Callable[[Any], Any]) -> Any:
-        return look(self)
-
-    def log(
-        self, conversation: str, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[None, Event]]:
-        return ((None, event) for event in self._events[start:stop])
-
-    def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
-        return (
-            event
-            for event in self._events[start:stop]
-            if type(event) in MAY_BE_STRUCTURAL and is_structural(event)
-        )
-
-    def events(self, start: int, stop: int) -> Sequence[Event]:
-        return self._events[start:stop]
-
-    def documents_before(self, stop: int) -> DocumentChanges | None:
-        last = self._events[stop - 1] if stop else None
-        return last if isinstance(last, DocumentChanges) else None

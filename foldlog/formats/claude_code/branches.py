@@ -15,6 +15,7 @@ from typing import Any
 from foldlog.formats.blocks import kind_of
 from foldlog.formats.claude_code.lines import Kept, is_boundary, is_summary
 from foldlog.formats.record import Fields, dicts_in, text_or_none
+from foldlog.formats.resuming import Past
 
 SAID = ("user", "assistant")
 """The types of lines that form a branch, together with the boundaries of compactions. All other
@@ -83,14 +84,19 @@ class _Group:
         self.version = version
 
 
+_BEFORE = _Group(None)
+"""The group of the lines before the window of a decoder that continues."""
+
+
 class Switches:
     """The groups of lines in a log. The View shows one chain of groups. A line takes about 100
     bytes of memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, past: Past) -> None:
+        self._past = past
         self.is_of_side = False
-        self._names_parents = False
+        self.names_parents = False
         """Whether any line so far names its parent. Before the first such line, a line without a
         parent follows the newest line.
         """
@@ -100,7 +106,7 @@ class Switches:
         """Maps the id of a model response to its group."""
         self._calls: dict[str, frozenset[Any]] = {}
         """Maps the id of a line to the ids of its calls."""
-        self._newest: _Group | None = None
+        self._newest: _Group | None = None if past.is_whole else _BEFORE
         self._boundary: _Group | None = None
         """The group of the boundary line of the newest compaction."""
         self._kept = Kept()
@@ -125,12 +131,14 @@ class Switches:
             self._others.add(str(record.get("uuid")))
             return None
         uuid = record["uuid"]
+        response = _response(record)
+        if not self._past.is_whole:
+            self._check_window(record, response)
         if not is_of_branch(record):
             self._groups[uuid] = self._parent_group(record)
             return None
         back_to = None
         calls = calls_of(record)
-        response = _response(record)
         if self._newest is None:
             self._newest = _Group(None)
         elif self._calls.get(uuid) == calls and self._is_on_branch(self._groups.get(uuid)):
@@ -149,12 +157,26 @@ class Switches:
                 self._newest = _Group(parent)
         self._groups[uuid] = self._newest
         if response is not None:
+            self._past.add(f"reply {response}")
             self._responses[response] = self._newest
         if calls:
             self._calls[uuid] = calls
         if is_boundary(record):
             self._boundary, self._kept = self._newest, Kept.by(record)
         return back_to
+
+    def _check_window(self, record: Fields, response: str | None) -> None:
+        parent = parent_of(record)
+        group = self._newest
+        if type(parent) is str and parent not in self._others:
+            group = self._groups.get(parent, _BEFORE)
+        follows = parent is not None or not self.names_parents
+        is_far = follows and (group is None or group is _BEFORE)
+        is_kept = type(parent) is str and self._kept.continues_from(parent)
+        if is_far or is_kept or (response and self._past.is_before_window(f"reply {response}")):
+            self._past.needs_all()
+        if is_far and type(parent) is str and parent not in self._others:
+            self._groups.setdefault(parent, _BEFORE)
 
     def grow(self, version: int) -> None:
         if self._newest is not None:
@@ -163,10 +185,10 @@ class Switches:
     def _parent_group(self, record: Fields) -> _Group | None:
         parent = parent_of(record)
         if parent is None:
-            return None if self._names_parents else self._newest
+            return None if self.names_parents else self._newest
         if parent is PREVIOUS:
             return self._newest
-        self._names_parents = True
+        self.names_parents = True
         if (
             self._boundary is not None
             and self._kept.continues_from(parent)

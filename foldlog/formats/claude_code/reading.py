@@ -34,6 +34,8 @@ from foldlog.formats.claude_code.lines import (
 from foldlog.formats.event_fields import text_part
 from foldlog.formats.record import Fields, omit, text_or_none, usage_meta
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
+from foldlog.formats.repeats import key_of
+from foldlog.formats.resuming import Facts, checksum
 
 Shown = tuple[str | None, bool]
 """The tag of a shown event: the id of its line, and whether the event is a system prompt. A model
@@ -64,6 +66,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
     """
 
     repeated = ("toolUseResult",)
+    continues = True
 
     def set_up(self) -> None:
         self._is_begun = False
@@ -71,14 +74,43 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._titles = Titles()
         self._thinking: Recent[str, tuple[Fields, ...]] = Recent(_RESPONSES_MAX)
         """Maps the id of a response to the thinking for its next action."""
-        self._prompt: Any = None
-        self._switches = Switches()
+        self._awaited = frozenset[int]()
+        """Checksums of the lines before the window for which a title waits."""
+        self._prompt: int | None = None
+        """The key of the last system prompt with its tools."""
+        self._switches = Switches(self.past)
         self._missing_parents = set[str]()
         self._boundary: Fields = {}
         """The ``compact_boundary`` line whose summary has not been read yet."""
         self._session: Any = None
         self._call_fields: Any = None
         self._usage: Fields = {}
+
+    def facts(self) -> Facts:
+        return {
+            "is_begun": self._is_begun,
+            "side": self._side,
+            "names_parents": self._switches.names_parents,
+            "rank": self._titles.rank,
+            "awaiting": sorted(self._awaiting()),
+            "prompt": self._prompt,
+        }
+
+    def restore(self, facts: Facts) -> None:
+        self._is_begun = facts["is_begun"]
+        self._side = facts["side"]
+        self._switches = Switches(self.past)
+        self._switches.is_of_side = self._side
+        self._switches.names_parents = facts["names_parents"]
+
+    def restore_after(self, facts: Facts) -> None:
+        self._titles.rank = facts["rank"]
+        self._awaited = frozenset(facts["awaiting"])
+        self._prompt = facts["prompt"]
+
+    def _awaiting(self) -> frozenset[int]:
+        """Return checksums of the lines for which a title waits."""
+        return self._awaited | {checksum(uuid) for uuid in self._titles.awaiting}
 
     def tag(self, event: Event, read: RecordEvents) -> Shown:
         return text_or_none(read.origin.id), type(event) is SystemMessage
@@ -147,12 +179,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
             read.add(Message, content=words, source="environment")
         elif prompt is not None:
             before = self._prompt
-            self._prompt = prompt
+            self._prompt = key_of(prompt)
             text, tools = prompt
             # Claude Code may repeat an unchanged prompt
-            read.add(
-                SystemMessage, content=text, tools=tools, shown=read.shown and prompt != before
-            )
+            is_new = self._prompt != before
+            read.add(SystemMessage, content=text, tools=tools, shown=read.shown and is_new)
 
     def _read_message(self, read: RecordEvents, record: Fields, content: Any) -> None:
         """Read the message of a line. A text before a call is the thought of the call."""
@@ -197,11 +228,17 @@ class ClaudeCodeDecoder(FollowingDecoder):
         line = read.origin.id if type(read.origin.id) is str else None
         read.response = response if type(response) is str else line
         if read.response is not None:
+            if self.past.is_before_window(f"reply {read.response}"):
+                self.past.needs_all()
+            self.past.add(f"reply {read.response}")
             read.thinking = [*self._thinking.get(read.response, ())]
 
     def _tell(self, read: RecordEvents, record: Fields) -> None:
         # the first event of a sub-agent also names the session that started the sub-agent
         kind = record["type"]
+        uuid = record.get("uuid")
+        if kind == "summary" or (type(uuid) is str and checksum(uuid) in self._awaited):
+            self.past.needs_all()
         title = self._titles.of(
             kind, record.get("uuid"), record.get(TITLES.get(kind, "")), record.get("leafUuid")
         )

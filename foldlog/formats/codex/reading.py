@@ -38,6 +38,8 @@ from foldlog.formats.event_fields import text_part
 from foldlog.formats.messages import READER
 from foldlog.formats.record import Fields, NotAnEvent, omit, text_or_empty, within
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.formats.repeats import key_of
+from foldlog.formats.resuming import Facts
 
 _ITEMS = ("response_item", "event_msg")
 _REPEATS = {
@@ -96,16 +98,25 @@ class _Known(NamedTuple):
 
 
 class CodexDecoder(FollowingDecoder):
+    continues = True
+
     def set_up(self) -> None:
         self._numbered: list[tuple[int, int]] = []
         self._returns_to = 0
         """The lowest version to which a rollback may return. A return to a lower version would take
         back instructions, or events that did not come from the rollout.
         """
-        self._context_texts = frozenset[str]()
-        """The instructions of the last ``turn_context``."""
+        self._context = frozenset[int]()
+        """The keys of the instructions of the last ``turn_context``."""
         self._has_forgotten = False
         """Whether events have left the View since then."""
+
+    def facts(self) -> Facts:
+        return {"context": sorted(self._context), "has_forgotten": self._has_forgotten}
+
+    def restore_after(self, facts: Facts) -> None:
+        self._context = frozenset(facts["context"])
+        self._has_forgotten = facts["has_forgotten"]
 
     def skip_to(self, next_id: int) -> None:
         if next_id > self.next_id:
@@ -149,6 +160,8 @@ class CodexDecoder(FollowingDecoder):
         line, payload = line_of(record) or Line("", None)
         read.response = None
         own = read.timestamp
+        if line == "session_meta":
+            self.past.break_off()
         if read.version == 0 and line != "session_meta":
             self.report(_NO_SESSION)
         if line == "compacted" and type(payload) is dict:
@@ -166,6 +179,7 @@ class CodexDecoder(FollowingDecoder):
                 and payload.get("type") == "turn_aborted"
             ):
                 read.timestamp = None
+                self.past.break_off()
                 for call in self.calls.all():
                     read.answer(call, ABORTED_RESULT, is_error=True)
                 read.timestamp = own
@@ -255,7 +269,7 @@ class CodexDecoder(FollowingDecoder):
         unsaid = [text for text in texts if not self._is_shown(text)]
         if line == "session_meta":
             return unsaid[:1]
-        self._context_texts = frozenset(texts)
+        self._context = frozenset(map(key_of, texts))
         self._has_forgotten = False
         return unsaid
 
@@ -263,7 +277,7 @@ class CodexDecoder(FollowingDecoder):
         """Return whether the View has an instruction. Codex repeats the instructions in each
         ``turn_context``, so unchanged ones are looked for only after events left the View.
         """
-        if text in self._context_texts:
+        if key_of(text) in self._context:
             return not self._has_forgotten or self._has_text(text, None)
         return self._has_text(text, _SAID_MAX)
 

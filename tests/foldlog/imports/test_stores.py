@@ -168,6 +168,11 @@ def test_next_copy_restores_no_redacted_event(use, grows, store, target, path, l
     assert records != bytes_of(store, name)
     if grows:
         imported_lines(store, path, lines)
+    if grows and use is used:
+        # Both stores have made different events after the copy.
+        assert "differs from event 12 on" in str(copy_all(store, target))
+        assert (events_of(target, name), bytes_of(target, name)) == (before, records)
+        return
     copied(store, target)
     assert events_of(target, name)[: len(before)] == before
     assert bytes_of(target, name)[: len(records)] == records

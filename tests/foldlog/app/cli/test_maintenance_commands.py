@@ -193,8 +193,8 @@ def test_info_names_pending_work_and_its_command(command, tmp_path):
     with foldlog_open("foldlog.db") as histories:
         histories["other"].append(said("secret"))
         histories.erase("other", reason="asked for")
-        (tmp_path / "chat.jsonl").write_text('{"role": "user", "content": "hi"}\n')
-        histories.import_(tmp_path / "chat.jsonl")
+        (tmp_path / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
+        histories.import_(tmp_path / "chat.json")
         histories.store.database.recorder.transact(
             lambda transaction: transaction.leave_unfinished(-1, BACKUP, "copy.db")
         )

@@ -13,7 +13,7 @@ from foldlog._app.server import pages
 from foldlog.eventstore import CondensationAction, Observation, open_store
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.redact import redact
-from tests.foldlog.records import SAMPLE
+from tests.foldlog.records import lines_of
 from tests.said import replied, said
 from tests.web_client import asking_store
 
@@ -116,12 +116,14 @@ def test_progress_counts_the_events_that_are_read(client, store, monkeypatch):
     assert progress == {"conversation": "c", "step": "read", "done": 0, "total": 5}
 
 
-def test_progress_of_events_still_to_be_made(histories):
-    (imported,) = histories.import_(SAMPLE)
+def test_progress_of_events_still_to_be_made(histories, tmp_path):
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(b"".join(lines_of("claude-code")))
+    (imported,) = histories.import_(path)
     with asking_store(histories.store) as client:
         progress = client.json("progress", {"id": imported.id})
         assert (progress["step"], progress["done"]) == ("made", 0)
-        assert progress["total"] == len(list(imported.events()))
+        assert progress["total"] == len(lines_of("claude-code"))
 
 
 def test_page_of_long_conversation_is_cached(tmp_path, monkeypatch):

@@ -1,0 +1,298 @@
+"""A source that grows while it is used: its new events are made at once, from the decoder's state."""
+
+import json
+import random
+from itertools import count
+
+import pytest
+
+from foldlog import Histories
+from foldlog._imports import projecting
+from foldlog._imports.compacting import compacting, note_compaction
+from foldlog.eventstore.maintenance.rekey import rekey
+from tests.foldlog.formats.test_resuming import NAMES, rounds
+from tests.foldlog.imports.imports import (
+    KEYS,
+    bytes_of,
+    events_of,
+    figures_of,
+    imported,
+    new_store as new_store,
+    source_of,
+)
+from tests.foldlog.imports.kinds import KINDS, Line
+from tests.foldlog.records import records_of, write_lines
+from tests.sound import assert_sound
+
+LOGS = [name for name in NAMES if name != "opencode"]
+OPENCODE = next(kind for kind in KINDS if kind.format == "opencode")
+
+
+def turns(count_of_records, start=0):
+    """Lines of an ordinary session of Claude Code, each with a word of its own."""
+    for number in range(start, count_of_records):
+        role = "assistant" if number % 2 else "user"
+        content = [{"type": "text", "text": f"plank{number:05}"}]
+        yield {
+            "type": role,
+            "uuid": f"u{number}",
+            "parentUuid": f"u{number - 1}" if number else None,
+            "sessionId": "s1",
+            "timestamp": f"2026-02-03T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z",
+            "message": {"role": role, "id": f"m{number}", "content": content},
+        }
+
+
+def state_of(store, name):
+    """The stored state of the decoder, as bytes, or None."""
+
+    def read(reader):
+        row = store.database.find(reader, name, as_stored=True)
+        (record,) = [*reader.records(row.key, "decoder", 0, 2)] or [None]
+        codec = store.database.codec_of(row)
+        return record and codec.decoded_record("decoder", record).body
+
+    return store.database.recorder.query(read)
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """The numbers of records that were decoded: ``decoded()`` returns the number since its last
+    call.
+    """
+    number = 0
+    original = projecting.events_of
+
+    def counted(*arguments):
+        nonlocal number
+        number += 1
+        return original(*arguments)
+
+    def since():
+        nonlocal number
+        before = number
+        number = 0
+        return before
+
+    monkeypatch.setattr(projecting, "events_of", counted)
+    return since
+
+
+def comparable(store, name):
+    history = Histories(store)[name]
+    events = events_of(store, name)
+    source = source_of(store, name)
+    return {
+        "events": events,
+        "view": history.view().events,
+        "earlier": history.at(history.version() // 2).events,
+        "figures": figures_of(store, name),
+        "attributes": history.attributes(),
+        "bytes": bytes_of(store, name),
+        "head": source.head,
+        "made": (source.made, source.records),
+    }
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_grown_log_equals_one_import(name, tmp_path, store, target):
+    records = [*rounds(name, records_of(name))]
+    chance = random.Random(name)
+    path = tmp_path / "log.jsonl"
+    stop = 3
+    while stop < len(records):
+        write_lines(path, records[:stop])
+        conversation = imported(store, path, name).conversation
+        events_of(store, conversation)
+        stop += chance.choice((1, 1, 2, 3, 40))
+    write_lines(path, records)
+    assert imported(store, path, name).conversation == conversation
+    imported(target, path, name)
+    assert comparable(store, conversation) == comparable(target, conversation)
+    assert_sound(store)
+
+
+def test_grown_database_equals_one_import(tmp_path, store, target):
+    chance = random.Random(3)
+    folder = tmp_path / "ses"
+    folder.mkdir()
+    path = folder / OPENCODE.file
+    records = []
+    for number in count():
+        if number == 90:
+            break
+        words = [f"word{chance.randrange(9**9)}" for _ in range(3)]
+        line = Line(number, words[0], words[1:], "ses", chance)
+        records.append(json.dumps(OPENCODE.record(line)))
+        if number > 40 and number % 7 == 0:
+            OPENCODE.write(path, records, "")
+            conversation = imported(store, path).conversation
+            events_of(store, conversation)
+    OPENCODE.write(path, records, "")
+    assert imported(store, path).conversation == conversation
+    imported(target, path)
+    assert comparable(store, conversation) == comparable(target, conversation)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_growth_decodes_the_window(name, tmp_path, store, decoded):
+    records = [*rounds(name, records_of(name))]
+    path = tmp_path / "log.jsonl"
+    numbers = []
+    for stop in range(len(records) - 12, len(records)):
+        conversation = imported(store, write_lines(path, records[:stop]), name).conversation
+        events_of(store, conversation)
+        numbers.append(decoded())
+    assert min(numbers[1:]) <= 41
+    assert sorted(numbers)[len(numbers) // 2] <= 41
+
+
+def test_growth_makes_the_events_at_once(tmp_path, store, decoded):
+    path = write_lines(tmp_path / "log.jsonl", turns(100))
+    imported(store, path)
+    assert decoded() == 0
+    events_of(store, "s1")
+    assert decoded() == 100
+    imported(store, write_lines(path, turns(103)))
+    assert decoded() == 43
+    assert store.conversation("s1", as_stored=True).version == 103
+    figures_of(store, "s1")
+    events_of(store, "s1")
+    assert decoded() == 0
+
+
+def test_log_without_a_skeleton_is_decoded_once(tmp_path, store, decoded):
+    records = records_of("pi")
+    name = imported(store, write_lines(tmp_path / "log.jsonl", records), "pi").conversation
+    events_of(store, name)
+    figures_of(store, name)
+    assert decoded() == len(records)
+
+
+def test_state_has_no_text(tmp_path, store):
+    path = write_lines(tmp_path / "log.jsonl", turns(120))
+    imported(store, path)
+    events_of(store, "s1")
+    imported(store, write_lines(path, turns(121)))
+    state = state_of(store, "s1")
+    assert len(state) < 121 * 20 + 200
+    for text in (b"plank", b"u1", b"m1", b"s1", b"assistant", b"2026"):
+        assert text not in state
+
+
+def test_redaction_deletes_the_state(tmp_path, store, decoded):
+    path = write_lines(tmp_path / "log.jsonl", turns(80))
+    imported(store, path)
+    events_of(store, "s1")
+    assert state_of(store, "s1") is not None
+    Histories(store)["s1"].redact([30], reason="asked for")
+    assert state_of(store, "s1") is None
+    decoded()
+    imported(store, write_lines(path, turns(81)))
+    assert decoded() == 81
+    imported(store, write_lines(path, turns(82)))
+    assert decoded() <= 42
+    texts = str(events_of(store, "s1"))
+    assert "plank00081" in texts
+    assert "plank00030" not in texts
+    assert_sound(store)
+
+
+def test_redaction_in_a_fork_makes_the_state_invalid(tmp_path, store, decoded):
+    lines = [*turns(80)]
+    path = write_lines(tmp_path / "log.jsonl", lines)
+    imported(store, path)
+    events_of(store, "s1")
+    later = [*turns(82, 60)]
+    fork_path = write_lines(tmp_path / "other.jsonl", [*lines[:20], *later, lines[50]])
+    fork = imported(store, fork_path).conversation
+    assert fork == "s1@20"
+    Histories(store)[fork].redact([len(events_of(store, fork)) - 1], reason="asked for")
+    decoded()
+    imported(store, write_lines(path, turns(81)))
+    assert decoded() == 81
+    assert "plank00080" in str(events_of(store, "s1"))
+
+
+def test_state_of_another_version_is_not_used(tmp_path, store, decoded, monkeypatch):
+    path = write_lines(tmp_path / "log.jsonl", turns(80))
+    imported(store, path)
+    events_of(store, "s1")
+    decoded()
+    monkeypatch.setattr(projecting, "VERSION", "another")
+    imported(store, write_lines(path, turns(81)))
+    assert decoded() == 81
+    imported(store, write_lines(path, turns(82)))
+    assert decoded() == 41
+
+
+def test_rewind_decodes_all_once(tmp_path, store, target, decoded):
+    lines = [*turns(90)]
+    lines[80]["parentUuid"] = "u60"
+    path = tmp_path / "log.jsonl"
+    numbers = []
+    for stop in range(78, 90):
+        imported(store, write_lines(path, lines[:stop]))
+        events_of(store, "s1")
+        numbers.append(decoded())
+    assert [number > 42 for number in numbers].count(True) <= 3
+    imported(target, path)
+    imported(target, write_lines(path, lines))
+    imported(store, path)
+    assert comparable(store, "s1") == comparable(target, "s1")
+
+
+def test_key_keeps_the_source_growing(tmp_path, store):
+    path = write_lines(tmp_path / "log.jsonl", turns(80))
+    imported(store, path)
+    events_of(store, "s1")
+    if store.database.settings.keys is None:
+        rekey(store.database, KEYS)
+    imported(store, write_lines(path, turns(81)))
+    assert len(events_of(store, "s1")) == 81
+
+
+def test_finding_at_a_growth_is_reported(tmp_path, store):
+    path = write_lines(tmp_path / "log.jsonl", turns(60))
+    imported(store, path)
+    events_of(store, "s1")
+    odd = {**next(turns(61, 60)), "parentUuid": "nowhere"}
+    (finding,) = imported(store, write_lines(path, [*turns(60), odd])).findings
+    assert finding.place == f"{path}:61"
+    assert "names the parent nowhere" in finding.problem
+    path.write_text(path.read_text() + "no JSON\n\n")
+    write_lines(tmp_path / "more", [{**next(turns(62, 61)), "parentUuid": "nothing"}])
+    path.write_text(path.read_text() + (tmp_path / "more").read_text())
+    places = [finding.place for finding in imported(store, path).findings]
+    assert places == [f"{path}:62", f"{path}:64"]
+
+
+def test_title_of_a_used_source_follows(tmp_path, store):
+    path = write_lines(tmp_path / "log.jsonl", [{**line, "cwd": "/w"} for line in turns(60)])
+    imported(store, path)
+    history = Histories(store)["s1"]
+    history.view()
+    title = {"type": "custom-title", "customTitle": "Planks", "sessionId": "s1"}
+    with path.open("a") as file:
+        file.write(f"{json.dumps(title)}\n")
+        file.write(f"{json.dumps({**next(turns(61, 60)), 'gitBranch': 'side', 'cwd': '/v'})}\n")
+    imported(store, path)
+    attributes = history.attributes()
+    assert (attributes["title"], attributes["branch"], attributes["cwd"]) == (
+        "Planks",
+        "side",
+        "/w",
+    )
+    assert figures_of(store, "s1")["title"] == "Planks"
+
+
+def test_compaction_is_noted_after_growths(tmp_path, store):
+    path = write_lines(tmp_path / "log.jsonl", turns(60))
+    imported(store, path)
+    events_of(store, "s1")
+    imported(store, write_lines(path, turns(70)))
+    note_compaction(store, "s1")
+    imported(store, write_lines(path, turns(71)))
+    assert compacting(store, "s1") is not None
+    imported(store, write_lines(path, turns(72)))
+    assert compacting(store, "s1") is None
