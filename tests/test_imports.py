@@ -195,8 +195,8 @@ with foldlog.open("sqlite:///{tmp_path}/a.db", condenser="digest") as histories:
     "arguments, most",
     [
         (["--version"], 85),
-        (["list", "-n", "5"], 305),
-        (["list", "--short"], 305),
+        (["list", "-n", "5"], 306),
+        (["list", "--short"], 306),
         (["log", "c1", "-n", "3"], 321),
         (["log", "c1", "--stop", "9"], 321),
         (["view", "c1", "--at", "1"], 340),

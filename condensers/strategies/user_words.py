@@ -144,10 +144,6 @@ _ENDS = re.compile(
     r" (?:issue|error|warning|problem|failure|test)s?|passed|failed|pass|fail|ok|succe\w+)\b",
     re.IGNORECASE,
 )
-_REJECTED = re.compile(
-    r"(?:the )?user (?:doesn't want|does not want) to proceed with this tool use", re.IGNORECASE
-)
-_SAID_IN_REJECTION = re.compile(r"the user said:\s*(.*)\Z", re.IGNORECASE | re.DOTALL)
 _ANSWERS = re.compile(
     r"\A(?:User has answered your questions?|Your questions? ha(?:s|ve) been answered): (.+?)\.?"
     r" You can now continue",
@@ -182,14 +178,6 @@ def exit_code_in(output: JsonMap) -> Any:
     return output.get(
         "exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None
     )
-
-
-def words_in_rejection(text: str) -> str | None:
-    # The text is empty if the user wrote nothing. Return None if the user did not reject the call.
-    if not _REJECTED.search(text):
-        return None
-    match = _SAID_IN_REJECTION.search(text)
-    return "" if match is None else match[1].strip()
 
 
 def answers_in(text: str) -> str:

@@ -57,6 +57,7 @@ from foldlog.projections.effects import (
     key_of_mark,
     trace as trace_calls,
 )
+from foldlog.projections.refusals import OF_USER, REJECTION_SOURCE
 from foldlog.projections.tool_results import UNKNOWN_OUTCOME, answer_to, refuse_result
 
 if TYPE_CHECKING:
@@ -431,6 +432,15 @@ class Attempt:
         return append_result(self._history, self.call, content, True, extras, None)
 
 
+def _is_refused(trace: CallTrace) -> bool:
+    decisions = [
+        event.data["approved"]
+        for event in trace.approvals
+        if isinstance(event.data, dict) and "approved" in event.data
+    ]
+    return bool(decisions) and decisions[-1] is False
+
+
 def approval_of(history: HistoryLog, trace: CallTrace) -> JsonObject:
     """Return who approved a call and why. Raises ``NotApproved`` if the last decision does not
     allow the call now.
@@ -691,6 +701,9 @@ def closing(history: HistoryLog, reason: str, calls: Sequence[Action]) -> list[O
             key = traces[call.id].key
             content, extras = _doubt(key, reason)
             extras = {MARK: {"key": key, **extras}}
+        elif _is_refused(traces[call.id]):
+            content = f"not begun: {reason or 'the user rejected this action'}"
+            extras = {REJECTION_SOURCE: OF_USER}
         elif call.tool in tools_with_marks:
             # The runtime of this tool marks every beginning, so a call without a mark did not
             # begin.

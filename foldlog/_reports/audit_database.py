@@ -446,7 +446,7 @@ def _event_row(conversation: str, recorded_at: datetime, event: Event) -> JsonOb
         "tool": tool,
         "call_id": call_id,
         "cause": _number(event.cause),
-        "is_error": event.is_error if isinstance(event, Observation) else None,
+        "is_error": label(event) == "error" if isinstance(event, Observation) else None,
         "taken_back": 0,
         "text": storable(text_of(event)),
         "body": stored.body.decode(errors="replace"),

@@ -11,9 +11,10 @@ from foldlog._base.json_types import JsonMap
 from foldlog._base.values import values_in
 from foldlog._reports.passages import find_passages
 from foldlog._testing.prompts import AskedPrompt, answering_parameters, flat_tool
-from foldlog.eventstore import EventStoreError
-from foldlog.formats.record import omit
-from foldlog.projections import as_json
+from foldlog.eventstore import Event, EventStoreError, Message
+from foldlog.formats.blocks import content_of
+from foldlog.formats.record import dict_or_empty, omit, text_or_none
+from foldlog.projections import View, as_json, words_of
 
 _NAMES = ("role", "type", "name", "tool_call_id", "call_id")
 PLACEHOLDER = re.compile(r"\[(?:redacted|secret: [^]]+)\]")
@@ -55,14 +56,42 @@ def beside_differences(
     if "tools" not in ignore:
         ours = [*map(flat_tool, recorded.get("tools", asked.tools))]
         theirs = [*map(flat_tool, asked.tools)]
-        if not any("strict" in tool for tool in ours):  # some runtimes do not know it
+        if not has_parameters(recorded):  # the hooks of an SDK do not tell it either
             theirs = [omit(tool, "strict") for tool in theirs]
+            ours = [omit(tool, "strict") for tool in ours]
         difference = first_difference("tool", ours, theirs)
         if difference is not None:
             yield difference
     parameters = omit(recorded.get("parameters", {}), "instructions")
     if "parameters" not in ignore and parameters:
         yield from _parameter_differences(parameters, asked.parameters)
+
+
+def has_parameters(recorded: JsonMap) -> bool:
+    """Return whether a run has recorded the parameters of a request. The hooks of an SDK record
+    only its instructions.
+    """
+    return not {*recorded.get("parameters", {})} <= {"instructions"}
+
+
+def name_differences(view: View, asked: AskedPrompt) -> Iterator[str]:
+    """Yield each message whose name the run does not have. A View shows no names."""
+    named = [
+        (words_of(event.content), name_of(event)) for event in view if isinstance(event, Message)
+    ]
+    for number, message in enumerate(asked.messages, 1):
+        name = message.get("name")
+        if not name or message.get("role") == "tool":
+            continue
+        text = words_of(content_of(message.get("content") or ""))
+        names = {known for words, known in named if is_same(words, text)}
+        if name not in names:
+            others = ", ".join(repr(known) for known in sorted(filter(None, names))) or "none"
+            yield f"message {number} has the name {name!r}, and the run has {others} there"
+
+
+def name_of(event: Event) -> str | None:
+    return text_or_none(dict_or_empty(event.meta, "message"), "name")
 
 
 def _parameter_differences(recorded: JsonMap, asked: JsonMap) -> Iterator[str]:

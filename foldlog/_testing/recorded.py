@@ -33,7 +33,10 @@ from foldlog._testing.differences import (
     RunDiffers as RunDiffers,
     beside_differences,
     first_difference,
+    has_parameters,
     is_same,
+    name_differences,
+    name_of,
 )
 from foldlog._testing.prompts import (
     AskedPrompt,
@@ -274,6 +277,8 @@ class RecordedRun:
                 with_groups_of_results(messages, self._groups) for messages in (ours, theirs)
             )
         differences = [*beside_differences(beside, asked, self._ignore)]
+        if has_parameters(beside) or any(map(name_of, view)):
+            differences.extend(name_differences(view, asked))
         if ours != theirs and (
             difference := condensing_difference(ours, theirs, self.history.events(), call.version)
         ):

@@ -35,6 +35,7 @@ from foldlog._testing.passwords import (
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidArgument, Redaction
 from foldlog.eventstore.codec import decode
 from foldlog.eventstore.files.whole_file import whole_file
+from foldlog.formats.record import dict_or_empty, text_or_none
 from foldlog.projections.messages.content import data_url
 from foldlog.projections.messages.requests import REQUEST
 
@@ -197,6 +198,8 @@ def _body(event: Event) -> JsonObject:
         event = Annotation(name="left out", data=type(event).__name__)
     origin = event.origin and replace(event.origin, time=None, rest=None)
     meta = {name: value for name, value in event.meta.items() if name in _META}
+    if name := text_or_none(dict_or_empty(event.meta, "message"), "name"):
+        meta["message"] = {"name": name}
     if REQUEST in meta:  # a changed word would change the hashes of all later requests
         meta[REQUEST] = {name: meta[REQUEST][name] for name in ("view", "dialect")}
     stored = replace(event, id=-1, timestamp=None, origin=origin, meta=meta, redacted=None)

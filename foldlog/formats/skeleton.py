@@ -117,7 +117,9 @@ def _seconds_between(before: str, after: str) -> float:
         return 0.0
 
 
-def state_after(tool: str | None, *, failed: bool) -> str:
+def state_after(tool: str | None, *, failed: bool, refused: bool = False) -> str:
+    if refused:
+        return "refused"
     if failed:
         return "error"
     return "answer" if tool in LAST_TOOLS else "result"
@@ -227,6 +229,8 @@ class Skeleton(ABC):
         """
         self.state = _decode_state(state) if state else SourceState()
         self.replies = ReplyCounter(self.state.replies)
+        self._text = b""
+        """The record that is counted."""
         self._seen = Seen(self.state, hashes, have_ids=self.have_ids)
         self._decode = msgspec.json.Decoder(self.record, strict=False).decode
         self.on_another_shape: Callable[[bytes], None] = lambda record: None
@@ -252,6 +256,7 @@ class Skeleton(ABC):
             self.count_time(at)
             self._count_kind("annotation")
         else:
+            self._text = text
             self.count(skeleton)
             if self.state.errors and self.state.first_error is None:
                 self.state.first_error = beginning_of(self.error_in(text))
@@ -364,13 +369,15 @@ class Skeleton(ABC):
         self.state.tools[name] = self.state.tools.get(name, 0) + 1
         self.state.waiting[call_id or ""] = name
 
-    def answered(self, call_id: str | None, *, failed: bool) -> None:
+    def answered(self, call_id: str | None, *, failed: bool, refused: bool = False) -> None:
+        """Count a result. A result that is ``refused`` by a person is no error of the tool."""
         state = self.state
         tool = state.waiting.pop(call_id or "", UNNAMED_TOOL)
         state.results += 1
-        self._count_kind("error" if failed else "observation")
-        state.last = state_after(tool, failed=failed)
-        if failed:
+        state.last = state_after(tool, failed=failed, refused=refused)
+        kind = "error" if failed else "observation"
+        self._count_kind("refused" if refused else kind)
+        if failed and not refused:
             state.errors += 1
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from foldlog.eventstore import Event, InvalidArgument, events
+from foldlog.projections.refusals import words_in_refusal
 
 KINDS = (
     "system",
@@ -15,6 +16,7 @@ KINDS = (
     "action",
     "observation",
     "error",
+    "refused",
     "annotation",
     "documents",
     "request",
@@ -28,7 +30,13 @@ KINDS = (
 messages.
 """
 
-WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
+WIDER = {
+    "user": "message",
+    "agent": "message",
+    "environment": "message",
+    "error": "observation",
+    "refused": "observation",
+}
 """Maps a label to the wider kind that includes it."""
 
 _STORED = {
@@ -43,8 +51,10 @@ _LABELS = dict(zip(KINDS, KINDS, strict=True)) | _STORED
 def label(event: Event) -> str:
     if type(event) is events.Message:
         return str(event.source)
-    if type(event) is events.Observation and event.is_error:
-        return "error"
+    if type(event) is events.Observation:
+        if words_in_refusal(event) is not None:
+            return "refused"
+        return "error" if event.is_error else "observation"
     if type(event) is events.CondensationAction and event.metadata.get("outcome") == "replaced":
         return "system"  # a newer prompt replaced an older prompt, so no View was condensed
     return _LABELS.get(str(type(event).__struct_config__.tag), "unknown")

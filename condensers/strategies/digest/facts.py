@@ -33,7 +33,6 @@ from foldlog.condensers.strategies.user_words import (
     last_line,
     lines_that_count,
     unwrap,
-    words_in_rejection,
 )
 from foldlog.eventstore import NOT_RECORDED, Observation
 from foldlog.projections import words_of
@@ -133,9 +132,6 @@ _UPDATED = re.compile(
     r"\[File: (\S+) \(\d+ lines total\)\](?=[^\0]*^File updated\.)|again if necessary\.\s+\[File:"
     r" (\S+) \(",
     re.MULTILINE,
-)
-_REFUSED_SILENTLY = re.compile(
-    r"User rejected the action\.?|The action was rejected, and no reason was given\."
 )
 _COMMENT = re.compile(r"\s*(?://|#(?!#)|/?\*|<!--)")
 """Matches a comment. Code describes a change better than a comment, so comments are skipped."""
@@ -273,15 +269,6 @@ def listing_of(text: str) -> str:
     lines = lines_that_count(text)
     is_short = 0 < len(lines) <= _LISTED_LINES and max(map(len, lines)) <= _LINE_MAX
     return " | ".join(lines) if is_short else ""
-
-
-def words_in_refusal(observation: Observation) -> str | None:
-    # The words are empty if the user gave no reason. Return None if the user did not refuse the
-    # call.
-    text = words_of(observation.content)
-    if observation.extras.get("rejection_source") == "user":
-        return "" if _REFUSED_SILENTLY.fullmatch(text.strip()) else text
-    return words_in_rejection(text) if observation.is_error else None
 
 
 def _exit_code(extras: JsonMap, text: str) -> int | None:

@@ -32,7 +32,6 @@ from foldlog.condensers.strategies.digest.facts import (
     task_list,
     task_made,
     words_in_call,
-    words_in_refusal,
 )
 from foldlog.condensers.strategies.digest.names import is_file, names_in
 from foldlog.condensers.strategies.digest.order import in_order_of_calls
@@ -56,6 +55,7 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.projections import words_of
+from foldlog.projections.refusals import words_in_refusal
 
 TITLE = "# Digest of "
 _SAID_MAX = 3_000

@@ -36,6 +36,7 @@ STYLES = {
     "action": "cyan",
     "observation": "default",
     "error": "red",
+    "refused": "yellow",
     "environment": "dim",
     "annotation": "dim",
     "documents": "dim",

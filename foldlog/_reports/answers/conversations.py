@@ -29,8 +29,8 @@ class ConversationDocument(OfVersion):
     ``first_event_at``, ``last_event_at``  the times when the first and the last event happened;
                             null if an imported event has no time
     ``state``               what happened last: ``error`` or ``result`` (a call failed or returned),
-                            ``open_call`` (a call has no result yet), ``answer`` (the agent wrote)
-                            or ``request`` (a user wrote)
+                            ``refused`` (a person refused a call), ``open_call`` (a call has no
+                            result yet), ``answer`` (the agent wrote) or ``request`` (a user wrote)
     ``first_error``         the beginning of the text of the first error
     ``context``             the tokens of the agent's prompts, in order; if there are many, each
                             number is the largest of several consecutive prompts

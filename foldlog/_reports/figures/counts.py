@@ -66,8 +66,8 @@ class Counts(Struct):
     @property
     def state(self) -> str | None:
         """The state is ``open_call`` if a call has no result. Otherwise the state names the last
-        event: ``error`` or ``result`` of a call, ``answer`` of the agent, or ``request`` of a user.
-        Before the first of these events, the state is None.
+        event: ``error`` or ``result`` of a call, ``refused`` if a person refused a call, ``answer``
+        of the agent, or ``request`` of a user. Before the first of these events, the state is None.
         """
         return "open_call" if self.waiting else self.last
 
@@ -132,8 +132,9 @@ class Counts(Struct):
 
     def _count_result(self, result: Observation, at: EventTime | None) -> None:
         called = self._close_call(result)
-        self.last = state_after(called, failed=result.is_error)
-        if result.is_error:
+        is_refused = label(result) == "refused"
+        self.last = state_after(called, failed=result.is_error, refused=is_refused)
+        if result.is_error and not is_refused:
             if self.first_error is None:
                 self.first_error = beginning_of(words_of(result.content))
                 self.first_error_at = at

@@ -149,7 +149,7 @@ class Stats(Counts):
                     calls=tool.calls - calls,
                     errors=None if tool.errors is None else tool.errors - errors,
                 )
-                self.repeated_errors += errors
+            self.repeated_errors += errors
 
     @property
     def errors(self) -> int | None:

@@ -49,7 +49,7 @@ _ORPHANS_MAX: Final = 1_000
 """With more sub-agents whose parent is missing, totals read the rows of all conversations."""
 _BY_CONDENSER: Final = 3
 """The place of ``by_condenser`` in the columns of calls."""
-STATES: Final = ("error", "open_call", "result", "request", "answer")
+STATES: Final = ("error", "refused", "open_call", "result", "request", "answer")
 
 
 class Repetitions(NamedTuple):

@@ -16,6 +16,7 @@ from foldlog.eventstore import Event, Message, Observation
 from foldlog.formats.event_fields import id_of_source
 from foldlog.formats.summed_calls import Calls
 from foldlog.formats.usage import ModelCall, is_call
+from foldlog.projections.conversations.labels import label
 
 NO_NAME = "(not named)"
 
@@ -68,7 +69,7 @@ class ToolsOfReplies(Struct):
             self.waiting[event.call_id or ""] = event.id, reply, event.tool
         elif isinstance(event, Observation):
             waiting = self.waiting.pop(event.call_id or "", None)
-            if waiting is not None and event.is_error:
+            if waiting is not None and label(event) == "error":
                 call_id, reply, called = waiting
                 tool = event.tool or called or NO_NAME
                 self.noted.append(_Noted(call_id, reply, tool, ToolCalls(errors=1)))

@@ -34,6 +34,6 @@ def event_document(event: Event, recorded_at: datetime | None = None) -> JsonObj
 
 def shown_document(event: Event, recorded_at: datetime | None = None) -> JsonObject:
     """Return ``event_document`` with the ``label`` of the event in lists and filters. The label of
-    a failed observation is ``error``.
+    a failed observation is ``error``, or ``refused`` if a person refused the call.
     """
     return {**event_document(event, recorded_at), "label": label(event)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from foldlog.formats.record import Fields
 from foldlog.formats.skeleton import Skeleton
 from foldlog.formats.usage import UNNAMED
 from foldlog.projections import words_of
+from foldlog.projections.refusals import words_in_refusal_text
 
 
 class _Block(Struct, omit_defaults=True):
@@ -60,6 +62,7 @@ class _Line(Struct, omit_defaults=True):
 
 class _Error(Struct):
     type: str = ""
+    tool_use_id: str | None = None
     is_error: bool | None = None
     content: Any = None
 
@@ -73,6 +76,13 @@ class _LineOfErrors(Struct):
 
 
 _decode_errors = msgspec.json.Decoder(_LineOfErrors, strict=False).decode
+
+
+def _failed_results(record: bytes) -> Iterator[tuple[str | None, str]]:
+    """Yield the id of each failed call whose result is in a record, and the words of the result."""
+    for block in _decode_errors(record).message.content:
+        if block.type == "tool_result" and block.is_error:
+            yield block.tool_use_id, words_of(content_of(block.content))
 
 
 def _results_in(message: _Message) -> list[_Block]:
@@ -155,11 +165,14 @@ class ClaudeCodeSkeleton(Skeleton):
             block.text = block.text and ""
 
     def error_in(self, record: bytes) -> str:
-        blocks = _decode_errors(record).message.content
-        failed = next(
-            (block for block in blocks if block.type == "tool_result" and block.is_error), _Error()
+        texts = (words for _, words in _failed_results(record))
+        return next((words for words in texts if words_in_refusal_text(words) is None), "")
+
+    def _is_refused(self, call_id: str | None) -> bool:
+        return any(
+            failed == call_id and words_in_refusal_text(words) is not None
+            for failed, words in _failed_results(self._text)
         )
-        return words_of(content_of(failed.content))
 
     def _store_session(self, line: _Line) -> None:
         session = line.sessionId
@@ -177,7 +190,9 @@ class ClaudeCodeSkeleton(Skeleton):
         blocks = content if type(content) is list else []
         results = _results_in(message)
         for block in results:
-            self.answered(block.tool_use_id, failed=block.is_error is True)
+            failed = block.is_error is True
+            refused = failed and self._is_refused(block.tool_use_id)
+            self.answered(block.tool_use_id, failed=failed, refused=refused)
         if len(results) == len(blocks) and results:
             return
         is_users = line.isMeta is not True

@@ -27,7 +27,6 @@ from foldlog.formats.openhands_v1.writing import (
     ANSWERS,
     NAME,
     PROMPT_UPDATE,
-    REJECTION_SOURCE,
     SUMMARY,
 )
 from foldlog.formats.prompt_changes import change_of_prompt
@@ -43,6 +42,7 @@ from foldlog.formats.record import (
     within,
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.projections.refusals import REJECTION_SOURCE
 
 _SOURCES: dict[str, Source] = {
     "user": "user",

@@ -28,6 +28,7 @@ from foldlog.formats.format import RecordEncoder
 from foldlog.formats.openhands_v1.contents import blocks_of
 from foldlog.formats.record import Fields, joined_text
 from foldlog.projections import arguments_of, contains
+from foldlog.projections.refusals import REJECTION_SOURCE
 
 NAME = "openhands-v1"
 
@@ -37,8 +38,6 @@ ANSWERS = {
     "AgentErrorEvent": "error",
 }
 
-REJECTION_SOURCE = "rejection_source"
-"""The field that says whether the user or a hook rejected the call."""
 
 PROMPT_UPDATE = "SystemPromptUpdateEvent"
 """The kind of a system prompt that replaces the earlier system prompt."""

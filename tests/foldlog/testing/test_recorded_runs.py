@@ -196,12 +196,29 @@ def test_a_tool_that_is_no_longer_strict_is_a_difference(histories, tmp_path):
 
 
 def test_a_runtime_that_knows_no_strict_tools_is_not_blamed(histories, recorded):
+    run = read_run(recorded)  # the hooks of an SDK record no parameters
+    run._replace(beside={1: {"tools": [TOOL]}}).write(recorded)
+
     def model(messages, **_):
         strict = {**TOOL, "function": {**TOOL["function"], "strict": True}}
-        return run(messages, tools=[strict], model="m")
+        return run(messages, tools=[strict])
 
     with replay(recorded) as run:
         run_agent(histories["again"], model)
+
+
+def test_the_name_of_a_message_is_compared(histories, tmp_path):
+    named = {"role": "user", "name": "ann", "content": "pay"}
+    reply_to_all = {"role": "assistant", "content": "Paid."}
+    history = histories["chat"]
+    history.append(api.from_openai([named, {**named, "name": "bob"}]))
+    history.append_reply(reply_to_all)
+    run_of(history).write(tmp_path / "a.jsonl")
+    for source in (history, tmp_path / "a.jsonl"):
+        with replay(source) as run:
+            run([named, {**named, "name": "bob"}])
+        with pytest.raises(RunDiffers, match="message 2 has the name 'eve', and the run has"):
+            replay(source)([named, {**named, "name": "eve"}])
 
 
 def test_parameters_that_a_run_lacks_are_noted_and_added(histories, tmp_path):

@@ -5,7 +5,7 @@ import { count } from "./dom.js";
 export const GROUPS = ["system", "user", "summary", "agent", "observation", "error", "other"];
 
 const GROUP_OF = {
-  system: 0, user: 1, summary: 2, agent: 3, action: 3, observation: 4, environment: 4, error: 5, damaged: 5,
+  system: 0, user: 1, summary: 2, agent: 3, action: 3, observation: 4, refused: 4, environment: 4, error: 5, damaged: 5,
 };
 
 export class History {
@@ -400,7 +400,8 @@ export function remembered(known, key, most, make) {
 
 const NONE = [];
 const SENT = new Set(["sent", "masked"]);
-const RESULTS = new Set(["observation", "error", "environment"]);
+export const RESULTS_OF_TOOLS = new Set(["observation", "error", "refused"]);
+const RESULTS = new Set([...RESULTS_OF_TOOLS, "environment"]);
 const MASK = 4;
 
 function asSpan([start, stop, by, sent, place, index]) {

@@ -14,7 +14,7 @@ const SORTS = [
   ["cost", "Cost", "The cost of all model calls. ≈ means that prices come from a table"], ["activity", "Last event", "Runs without times come last"],
 ];
 const FACETS = [["state", "State"], ["program", "Program"], ["tool", "Tool"], ["model", "Model"], ["attribute", "Attribute"]];
-export const STATES_OF_RUNS = { error: "ended with an error", open_call: "waits for a tool", result: "waits for the model", request: "asked, not answered", answer: "answered" };
+export const STATES_OF_RUNS = { error: "ended with an error", refused: "a person refused a call", open_call: "waits for a tool", result: "waits for the model", request: "asked, not answered", answer: "answered" };
 const HOME = "foldlog-home";
 
 export class Runs {

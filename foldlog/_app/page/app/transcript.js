@@ -2,6 +2,7 @@
 // are elements. For the other blocks, the page reserves their measured height, or the usual height of their kind.
 
 import { DAY, Sight, count, dated, duration, el, firstPlace, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
+import { RESULTS_OF_TOOLS } from "./history.js";
 import { Marks } from "./marks.js";
 import { markdown } from "./markdown.js";
 import { asText, coded, difference, endOfClip, markWords, pretty, textOf } from "./texts.js";
@@ -21,7 +22,7 @@ export function blocksOf(history, isAll) {
     for (const border of history.borders) if (border.parent_version === id) blocks.push({ id, border });
     if (id === history.version) break;
     const kind = history.kind(id);
-    if (answers[id] >= 0 && (kind === "observation" || kind === "error")) continue;
+    if (answers[id] >= 0 && RESULTS_OF_TOOLS.has(kind)) continue;
     if (QUIET.has(kind) && !isAll && kind !== "retraction") continue;
     blocks.push({ id, result: kind === "action" ? history.answered.get(id) : undefined });
   }
@@ -360,7 +361,7 @@ export class Transcript {
     if (event.redacted) return [el("b", {}, sentence(kind)), el("p", { class: "soft" }, `Its content was erased: ${event.redacted.reason}`)];
     if (kind === "action") return this.call(id, event);
     const nodes = [el("b", {}, NAMES[kind] ?? sentence(kind)), ...this.thinking(id, event)];
-    if (kind === "observation" || kind === "error") return [...nodes, ...this.output(id, event)];
+    if (RESULTS_OF_TOOLS.has(kind)) return [...nodes, ...this.output(id, event)];
     if (kind === "user" || kind === "agent" || kind === "environment" || kind === "system") return [...nodes, ...this.neededAgain(id), textOf(event.content ?? "").trim() ? this.prose(id, textOf(event.content)) : el("span", { class: "soft" }, " no text")];
     if (kind === "retraction") return [...nodes, el("p", {}, `Returns to version ${grouped(event.version)}. `, said(event.reason ?? ""))];
     if (kind === "approval" && isWellFormed(event)) return [...nodes, ...this.approval(id, event)];
@@ -401,7 +402,7 @@ export class Transcript {
     const isError = history.kind(result) === "error";
     const took = history.time(result) === null || history.time(id) === null ? null : history.time(result) - history.time(id);
     const code = event?.extras?.exit_code;
-    const words = [isError ? `failed${typeof code === "number" ? `, exit ${code}` : ""}` : "", took === null || took < 50 ? "" : `after ${duration(took)}`].filter(Boolean).join(" ");
+    const words = [history.kind(result) === "refused" ? "refused by the user" : "", isError ? `failed${typeof code === "number" ? `, exit ${code}` : ""}` : "", took === null || took < 50 ? "" : `after ${duration(took)}`].filter(Boolean).join(" ");
     const head = el("div", { class: isError ? "outcome error" : "outcome soft" }, this.idLink(result), ` ${words} `, stateLabel(result));
     if (event === undefined) return [head, el("div", { class: "waiting" })];
     if (event.redacted) return [head, el("p", { class: "soft" }, `Its content was erased: ${event.redacted.reason}`)];

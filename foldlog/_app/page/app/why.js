@@ -80,7 +80,7 @@ export class Why {
     const kind = history.kind(id);
     if (kind === "action" && version === history.version) return "no observation came for it, or for a parallel call, up to the last event";
     if (kind === "action") return "it waits for its observation, or for that of a parallel call";
-    if (kind !== "observation" && kind !== "error") return "it has no form as a message";
+    if (!["observation", "error", "refused"].includes(kind)) return "it has no form as a message";
     return history.columns.answers[id] >= 0 ? "a parallel call has no observation yet" : "it answers no action that is shown";
   }
 

@@ -70,7 +70,7 @@ def test_events_of_every_kind_are_shown(foldlog):
             kinds_of_the_page = client.json("history?id=c")["kinds"]
     lines = foldlog("log c --all").out.splitlines()
     kinds = [line.split()[3] for line in lines]
-    others = {"approval", "damaged", "message", "unknown"}
+    others = {"approval", "damaged", "message", "refused", "unknown"}
     assert set(kinds) == set(kinds_of_the_page) - others
     assert all(len(line.split()) > 4 for line in lines), lines  # each says something
     for event_id, kind in enumerate(kinds):
