@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, ValidationError, convert
 
+from foldlog._base.telemetry import tell
 from foldlog.condensers.base import CompletionOptions, Summarizer
 from foldlog.condensers.models.caches import cache_rule
 from foldlog.condensers.models.tokens import in_openais_shape, offered_tools
 from foldlog.condensers.prompts import Prompt
 from foldlog.condensers.prompts.rendering import clip_line, event_text
-from foldlog.eventstore import Message, SystemMessage
+from foldlog.eventstore import Action, Message, SystemMessage
 from foldlog.projections import Dialect, View
 from foldlog.projections.messages.requests import REQUEST
 
@@ -67,6 +68,12 @@ def next_prompt(
         options["tools"] = tools
         if llm is not None and cache_rule(llm.model).tool_choice_is_apart:
             options["tool_choice"] = "none"
+    elif any(isinstance(event, Action) for event in view):
+        past = view.state.past
+        tell(
+            "foldlog.condensation.tools_unknown",
+            conversation="" if past is None else past.conversation,
+        )
     return Request(prompt, messages, options, continues=True)
 
 

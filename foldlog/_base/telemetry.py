@@ -68,6 +68,14 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
             " %(planned_at)d, was given up: %(reason)s%(paid)s"
         ),
     ),
+    "foldlog.condensation.tools_unknown": (
+        _WARNING,
+        (
+            "conversation %(conversation)r: the agent's prompt is continued without its tools, so"
+            " the server's cache has no prompt that begins like it; pass request= to append_reply,"
+            " or log a SystemMessage with the tools"
+        ),
+    ),
     "foldlog.model.keys_ignored": (
         _WARNING,
         (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog import Message, Retraction, StoreUnavailable
+from foldlog import Action, CondensationRequest, Message, Retraction, StoreUnavailable
 from foldlog._base import telemetry
 from foldlog.condensers.reply import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
@@ -153,6 +153,18 @@ def finding(path):
         histories["c1"].append_records([foreign], format="openai-chat")
 
 
+def tools_unknown(path):
+    condenser = LLMSummarizingCondenser(Scripted(), prompt="continue", max_size=10)
+    with foldlog.open(path / "s.db", condenser=condenser) as histories:
+        history = histories["c1"]
+        history.append(
+            [*user_messages(20), Action(tool=SECRET, call_id="x"), CondensationRequest()]
+        )
+        history.append(Message(source="agent", content=SECRET))
+        history.append(user_messages(1))
+        history.prepare()
+
+
 def keys_ignored(path):
     table = {
         "model": "m",
@@ -208,6 +220,7 @@ CAUSES = [
     (declined, "foldlog.condensation.declined"),
     (above_size, "foldlog.condensation.declined"),
     (dropped, "foldlog.condensation.dropped"),
+    (tools_unknown, "foldlog.condensation.tools_unknown"),
     (keys_ignored, "foldlog.model.keys_ignored"),
     (waited, "foldlog.store.waited"),
     (waited_for_a_thread, "foldlog.store.waited"),
