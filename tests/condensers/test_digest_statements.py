@@ -5,8 +5,6 @@ knows only the form of a digest: headings, and lines that end with the id of an 
 import json
 import re
 
-import pytest
-
 import foldlog
 from foldlog.condensers.strategies.digest import Digest
 from foldlog.condensers.strategies.digest.layout import text_of
@@ -109,10 +107,4 @@ def check(formats):
 
 @needs_samples
 def test_statements_name_events_that_hold_their_words():
-    assert check(["claude-code", "codex", "swe-agent"]) >= 1_000
-
-
-@needs_samples
-@pytest.mark.long
-def test_statements_of_all_samples():
-    assert check(FOLDERS) >= 3_000
+    assert check(FOLDERS) >= 1_000
