@@ -8,6 +8,7 @@ mix their texts. Appends are fenced as appends of events are (``open_to_append``
 
 The stream of a reply stays ``KEPT_S`` seconds after its end, for its readers. Then the next writer
 of the conversation deletes it, or a vacuum; so it does if nobody closed it within ``ABANDONED_S``.
+If a conversation gets many replies in this time, its oldest streams are deleted earlier.
 Other streams stay until they are deleted, or until the time ``dies`` in their state.
 """
 
@@ -40,6 +41,8 @@ KEPT_S: Final = 60
 ABANDONED_S: Final = 7 * 24 * 3_600
 STREAMS_MAX: Final = 100
 """The maximum number of streams of a conversation."""
+REPLIES_MAX: Final = 16
+"""The maximum number of streams of replies that have ended."""
 _SECOND: Final = 1_000_000
 _RANDOM_BITS: Final = 10
 
@@ -134,14 +137,23 @@ def close(writing: WriteTransaction, number: int, *, end: int | None = None) -> 
 
 
 def _sweep(writing: WriteTransaction, now: int) -> Sequence[Stream]:
-    """Delete old streams, and return the others."""
+    """Delete old streams, and return the others. Only a few replies that have ended are left,
+    because an agent may make many in a minute.
+    """
     left = []
-    for stream in writing.streams():
-        if _is_old(stream, now):
+    ended_replies = 0
+    for stream in writing.streams():  # the newest first
+        is_ended_reply = stream.closed_at is not None and _is_reply(stream)
+        ended_replies += is_ended_reply
+        if _is_old(stream, now) or (is_ended_reply and ended_replies > REPLIES_MAX):
             writing.drop_stream(stream.number)
         else:
             left.append(stream)
     return left
+
+
+def _is_reply(stream: Stream) -> bool:
+    return stream.name == REPLY or stream.event is not None
 
 
 def is_dead(stream: Stream, now: int) -> bool:
@@ -155,7 +167,7 @@ def is_dead(stream: Stream, now: int) -> bool:
 def _is_old(stream: Stream, now: int) -> bool:
     if is_dead(stream, now):
         return True
-    if stream.name != REPLY and stream.event is None:
+    if not _is_reply(stream):
         return False
     if stream.closed_at is None:
         return stream.began_at < now - ABANDONED_S * _SECOND

@@ -141,6 +141,18 @@ def test_a_conversation_has_few_streams(store, monkeypatch):
         begin(store, name="c")
 
 
+def test_many_replies_leave_few_streams(store, monkeypatch):
+    monkeypatch.setattr(streams, "REPLIES_MAX", 2)
+    other = begin(store, "other", name="other")
+    begun = []
+    for text in "abcd":
+        begun.append(begin(store, text))
+        close(store, begun[-1])
+    begin(store)
+    left = store.query("c", lambda reading: [stream.number for stream in reading.streams()])
+    assert left[1:] == [begun[3].number, begun[2].number, other.number]
+
+
 def test_old_streams_are_deleted_by_who_writes_next_and_by_a_vacuum(store, monkeypatch):
     closed = begin(store, "closed")
     close(store, closed)

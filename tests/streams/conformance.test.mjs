@@ -29,7 +29,10 @@ const proxy = http.createServer((request, response) => {
       answer.pipe(response);
     },
   );
-  sent.on("error", () => response.destroy());
+  sent.on("error", () => {
+    if (response.headersSent) request.resume(); // the service answered before it read the whole body
+    else response.destroy();
+  });
   response.on("close", () => sent.destroy());
   request.pipe(sent);
 });

@@ -8,6 +8,7 @@
  *     await appendMessages(held, (await generateText({ model, messages, tools })).response.messages);
  */
 
+export { type ChatTransportOptions, FoldlogChatTransport, uiMessageStream } from "./ai-sdk-streams.js";
 import type { ModelMessage, UIMessage } from "ai";
 import {
   approvalOf,

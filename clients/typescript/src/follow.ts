@@ -59,7 +59,7 @@ export async function* follow(
 }
 
 /** The server-sent events of a stream. An event that is cut off by the end is left out. */
-async function* blocks(
+export async function* blocks(
   body: ReadableStream<Uint8Array>,
   unlessSilent: <T>(work: Promise<T>) => Promise<T>,
 ): AsyncGenerator<string, void, undefined> {

@@ -3,6 +3,7 @@
 import { follow, type FollowOptions } from "./follow.js";
 import { holdLease, type Lease, type LeaseOptions } from "./lease.js";
 import type { components } from "./openapi.js";
+import { followReply, type FollowReplyOptions, isReplying, ReplyRequests, ReplyWriter } from "./streams.js";
 import {
   type Answer,
   anyOf,
@@ -92,6 +93,45 @@ export class History {
     const { viewVersion, request, tools, parameters, cost, meta } = options;
     const sent = { view_version: viewVersion, model_request: request, tools, parameters };
     return this.write("/replies", { reply: { ...reply }, ...sent, cost, meta }, options);
+  }
+
+  /**
+   * Begin a reply that is recorded while the model writes it: `await writer.feed(delta)`, then
+   * `writer.end(reply)`. A worker that finds a reply unfinished (`isReplying`) calls `cutReply`.
+   */
+  streamReply(): Promise<ReplyWriter> {
+    return this.replyWriter().begin();
+  }
+
+  /** Append the reply that a killed worker left, marked as cut, without calls whose arguments are incomplete. */
+  cutReply(options?: ReplyOptions): Promise<Appended> {
+    return this.replyWriter().cut(options);
+  }
+
+  /** Whether a reply is being written, or was left unfinished. */
+  isReplying(signal?: AbortSignal): Promise<boolean> {
+    return isReplying(new ReplyRequests(this.transport, this.id), signal);
+  }
+
+  /** The parts of the reply that is being written, until its end, after a break too. */
+  followReply(options: FollowReplyOptions = {}) {
+    return followReply(new ReplyRequests(this.transport, this.id), options);
+  }
+
+  /** A token for a page in a browser: it reads this conversation and its streams for some seconds. */
+  readToken(seconds = 300) {
+    return this.send("post", "/read-tokens", { body: { seconds } });
+  }
+
+  protected replyWriter(): ReplyWriter {
+    return new ReplyWriter(
+      new ReplyRequests(this.transport, this.id),
+      this.held?.token,
+      (body, { viewVersion, request, tools, parameters, cost, meta, ...options } = {}) => {
+        const sent = { view_version: viewVersion, model_request: request, tools, parameters, cost, meta };
+        return this.write("/replies", { ...body, ...sent }, options);
+      },
+    );
   }
 
   /** Append the result of an open tool call. `call` is the id that the model gave the call. */

@@ -35,9 +35,11 @@ _encode: Final = msgspec.json.Encoder().encode
 
 class StreamState(msgspec.Struct, omit_defaults=True):
     """What the protocol needs to know of a stream, as JSON in its column ``state``. ``dies`` is the
-    time in microseconds after which the stream is deleted.
+    time in microseconds after which the stream is deleted. ``began_by`` is the producer that began
+    it, if the request named one.
     """
 
+    began_by: str | None = None
     ttl: int | None = None
     expires: str | None = None
     dies: int | None = None

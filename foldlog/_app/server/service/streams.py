@@ -123,7 +123,7 @@ class StreamRequest(NamedTuple):
     def read(cls, headers: Mapping[str, str], body: bytes) -> StreamRequest:
         return cls(
             headers.get("content-type", ""),
-            headers.get("stream-closed", "").lower() == "true",
+            _is_closing(headers),
             _producer_of(headers),
             headers.get("stream-seq"),
             body,
@@ -173,12 +173,12 @@ class StreamService:
             )
         bytes_max = min(admitted.principal.body_bytes_max, _BODY_BYTES_MAX)
         body = await read_bytes(headers, request.stream(), bytes_max, take_body)
-        asked = StreamRequest.read(headers, bytes(body))
         match method:
             case "PUT":
                 host = f"{request.url.scheme}://{request.url.netloc}"
-                return await run(partial(_put, source, asked, headers, host))
+                return await run(partial(_put, source, headers, bytes(body), host))
             case "POST":
+                asked = StreamRequest.read(headers, bytes(body))
                 return await run(partial(_post, source, asked))
             case "DELETE":
                 return await run(partial(_delete, source))
@@ -296,10 +296,9 @@ class StreamService:
 # -- writing
 
 
-def _put(
-    source: StreamSource, asked: StreamRequest, headers: Mapping[str, str], host: str
-) -> Response:
-    kind = asked.type or "application/octet-stream"
+def _put(source: StreamSource, headers: Mapping[str, str], body: bytes, host: str) -> Response:
+    kind = headers.get("content-type") or "application/octet-stream"
+    is_closed = _is_closing(headers)
     state = _new_state(headers, source.database.now())
 
     def create(writing: WriteTransaction) -> tuple[Stream, bool]:
@@ -308,19 +307,20 @@ def _put(
             its_state = read_state(existing.state)
             is_same = (
                 _media(existing.type) == _media(kind)
-                and (existing.closed_at is not None) == asked.is_closing
+                and (existing.closed_at is not None) == is_closed
                 and (its_state.ttl, its_state.expires) == (state.ttl, state.expires)
+                and state.began_by in (None, its_state.began_by)
             )
             if not is_same:
                 raise StreamRefusal(
                     409,
-                    f"stream {source.name!r} exists, with another type, time to live or end; delete"
-                    " it, or use another name",
+                    f"stream {source.name!r} exists, with another type, time to live, end or"
+                    " producer; end it, delete it, or use another name",
                 )
             return existing, False
         stream = streams.begin(writing, source.name, kind, _encode(state))
-        stream = _put_chunks(writing, stream, _chunks(kind, asked.body, is_first=True))
-        if asked.is_closing:
+        stream = _put_chunks(writing, stream, _chunks(kind, body, is_first=True))
+        if is_closed:
             stream = streams.close(writing, stream.number)
         return stream, True
 
@@ -484,15 +484,20 @@ def _new_state(headers: Mapping[str, str], now: int) -> StreamState:
     expires = headers.get("stream-expires-at")
     if ttl is not None and expires is not None:
         raise StreamRefusal(400, "send Stream-TTL or Stream-Expires-At, not both")
+    began_by = headers.get("producer-id")
     if ttl is not None:
-        return StreamState(ttl=_number("Stream-TTL", ttl)).touched(now)
+        return StreamState(began_by=began_by, ttl=_number("Stream-TTL", ttl)).touched(now)
     if expires is None:
-        return StreamState()
+        return StreamState(began_by=began_by)
     try:
         dies = datetime.fromisoformat(expires).timestamp()
     except ValueError:
         raise StreamRefusal(400, f"Stream-Expires-At is {expires!r}, which is no time") from None
-    return StreamState(expires=expires, dies=int(dies * SECOND))
+    return StreamState(began_by=began_by, expires=expires, dies=int(dies * SECOND))
+
+
+def _is_closing(headers: Mapping[str, str]) -> bool:
+    return headers.get("stream-closed", "").lower() == "true"
 
 
 def _producer_of(headers: Mapping[str, str]) -> Producer | None:

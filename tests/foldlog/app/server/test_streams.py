@@ -121,6 +121,16 @@ def test_the_server_makes_the_reply_of_the_deltas(client, histories):
     assert append_reply(client, {}).status == 400
 
 
+def test_a_stream_of_another_producer_is_refused(client):
+    ours, others = ({**JSON, "producer-id": name} for name in ("ours", "others"))
+    assert [put(client, headers=headers).status for headers in (ours, ours, others)] == [
+        201,
+        200,
+        409,
+    ]
+    assert put(client).status == 200  # it asks for no producer
+
+
 def test_a_lease_fences_a_stream(client, histories):
     lease = client.send(
         "POST", "/v1/conversations/c1/lease", headers=JSON, body=b'{"worker": "w"}'

@@ -1,0 +1,188 @@
+/**
+ * A reply while a model writes it. The writer stores each piece before it is passed on, and readers
+ * in any process get the pieces in their order, after a break too.
+ */
+
+import { ConversationNotFound, FoldlogError, Unavailable, unavailable } from "./errors.js";
+import { blocks } from "./follow.js";
+import type { Appended, ReplyOptions } from "./history.js";
+import { anyOf, pause, pauseMs, type Sending, type Transport } from "./transport.js";
+
+/** A piece of a reply, in no provider's form. `at` is its place among other texts or calls. */
+export type Delta =
+  | { type: "text" | "reasoning"; text: string; at?: number }
+  | { type: "call"; at: number; id?: string; tool?: string; arguments?: string; ends?: boolean }
+  | { type: "about"; id?: string; model?: string; usage?: Record<string, unknown> };
+
+export interface ReplyPart {
+  delta: Delta;
+  /** The place behind the batch of this delta: `followReply({ after: offset })` reads on there. */
+  offset: string;
+}
+
+export interface FollowReplyOptions {
+  /** Read on behind this offset. By default, the reply that is being written, from its beginning. */
+  after?: string;
+  /** Ends the loop without an error. */
+  signal?: AbortSignal;
+}
+
+type StreamMethod = "get" | "head" | "put" | "post";
+type StreamPath = "/v1/stream/{conversation}/reply";
+interface StreamSending {
+  body?: Delta[];
+  query?: Record<string, string>;
+  headers?: Record<string, string | undefined>;
+  signal?: AbortSignal | undefined;
+}
+
+/** Sends requests to the stream of a reply. */
+export class ReplyRequests {
+  readonly #transport: Transport;
+  readonly #conversation: string;
+
+  constructor(transport: Transport, conversation: string) {
+    this.#transport = transport;
+    this.#conversation = conversation;
+  }
+
+  /** Send a request again until it is answered, as each write has its number. */
+  send(method: StreamMethod, sending: StreamSending): Promise<unknown> {
+    return this.#transport.send(method, PATH, this.#with(sending));
+  }
+
+  request(method: StreamMethod, sending: StreamSending): Promise<Response> {
+    return this.#transport.request(method, PATH, this.#with(sending));
+  }
+
+  // The paths of streams are not in the OpenAPI document: another protocol describes them.
+  #with(sending: StreamSending): Sending<StreamMethod, StreamPath> {
+    return { ...sending, values: { conversation: this.#conversation } } as unknown as Sending<StreamMethod, StreamPath>;
+  }
+}
+
+const PATH: StreamPath = "/v1/stream/{conversation}/reply";
+
+/**
+ * Writes a reply. Deltas that come while a request is on its way are sent together with the next
+ * one. End it with `end` or `cut`, which append the reply and close its stream in one transaction.
+ */
+export class ReplyWriter {
+  readonly #requests: ReplyRequests;
+  readonly #headers: Record<string, string | undefined>;
+  readonly #append: (body: object, options?: ReplyOptions) => Promise<Appended>;
+  readonly #producer = crypto.randomUUID();
+  #sequence = 0;
+  #waiting: Delta[] = [];
+  #sending: Promise<void> = Promise.resolve();
+
+  constructor(
+    requests: ReplyRequests,
+    lease: string | undefined,
+    append: (body: object, options?: ReplyOptions) => Promise<Appended>,
+  ) {
+    this.#requests = requests;
+    this.#headers = { "foldlog-lease": lease };
+    this.#append = append;
+  }
+
+  /** Begin the stream. Raises `FoldlogError` with status 409 if a worker left a reply unfinished: `cut` it first. */
+  async begin(): Promise<this> {
+    // An empty array begins an empty stream. A stream that another producer began is refused.
+    await this.#requests.send("put", { body: [], headers: { ...this.#headers, "producer-id": this.#producer } });
+    return this;
+  }
+
+  /** Store deltas. When the promise resolves, no killed process takes them any more. */
+  feed(...deltas: Delta[]): Promise<void> {
+    this.#waiting.push(...deltas);
+    this.#sending = this.#sending.then(() => this.#flush());
+    return this.#sending;
+  }
+
+  /**
+   * Append the complete reply, as its provider sent it, and close the stream. Without a reply, it is
+   * made of the deltas.
+   */
+  async end(reply?: object, options?: ReplyOptions): Promise<Appended> {
+    await this.#sending;
+    return this.#append({ stream: "reply", reply: reply && { ...reply } }, options);
+  }
+
+  /** Append what was written, marked as cut, without calls whose arguments are incomplete. */
+  async cut(options?: ReplyOptions): Promise<Appended> {
+    await this.#sending.catch(() => undefined); // what was stored is appended
+    return this.#append({ stream: "reply", cut: true }, options);
+  }
+
+  async #flush(): Promise<void> {
+    const deltas = this.#waiting;
+    if (deltas.length === 0) return;
+    this.#waiting = [];
+    const number = { "producer-id": this.#producer, "producer-epoch": "0", "producer-seq": String(this.#sequence) };
+    this.#sequence += 1;
+    await this.#requests.send("post", { body: deltas, headers: { ...this.#headers, ...number } });
+  }
+}
+
+/** Whether a reply is being written. */
+export async function isReplying(requests: ReplyRequests, signal?: AbortSignal): Promise<boolean> {
+  try {
+    const answer = await requests.request("head", { signal });
+    return answer.headers.get("stream-closed") !== "true";
+  } catch (error) {
+    if (error instanceof ConversationNotFound || (error instanceof FoldlogError && error.status === 404)) return false;
+    throw error;
+  }
+}
+
+/** The parts of a reply, until its end, after breaks too. */
+export async function* followReply(
+  requests: ReplyRequests,
+  { after, signal }: FollowReplyOptions,
+): AsyncGenerator<ReplyPart, void, undefined> {
+  if (after === undefined && !(await isReplying(requests, signal))) return;
+  let offset = after ?? "-1";
+  for (let attempt = 0; !signal?.aborted; attempt += 1) {
+    const broken = new AbortController();
+    let reason: FoldlogError | undefined;
+    try {
+      const query = { live: "sse", offset };
+      const headers = { accept: "text/event-stream" };
+      const { body } = await requests.request("get", { query, headers, signal: anyOf(signal, broken.signal) });
+      if (body === null) throw unavailable("the stream of the reply has no body", undefined);
+      let batch: Delta[] = [];
+      for await (const block of blocks(body, (work) => work)) {
+        attempt = 0;
+        const { event, data } = fieldsOf(block);
+        if (event === "data") batch = JSON.parse(data) as Delta[];
+        if (event !== "control") continue;
+        // The place of a batch comes behind it, so a batch without its place is read again.
+        const control = JSON.parse(data) as { streamNextOffset: string; streamClosed?: boolean };
+        offset = control.streamNextOffset;
+        for (const delta of batch) yield { delta, offset };
+        batch = [];
+        if (control.streamClosed) return;
+      }
+    } catch (error) {
+      if (signal?.aborted) return;
+      if (!(error instanceof Unavailable)) throw error;
+      reason = error;
+    } finally {
+      broken.abort();
+    }
+    await pause(attempt === 0 ? 0 : pauseMs(attempt, reason), signal).catch(() => undefined);
+  }
+}
+
+function fieldsOf(block: string): { event: string; data: string } {
+  const data: string[] = [];
+  let event = "";
+  for (const line of block.split("\n")) {
+    const colon = line.indexOf(":");
+    const value = line.slice(colon + 1).replace(/^ /, "");
+    if (line.startsWith("data:")) data.push(value);
+    else if (line.startsWith("event:")) event = value;
+  }
+  return { event, data: data.join("\n") };
+}
