@@ -11,19 +11,27 @@ A longer source becomes a fork too if events were appended to its conversation i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from foldlog._imports.projecting import make_events
 from foldlog._imports.reading import LineReading, WholeReading, reading_of
-from foldlog._imports.writing import Imported, SourceOptions, SourceWriter, fingerprint
+from foldlog._imports.writing import (
+    Imported,
+    Rewritten,
+    SourceOptions,
+    SourceWriter,
+    fingerprint,
+)
 from foldlog.eventstore import DocumentChanges, Redaction, Store, VersionConflict
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, chain_head, count_shared
-from foldlog.eventstore.sources.reading import about, blocks_of, end_of_records
-from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
+from foldlog.eventstore.sources.reading import about, blocks_of, continued, end_of_records
+from foldlog.eventstore.sources.tables import Continued, Place, Source, Sources, SourcesToWrite
+from foldlog.formats.decoded import values_of
 from foldlog.formats.files.found_sources import FoundHistory, NotAHistory, SourceRefused
 from foldlog.formats.files.readers import JsonLines
 from foldlog.formats.skeleton import Skeleton
@@ -107,6 +115,8 @@ class SourceImport(SourceWriter):
         ]
         if not blocks or skeleton.follows is not None:
             return None
+        if self._source_handed_over(skeleton) is not None:
+            return None
         name = self.named(skeleton.conversation)
         size = sum(len(block.raw) for block in blocks)
         begin = self.begin_function(name, blocks)
@@ -188,6 +198,10 @@ class SourceImport(SourceWriter):
             outcome = self._import_continuation(skeleton, name)
         if outcome is not None:
             return outcome
+        base = self._source_handed_over(skeleton)
+        outcome = None if base is None else self._import_rewritten(base, name)
+        if outcome is not None:
+            return outcome
         if existing is not None and existing.erasure is None:
             source = self.source(existing.key)
             if source is None:
@@ -243,6 +257,68 @@ class SourceImport(SourceWriter):
                     return member
         return None
 
+    # -- a session that another program went on with, written again
+    # ----------------------------------------------------------------------------------------------
+
+    def _source_handed_over(self, skeleton: object) -> Source | None:
+        if not isinstance(skeleton, Skeleton) or skeleton.handed_over_in is None:
+            return None
+        source = self._source_named(f"{self.options.prefix}{skeleton.handed_over_in}")
+        return None if source is None or continued(source) is None else source
+
+    def _import_rewritten(self, base: Source, name: str) -> Imported | None:
+        """Import a source that repeats the records that were handed over in ``base``, although not
+        byte by byte: as a fork of the history at the hand-over. Return None if the source does not
+        have all of these records in their order, or if the fork exists. Raises ``SourceRefused`` if
+        one of them was redacted.
+        """
+        if self._find(name) is not None:
+            return None
+        self._check_redactions([base], 0)
+        handed_over = continued(base)
+        assert handed_over is not None
+        event_ids = self._find_handed_over(base, handed_over)
+        if event_ids is None:
+            return None
+        self._read_again()
+        self.rewritten = Rewritten(
+            self.name_of(base.conversation), Continued(handed_over.version, event_ids)
+        )
+        blocks = (
+            self.blank_records(block, self.secret)
+            for block in self.reading.blocks(self.counting_function())
+        )
+        self.begin(name, blocks)
+        return self.outcome(self.reading.records - len(event_ids), name)
+
+    def _find_handed_over(self, base: Source, handed_over: Continued) -> list[Sequence[int]] | None:
+        """Return the event ids of the records of this source, up to the last record that was handed
+        over.
+        """
+        own_key = self.found_history.format.own_key
+        keys = deque(
+            (key, event_ids)
+            for record, event_ids in zip(
+                self._records_of(base), handed_over.event_ids, strict=False
+            )
+            if (key := own_key(record)) is not None
+        )
+        if not keys:
+            return None
+        result = list[Sequence[int]]()
+        self._read_again()
+        for block in self.reading.blocks(self.skeleton.check):
+            for value in values_of(block.records()):
+                is_next = bool(keys) and own_key(value) == keys[0][0]
+                result.append(keys.popleft()[1] if is_next else ())
+                if not keys:
+                    return result
+        return None
+
+    def _records_of(self, source: Source) -> Iterator[Any]:
+        for block in blocks_of(self.database, source):
+            yield from values_of(block.records())
+
     # -- a source with stored records
     # ----------------------------------------------------------------------------------------------
 
@@ -272,6 +348,11 @@ class SourceImport(SourceWriter):
             is_older = total < source.records
             return self.outcome(0, self.name_of(source.conversation))._replace(is_older=is_older)
         self._check_redactions(sources, shared_count)
+        handed_over = continued(source)
+        if handed_over is not None and shared_count < len(handed_over.event_ids):
+            outcome = self._import_rewritten(source, f"{self.name_of(source.conversation)}@0")
+            if outcome is not None:
+                return outcome
         if shared_count == 0 and place is not None:
             # The path now has a different source, whose records may name another conversation.
             return self._import_new()

@@ -54,6 +54,7 @@ from foldlog.eventstore.sources.tables import (
     REDACTED,
     TITLE,
     WHERE,
+    Continued,
     Place,
     Source,
     Sources,
@@ -103,6 +104,13 @@ class Imported(NamedTuple):
     note: str = ""
 
 
+class Rewritten(NamedTuple):
+    """A source that repeats the records that foldlog handed over in ``conversation``."""
+
+    conversation: str
+    continued: Continued
+
+
 class SourceOptions(NamedTuple):
     prefix: str = ""
     again: bool = False
@@ -137,6 +145,8 @@ class SourceWriter:
         self.written = 0
         self.secret = set[bytes]()
         """The hashes of secret records."""
+        self.rewritten: Rewritten | None = None
+        """The hand-over whose records this source repeats, if it does."""
         self._redacted_numbers = list[int]()
         self._is_place_noted = False
         self._is_counted = True
@@ -321,11 +331,17 @@ class SourceWriter:
                 reader=READER,
                 head=chain_head(GENESIS, shared_hashes),
                 fingerprint=fingerprint(self.skeleton, blocks, shared_hashes),
-                about=_handed_over(parent) if shared_count else b"",
+                about=self._handed_over(parent if shared_count else None),
             )
             return self._put(writing, sources, source, blocks)
 
         return begin
+
+    def _handed_over(self, parent: Source | None) -> bytes:
+        if self.rewritten is not None:
+            return _encode({CONTINUED: self.rewritten.continued})
+        fields = {} if parent is None else pick(about(parent), (CONTINUED,))
+        return _encode(fields) if fields else b""
 
     def _begin_conversation(
         self, transaction: Transaction, name: str, parent: Source | None, shared_count: int
@@ -334,6 +350,12 @@ class SourceWriter:
         existing = database.find(transaction, name, as_stored=True)
         if existing is not None and existing.erasure is None:
             raise VersionConflict(name, 0, existing.version)
+        if self.rewritten is not None:
+            version = self.rewritten.continued.version
+            fork = begin_fork(database, transaction, self.rewritten.conversation, version, name)
+            return WriteTransaction(
+                transaction, database.find_key(transaction, fork.key) or fork, database
+            )
         if parent is not None and shared_count:
             sources = Sources(database, transaction)
             # Since the parent was read, a writer may have erased or redacted it.
@@ -674,11 +696,6 @@ def _storable(path: Path) -> str:
     while name != name.encode("utf-8", "replace").decode():
         name = os_path.dirname(name)
     return name
-
-
-def _handed_over(parent: Source | None) -> bytes:
-    fields = {} if parent is None else pick(about(parent), (CONTINUED,))
-    return _encode(fields) if fields else b""
 
 
 def _compared_by(source: Source) -> tuple[object, ...]:

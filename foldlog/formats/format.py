@@ -231,6 +231,8 @@ class Format:
     ``accepts``       whether a JSON value can be a record when the user names this format. The
                       decoder refuses other values.
     ``expected``      a description of a record, for the error about a refused value.
+    ``own_key``       what stays the same of a record when the program writes it again in another
+                      file, or None. The records that foldlog handed over are found by it.
     ``source_id``     the id of a record in its source, or None. The id becomes the ``origin.id`` of
                       the first event of the record.
     ``time``          the time of a record, in the form of ``read_time``. ``time`` is None if no
@@ -279,6 +281,7 @@ class Format:
     refuses: Callable[[Any], bool] = lambda record: False
     note: str = ""
     document: Callable[[Iterable[Any]], Any] | None = None
+    own_key: Callable[[Any], Any] = lambda record: None
     source_id: Callable[[Any], Any] = lambda record: None
     parts: Sequence[str] = ()
     kept_in: tuple[str, ...] = ()

@@ -297,6 +297,13 @@ class Skeleton(ABC):
         """
         return None
 
+    @property
+    def handed_over_in(self) -> str | None:
+        """The session whose records this source repeats at its beginning, if foldlog handed them
+        over.
+        """
+        return None
+
     def is_number(self, record: bytes, number: int) -> bool:
         """Return whether the record has this ``number``. Return True if the records of the format
         have no numbers.

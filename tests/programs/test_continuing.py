@@ -211,3 +211,23 @@ def test_folder_of_odd_names(tmp_path):
             assert (
                 not_in_order([*view_of(claude, made["session"]), "asked"], request_of(claude)) == []
             )
+
+
+def test_session_that_is_written_again_is_a_fork(target):
+    new_history(target, "task", TASK)
+    made = hand_over(target, "task")
+    target.model.answers = ["answered"]
+    if target.name == "codex":
+        target.resume(made["session"], "asked")
+        target.foldlog("import", made["file"])
+        target.run("migrate-rollouts", "--apply")
+        target.resume(made["session"], "asked again")
+    else:
+        target.resume(made["session"], "asked", "--fork-session")
+    target.foldlog("import", "--from", target.format)
+    rows = json.loads(target.foldlog("list", "--long", "--json"))["conversations"]
+    assert len(rows) == 3
+    assert [row["conversation"] for row in rows if row["parent"] is None] == ["task"]
+    for row in rows:
+        texts = "\n".join(view_of(target, row["conversation"]))
+        assert texts.count("four in the north".capitalize()) == 1

@@ -84,5 +84,6 @@ FORMAT = Format(
     begun_by=begun_by,
     kept_in=("$CLAUDE_CONFIG_DIR/projects", "~/.claude/projects", "~/.config/claude/projects"),
     source_id=member("uuid"),
+    own_key=member("uuid"),
     parts=("message", "content"),
 )

@@ -34,6 +34,11 @@ from foldlog.formats.record import (
 
 NAME = "claude-code"
 
+MARK = "foldlog"
+"""The key of the session in the first line that foldlog handed over. Claude Code keeps the key in
+the forks of the session.
+"""
+
 ENVELOPE = (
     "isSidechain",
     "userType",

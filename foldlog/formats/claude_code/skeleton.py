@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from foldlog._base.usage import OF_NO_MODEL, usage_of
 from foldlog.formats.blocks import content_of
 from foldlog.formats.claude_code.lines import TITLES, Titles, cost_in
-from foldlog.formats.record import Fields
+from foldlog.formats.record import Fields, text_or_none
 from foldlog.formats.skeleton import Skeleton
 from foldlog.formats.usage import UNNAMED
 from foldlog.projections import words_of
@@ -57,6 +57,7 @@ class _Line(Struct, omit_defaults=True):
     cwd: str | None = None
     gitBranch: str | None = None
     costUSD: Any = None
+    foldlog: Any = None
     message: _Message | None = None
 
 
@@ -137,6 +138,8 @@ class ClaudeCodeSkeleton(Skeleton):
         )
         if state.conversation is None and skeleton.sessionId:
             self._store_session(skeleton)
+        if (session := text_or_none(skeleton.foldlog, "session")) and not skeleton.isSidechain:
+            state.extra.setdefault("handed_over", session)
         named = getattr(skeleton, TITLES[kind]) if kind in TITLES else None
         state.title = self._titles.of(kind, skeleton.uuid, named, skeleton.leafUuid) or state.title
         if skeleton.cwd:
@@ -154,6 +157,11 @@ class ClaudeCodeSkeleton(Skeleton):
             self._count_reply(skeleton, message)
         else:
             self.part("annotation")
+
+    @property
+    def handed_over_in(self) -> str | None:
+        session = self.state.extra.get("handed_over")
+        return None if session == self.state.conversation else session
 
     def blank(self, skeleton: _Line) -> None:
         skeleton.summary = skeleton.aiTitle = skeleton.customTitle = None

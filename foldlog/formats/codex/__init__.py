@@ -34,6 +34,7 @@ that is not from the model. An observation answers the newest open call with the
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from foldlog.formats.codex.lines import ENVELOPES, is_session, line_of
@@ -74,6 +75,15 @@ def _source_id(record: Any) -> Any:
     return within(line and line.payload, "id")
 
 
+def _own_key(record: Any) -> Any:
+    # A rollout that Codex migrates keeps its items, which have no ids, with their keys in another
+    # order.
+    line = line_of(record) if type(record) is dict else None
+    if line is None or line.type != "response_item":
+        return None
+    return json.dumps(line.payload, sort_keys=True)
+
+
 FORMAT = Format(
     name=NAME,
     matches=_matches,
@@ -83,6 +93,7 @@ FORMAT = Format(
     skeleton=CodexSkeleton,
     conversation=first_named(_session),
     looks_like="openai-responses",
+    own_key=_own_key,
     source_id=_source_id,
     recorded_usage=RecordedUsage(calls=calls_of_events),
     says_again=True,

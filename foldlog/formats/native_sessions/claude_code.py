@@ -12,7 +12,7 @@ from string import ascii_letters, ascii_lowercase, digits
 from uuid import uuid4
 
 from foldlog._base.json_types import JsonObject
-from foldlog.formats.claude_code.lines import NAME
+from foldlog.formats.claude_code.lines import MARK, NAME
 from foldlog.formats.native_sessions.session import (
     NativeSession,
     SessionRecord,
@@ -104,6 +104,8 @@ class ClaudeCodeSession(NativeSession):
                     "stop_sequence": None,
                     "usage": {"input_tokens": 0, "output_tokens": 0},
                 }
+            if parent is None:
+                line[MARK] = {"session": self.session}
             parent = uuid
             lines.append(SessionRecord(line, positions))
         if last_reply:

@@ -474,3 +474,67 @@ def test_session_on_a_server(tmp_path, monkeypatch, url_on, program):
         (grown,) = histories.import_(made.path)
         assert grown.id == made.session
         assert "more" in "".join(sent_by(grown))
+
+
+def test_fork_of_the_session_is_a_fork_of_the_history(histories, task):
+    """``claude --fork-session`` copies all lines under the id of a new session."""
+    made = task.continue_in("claude-code")
+    Program(made).say("in both", "yes")
+    histories.import_(made.path)
+    copied = made.path.with_name("00000000-0000-4000-8000-00000000f0f0.jsonl")
+    records = [{**record, "sessionId": copied.stem} for record in records_in(made.path)]
+    mode = {"type": "mode", "mode": "normal", "sessionId": copied.stem}
+    copied.write_text("".join(json.dumps(record) + "\n" for record in [mode, *records]))
+    for asked in ("in the copy", "later"):
+        session = Program(made._replace(path=copied))
+        session.last = records_in(copied)[-1]["uuid"]
+        session.turns = len(asked)
+        session.say(asked, "yes")
+        (grown,) = histories.import_(copied)
+        assert grown.id == copied.stem
+    texts = "".join(sent_by(grown))
+    words = ("☃", "four towers", "in both", "in the copy", "later")
+    assert [texts.count(word) for word in words] == [1] * 5
+    assert histories.store.conversation(grown.id).parent in ("task", made.session)
+    totals = sum(row.stats().spent.prompt_tokens or 0 for row in (task, histories[made.session]))
+    assert totals == 70
+
+
+def _turned(payload):
+    return dict(reversed(payload.items()))
+
+
+def test_rollout_that_codex_writes_again_is_a_fork_of_the_history(histories, task):
+    """``codex migrate-rollouts`` writes all lines again, and adds some."""
+    made = task.continue_in("codex")
+    Program(made).say("before", "yes")
+    histories.import_(made.path)
+    records = records_in(made.path)
+    records[0]["payload"]["history_mode"] = "paginated"
+    started = {
+        "timestamp": NOON.isoformat(),
+        "type": "event_msg",
+        "payload": {"type": "task_started"},
+    }
+    written = [records[0], started, *({**r, "payload": _turned(r["payload"])} for r in records[1:])]
+    made.path.write_text("".join(json.dumps(record) + "\n" for record in written))
+    session = Program(made)
+    session.say("after", "yes")
+    (grown,) = histories.import_(made.path)
+    session.say("later", "yes")
+    (again,) = histories.import_(made.path)
+    assert grown.id == again.id != made.session
+    texts = "".join(sent_by(again))
+    words = ("☃", "four towers", "before", "after", "later")
+    assert [texts.count(word) for word in words] == [1] * 5
+
+
+def test_fork_of_the_session_does_not_bring_back_what_was_redacted(histories, task):
+    made = task.continue_in("claude-code")
+    task.redact(4, reason="secret")
+    copied = made.path.with_name("00000000-0000-4000-8000-00000000f0f0.jsonl")
+    records = [{**record, "sessionId": copied.stem} for record in records_in(made.path)]
+    copied.write_text("".join(json.dumps(record) + "\n" for record in records))
+    (outcome,) = Import(histories.store, [copied])
+    assert isinstance(outcome, Failed)
+    assert "was redacted" in str(outcome.error)
