@@ -217,8 +217,11 @@ def test_objects_are_encrypted(open_recorder, to, tmp_path):
 def test_a_store_without_foldlog_names_the_remedy(store):
     alone = Store(store.database.recorder)
     alone.database.recorder.on_missing = None
-    with pytest.raises(EventsNotMade, match=r"archived; open the store with foldlog\.open"):
+    with pytest.raises(
+        EventsNotMade, match=r"archived; open the store with foldlog\.open"
+    ) as refused:
         next(alone.events("c1"))
+    assert (refused.value.unmade, refused.value.archived > 0) == (0, True)
 
 
 def test_objects_in_memory_need_a_memory_store(store):

@@ -329,8 +329,10 @@ def test_records_without_events_are_noticed(store):
         lambda: store.fork("c1", 0, "fork"),
         lambda: [*store.events("c1")],
     ):
-        with pytest.raises(EventsNotMade, match="c1"):
+        with pytest.raises(EventsNotMade, match="c1") as refused:
             work()
+        error = refused.value
+        assert (error.conversation, error.unmade, error.archived) == ("c1", 9, 0)
     assert store.conversation("c1", as_stored=True).unmade == 9
 
     def make_events(writing):

@@ -240,3 +240,5 @@ def test_a_changed_chunk_is_found(store):
     with pytest.raises(Exception, match="stream 'reply' is damaged at unit 0"):
         text_of(store, stream)
     assert problems(store) == ["stream 'reply' is damaged at unit 0"]
+    ((finding,),) = (verdict.findings for verdict in verify(store, "c"))
+    assert finding.sound, "the events are as they were"
