@@ -95,6 +95,7 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
     ``clear_from``, ``clear``  of an encrypted conversation, a hash over the ids, kinds, times and
                           heads of the events from ``clear_from`` on. Each leaf has the events that
                           were new. Empty for a conversation that was not encrypted
+    ``created_at``        when the conversation began, in microseconds since 1970
     """
 
     recorded_at: int
@@ -105,11 +106,13 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
     redacted: tuple[tuple[int, str], ...]
     clear_from: int = 0
     clear: bytes = b""
+    created_at: int = 0
 
     @property
     def hash(self) -> bytes:
-        if self == Extent(self.recorded_at, 0, b"", "", (), ()):
-            return sha256(_number(self.recorded_at) + _NOTHING_BESIDE).digest()
+        created_at = _number(self.created_at) if self.created_at else b""
+        if self == Extent(self.recorded_at, 0, b"", "", (), (), created_at=self.created_at):
+            return sha256(_number(self.recorded_at) + _NOTHING_BESIDE + created_at).digest()
         records = b"".join(map(_number, self.redacted_records))
         redacted = b"".join(
             _number(event_id) + (bytes.fromhex(body) or _NOTHING)
@@ -123,6 +126,7 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
             + sha256(records).digest()
             + sha256(redacted).digest()
             + (_number(self.clear_from) + self.clear if self.clear else b"")
+            + created_at
         ).digest()
 
 
@@ -294,7 +298,9 @@ def _extent(
     redacted = tuple(_redacted(reader, database, state))
     clear = (0, b"") if state.sealed_key is None else _clear_since(reader, state, since)
     if source is None:
-        return Extent(state.updated_at or 0, 0, b"", "", (), redacted, *clear)
+        return Extent(
+            state.updated_at or 0, 0, b"", "", (), redacted, *clear, created_at=state.created_at
+        )
     return Extent(
         state.updated_at or 0,
         source.records,
@@ -303,6 +309,7 @@ def _extent(
         tuple(sorted(source.redacted)),
         redacted,
         *clear,
+        created_at=state.created_at,
     )
 
 
@@ -590,6 +597,8 @@ class _Comparison:
             if self._source_of(state) is not None:
                 yield of_all(f"{_BEFORE} the source of an import", unproved=True)
             return
+        if leaf.extent.created_at not in (0, state.created_at):
+            yield of_all("the time when it began was changed since the checkpoint")
         is_read = not any(finding.needs_key for finding in verdict.findings)
         if not is_read:
             yield from self._changes_in_clear(state, leaves)
@@ -700,6 +709,8 @@ class _Comparison:
         before = {*extent.redacted_records}
         for number in sorted(before.difference(source.redacted)):
             yield f"record {number} of its source was redacted at the checkpoint, and is not now"
+        if any(finding.needs_key for finding in verdict.findings):
+            return  # the receipts cannot be read
         redacted_ids = {event.id for event in verdict.redacted}
         made = query_sources(self._database, Sources.made, source)
         for number in sorted({*source.redacted} - before):

@@ -1,0 +1,96 @@
+"""Stores that attacks, or lawful work, change one after another."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foldlog._app.cli.verifying import Checks
+from foldlog.errors import EventStoreError
+from foldlog.eventstore import open_store
+from foldlog.eventstore.maintenance.checkpoint import verify_against
+from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
+from tests.attacks.made_store import KEYS
+from tests.attacks.operators import Operator, PostgresOperator, SQLiteOperator
+from tests.attacks.shown import Shown, shown
+
+
+@dataclass
+class Arena:
+    """A store that attacks change, one after another."""
+
+    note: StoreCheckpoint
+    folder: Path
+    url: str
+
+    def operator(self) -> Operator:
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        raise NotImplementedError
+
+    def judge(self, **options: Any) -> list[str]:
+        """Return what ``verify --against NOTE --views`` finds."""
+        checks = Checks()
+        try:
+            with open_store(self.url, **options) as store:
+                for verdict in checks.count(verify_against(store, self.note), lambda **_: None):
+                    checks.check_views(store, verdict, repair=False)
+        except EventStoreError as error:
+            return [str(error)]
+        return [f"{name}: {text}" for name, text in (*checks.findings, *checks.not_checked)]
+
+    def judge_without_key(self) -> list[str]:
+        """Return the findings without the key, but not what could not be checked."""
+        checks = Checks()
+        with open_store(self.url) as store:
+            for _ in checks.count(verify_against(store, self.note), lambda **_: None):
+                pass
+        return [f"{name}: {text}" for name, text in checks.findings]
+
+    def shown(self) -> Shown:
+        try:
+            with open_store(self.url, keys=KEYS) as store:
+                return shown(store)
+        except EventStoreError as error:
+            return {("store", ""): f"refused: {error}"}
+
+
+class SQLiteArena(Arena):
+    @property
+    def path(self) -> Path:
+        return self.folder / "store.db"
+
+    def operator(self) -> Operator:
+        return SQLiteOperator(self.path)
+
+    def restore(self) -> None:
+        for left in self.folder.glob("store.db*"):
+            left.unlink()
+        shutil.copy(self.folder / "made.db", self.path)
+
+
+@dataclass
+class PostgresArena(Arena):
+    schema: str
+
+    def operator(self) -> Operator:
+        return PostgresOperator(self.url, self.schema)
+
+    def restore(self) -> None:
+        operator = PostgresOperator(self.url, self.schema)
+        operator.restore()
+        operator.close()
+
+
+class Honest(NamedTuple):
+    """What is found and shown before any attack, what is found without the key, and the bodies of
+    events.
+    """
+
+    found: list[str]
+    seen: Shown
+    without_key: list[str]
+    bodies: set[str]

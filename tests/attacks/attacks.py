@@ -1,0 +1,405 @@
+"""The attacks: changes of every column of every table, and of every field of events, with everything
+made anew that the operator can make anew.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from foldlog.eventstore.codec import encode
+from foldlog.eventstore.events import Redacted, RedactionCopied
+from foldlog.eventstore.log.redacted import without_content
+from foldlog.eventstore.log.row import (
+    checksum_seed,
+    commitment_of,
+    from_microseconds,
+    present,
+    stored_event_of,
+    with_checksums,
+)
+from foldlog.eventstore.recorders.types import row_of
+from foldlog.eventstore.sources.blocks import GENESIS, chain_head
+from tests.attacks.operators import Operator, Stored
+from tests.stored_rows import meta_field, with_fields
+
+HOUR = 3_600_000_000
+
+
+class Attack(NamedTuple):
+    """A change of a store. ``target`` is what is changed: a table and column, or a field of events.
+    ``event`` is the event that is changed, if it is one.
+    """
+
+    name: str
+    target: str
+    change: Callable[[Operator], object]
+    event: tuple[str, int] | None = None
+
+
+def attacks(op: Operator) -> list[Attack]:
+    kinds = (of_columns, of_rows, of_events, of_redactions, of_order, of_sources)
+    return [attack for kind in kinds for attack in kind(op)]
+
+
+# -- each column of each table
+
+
+def of_columns(op: Operator) -> Iterator[Attack]:
+    for table in op.tables():
+        rows = op.rows(table)
+        for row in _chosen(op, table, rows):
+            for column, value in row.items():
+                for change, new in _others(value, [each[column] for each in rows]):
+                    yield Attack(
+                        f"{table}.{column} of {_where(op, table, row)} {change}",
+                        f"{table}.{column}",
+                        partial(_change_column, table=table, row=row, column=column, new=new),
+                    )
+
+
+def _change_column(op: Operator, table: str, row: Stored, column: str, new: object) -> None:
+    changed = {**row, column: new}
+    if table == "records" and column != "checksum":
+        changed = op.with_right_checksum(changed)
+    op.update(table, row, **{name: value for name, value in changed.items() if value != row[name]})
+
+
+def _chosen(op: Operator, table: str, rows: list[Stored]) -> list[Stored]:
+    """Return rows of a table that stand for the others."""
+    if table == "conversations":
+        names = {"chat", "fork", "gone", "sealed", "detached", "unopened", "archived", "again"}
+        return [row for row in rows if op.text(row["id"]) in names]
+    if table == "events":
+        firsts = {
+            row["conversation"]: row for row in rows if row["id"] == 1 or row["conversation"] < 0
+        }
+        return [*firsts.values()][::3]
+    if table == "store":
+        return rows
+    return rows[:: max(1, len(rows) // 2)][:2]
+
+
+def _where(op: Operator, table: str, row: Stored) -> str:
+    key = row.get("key") if table == "conversations" else row.get("conversation")
+    name = "" if key is None else op.name_of(key)
+    ids = [
+        str(row[column]) for column in ("id", "version", "name") if isinstance(row.get(column), int)
+    ]
+    return " ".join([name or "the store", *ids])
+
+
+def _others(value: Any, column: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield other values of the same type."""
+    match value:
+        case bool():
+            yield "negated", not value
+        case int() if value > 10**14:
+            yield "an hour earlier", value - HOUR
+        case int():
+            yield "plus one", value + 1
+            if value:
+                yield "zero", 0
+        case float():
+            yield "doubled", value * 2 + 1
+        case str():
+            yield "longer", value + "x"
+        case bytes() | memoryview() if len(value):
+            raw = bytes(value)
+            yield "with another last byte", raw[:-1] + bytes([raw[-1] ^ 1])
+            if len(raw) > 16:
+                yield "with another byte in the middle", raw[:9] + bytes([raw[9] ^ 1]) + raw[10:]
+        case bytes() | memoryview():
+            yield "not empty", b"x"
+        case None:
+            for other in column:
+                if other is not None:
+                    yield "not null", other
+                    break
+    if value is not None and None in column:
+        yield "null", None
+
+
+# -- whole rows
+
+
+def of_rows(op: Operator) -> Iterator[Attack]:
+    for table in op.tables():
+        for row in op.rows(table)[:4]:
+            where = _where(op, table, row)
+            yield Attack(
+                f"{table}: row of {where} deleted",
+                f"{table}",
+                partial(Operator.delete, table=table, row=row),
+            )
+        yield Attack(f"{table}: all rows deleted", table, partial(_clear, table=table))
+    for table in ("refused", "idempotency_keys", "tracking", "unfinished"):
+        row = _made_up(op, table)
+        if row:
+            yield Attack(
+                f"{table}: a row made up", table, partial(Operator.insert, table=table, row=row)
+            )
+
+
+def _clear(op: Operator, table: str) -> None:
+    op.execute(f"DELETE FROM {table}")
+
+
+def _made_up(op: Operator, table: str) -> Stored:
+    for row in op.rows(table):
+        column = {"refused": "fingerprint", "idempotency_keys": "key", "tracking": "application"}
+        name = column.get(table, "conversation")
+        value = row[name]
+        return {**row, name: next(new for _, new in _others(value, []))}
+    return {}
+
+
+# -- events, with right heads
+
+
+def of_events(op: Operator) -> Iterator[Attack]:
+    for name in ("chat", "paid", "refused", "boss", "documents", "opened", "retracted", "bytes"):
+        key = op.conversation(name)["key"]
+        for row in op.events(key):
+            if row.encoding:
+                continue
+            body = json.loads(row.body)
+            for number, (path, value) in enumerate(_leaves(body)):
+                if path[0] in ("kind", "$bytes"):
+                    continue
+                new = _other_json(value)
+                changed = json.dumps(_with(body, path, new), separators=(",", ":")).encode()
+                field = ".".join(map(str, path))
+                heads = "old" if number % 3 == 2 else "right"
+                yield Attack(
+                    f"{name} {row.id}: {field} is {new!r}, heads {heads}",
+                    f"event.{path[0]}",
+                    partial(_rewrite, key=key, event_id=row.id, heads=heads, body=changed),
+                    (name, row.id),
+                )
+            if row.id > 3:
+                continue
+            for field, value in (
+                ("recorded_at", meta_field(row.meta, "recorded_at") - HOUR),
+                ("recorded_at", meta_field(row.meta, "recorded_at") + HOUR),
+                ("kind", "annotation"),
+                ("schema", row.schema + 1),
+                ("shown", not row.shown),
+                ("structural", not row.structural),
+                ("shown_before", row.shown_before + 1),
+            ):
+                yield Attack(
+                    f"{name} {row.id}: {field} is {value}",
+                    f"meta.{field}",
+                    partial(_rewrite, key=key, event_id=row.id, heads="right", **{field: value}),
+                    (name, row.id),
+                )
+
+
+def _rewrite(op: Operator, key: int, event_id: int, heads: str, **fields: Any) -> None:
+    [row] = [each for each in op.events(key) if each.id == event_id]
+    changed = with_fields(row, **fields)
+    if heads == "right":
+        op.rewrite(key, changed)
+    else:
+        op.put(key, [changed])
+
+
+def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(inner, (*path, name))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, (*path, index))
+    else:
+        yield path, value
+
+
+def _other_json(value: Any) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case None:
+            return "forged"
+        case "user":
+            return "agent"
+        case "agent" | "environment":
+            return "user"
+    return f"{value} forged"
+
+
+def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    first, *rest = path
+    if isinstance(value, dict):
+        return {**value, first: _with(value[first], tuple(rest), new)}
+    return [_with(each, tuple(rest), new) if at == first else each for at, each in enumerate(value)]
+
+
+# -- redactions
+
+
+def of_redactions(op: Operator) -> Iterator[Attack]:
+    for name in ("redacted", "detached"):
+        key = op.conversation(name)["key"]
+        for row in op.events(key):
+            body = json.loads(row.body)
+            if "redacted" not in body:
+                continue
+            for path, value in _leaves(body):
+                if path[0] == "kind":
+                    continue
+                changed = json.dumps(_with(body, path, _other_json(value)), separators=(",", ":"))
+                yield Attack(
+                    f"{name} {row.id}: {'.'.join(map(str, path))} of what is left",
+                    "redacted event",
+                    partial(_rewrite, key=key, event_id=row.id, heads="old", body=changed.encode()),
+                    (name, row.id),
+                )
+    for name in ("chat", "refused", "documents", "opened", "fork"):
+        key = op.conversation(name)["key"]
+        for row in op.events(key)[:4]:
+            for way in ("silently", "as the past of a detached fork", "by an entry of the ledger"):
+                yield Attack(
+                    f"{name} {row.id}: content erased {way}",
+                    "content erased",
+                    partial(_erase_content, key=key, event_id=row.id, way=way),
+                    (name, row.id),
+                )
+
+
+def _erase_content(op: Operator, key: int, event_id: int, way: str) -> None:
+    [row] = [each for each in op.events(key) if each.id == event_id]
+    commitment = commitment_of(row.proof, row.body)
+    at = from_microseconds(row.recorded_at)
+    mark = Redacted(at=at, by="me", reason="mine", hash=commitment.hex(), bytes=len(row.body))
+    event = stored_event_of(op.name_of(key), row)
+    try:
+        form = without_content(event, mark)
+    except TypeError:  # a receipt cannot be redacted, so its body is emptied
+        form = event
+    body = encode(form, ours=True).body
+    op.put(key, [with_fields(row, body=body, proof=row.head + commitment)])
+    if way == "as the past of a detached fork":
+        op.execute("UPDATE conversations SET parent_version = 9 WHERE key = ?", key)
+    elif way == "by an entry of the ledger":
+        [(last,)] = op.execute("SELECT max(position) FROM events")
+        entries = op.events(-key)
+        entry = encode(RedactionCopied(event_ids=(event_id,)), ours=True)
+        new = row_of(len(entries), entry.kind, 1, False, False, present(), 0, entry.body, b"")
+        [new] = with_checksums(checksum_seed(op.name_of(key)), [new])
+        op.execute(
+            "INSERT INTO events (position, conversation, id, kind, shown, structural, meta, body)"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?, {op.as_body(new)})",
+            *(last + 1, -key, new.id, op.kind(new), op.flag(False), op.flag(False)),
+            *(new.meta, new.body),
+        )
+
+
+# -- order, ends and places
+
+
+def of_order(op: Operator) -> Iterator[Attack]:
+    for name in ("chat", "paid", "documents", "sealed", "opened"):
+        key = op.conversation(name)["key"]
+        count = len(op.events(key))
+        for first in range(min(count - 1, 3)):
+            yield Attack(
+                f"{name}: events {first} and {first + 1} exchanged",
+                "order",
+                partial(_exchange, key=key, first=first),
+                (name, first),
+            )
+            yield Attack(
+                f"{name}: positions of events {first} and {first + 1} exchanged",
+                "positions",
+                partial(_exchange_positions, one=(key, first), other=(key, first + 1)),
+            )
+        yield Attack(f"{name}: its end is cut", "end", partial(_cut, key=key, last=count - 1))
+        yield Attack(f"{name}: all but the first", "end", partial(_cut, key=key, last=1))
+        yield Attack(f"{name}: removed", "conversation", partial(_remove, key=key))
+        other = op.conversation("once")["key"]
+        yield Attack(
+            f"positions of {name} 0 and once 0 exchanged",
+            "positions of two conversations",
+            partial(_exchange_positions, one=(key, 0), other=(other, 0)),
+        )
+
+
+def _exchange(op: Operator, key: int, first: int) -> None:
+    one, other = op.events(key, first)[:2]
+    for row, place in ((one, other), (other, one)):
+        moved = with_fields(
+            row,
+            event_id=place.id,
+            recorded_at=place.recorded_at,
+            shown_before=place.shown_before,
+            structural_before=place.structural_before,
+        )
+        op.put(key, [moved])
+    [state] = [each for each in op.rows("conversations") if each["key"] == key]
+    if state["key_id"] is None:
+        op.relink(state, op.events(key), first)
+
+
+def _exchange_positions(op: Operator, one: tuple[int, int], other: tuple[int, int]) -> None:
+    places = [
+        op.execute("SELECT position FROM events WHERE conversation = ? AND id = ?", *each)[0][0]
+        for each in (one, other)
+    ]
+    free = 2**62
+    for (key, event_id), place in ((one, free), (other, places[0]), (one, places[1])):
+        op.execute(
+            "UPDATE events SET position = ? WHERE conversation = ? AND id = ?", place, key, event_id
+        )
+
+
+def _cut(op: Operator, key: int, last: int) -> None:
+    op.execute("DELETE FROM events WHERE conversation = ? AND id >= ?", key, last)
+
+
+def _remove(op: Operator, key: int) -> None:
+    op.execute("DELETE FROM events WHERE conversation = ?", key)
+    op.execute("DELETE FROM conversations WHERE key = ?", key)
+
+
+# -- sources of imports
+
+
+def of_sources(op: Operator) -> Iterator[Attack]:
+    for name in ("opened", "unopened"):
+        key = op.conversation(name)["key"]
+        for old, new in ((b"12 tons", b"99 tons"), (b'"user"', b'"USER"'), (b"weigh", b"steal")):
+            yield Attack(
+                f"{name}: {old!r} in its source is {new!r}",
+                "source",
+                partial(_forge_source, key=key, old=old, new=new),
+            )
+
+
+def _forge_source(op: Operator, key: int, old: bytes, new: bytes) -> None:
+    """Change the bytes of the records of a source, with right hashes and heads."""
+    for block in op.rows("blocks"):
+        if block["conversation"] != key:
+            continue
+        raw = zlib.decompress(bytes(block["body"])).replace(old, new)
+        index = zlib.decompressobj()
+        numbers = memoryview(index.decompress(bytes(block["places"]))).cast("I")
+        hashes = b""
+        at = 0
+        for record in range(block["records"]):
+            start = at + numbers[2 * record]
+            at = start + numbers[2 * record + 1]
+            hashes += sha256(raw[start:at]).digest()[:16]
+        places = zlib.compress(bytes(numbers)) + hashes
+        op.update("blocks", block, places=places, body=zlib.compress(raw))
+        head = chain_head(GENESIS, hashes)
+        op.execute("UPDATE sources SET head = ? WHERE conversation = ?", head, key)

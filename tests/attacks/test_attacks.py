@@ -1,0 +1,157 @@
+"""An operator changes a store in some hundred ways, after a checkpoint that only an auditor has.
+
+Each change that a reader could see is found by ``foldlog store verify --against CHECKPOINT --views``,
+or is one that docs/PROOF.md lists under "What is not proven". A proof of a changed event is refused
+by ``foldlog store checkpoint --prove``, or by the verifier for Node.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import msgspec
+import psycopg
+import pytest
+
+from foldlog.errors import EventStoreError
+from foldlog.eventstore import open_store
+from foldlog.eventstore.maintenance.proofs import prove_event
+from tests.attacks.arenas import Arena, Honest
+from tests.attacks.attacks import Attack, attacks
+from tests.attacks.made_store import KEYS
+from tests.attacks.shown import differences
+from tests.how_many import some
+
+ROOT = Path(__file__).parents[2]
+VERIFIER = ROOT / "clients" / "verify" / "verify.mjs"
+PARTS = 8
+
+DERIVED = "Stored Views, figures and lists"
+PLACES = "The position of an event among the events of other conversations"
+NO_EFFECT = "Stored values that change nothing that foldlog shows"
+LIMITS = {
+    r"figure|list|records|store$|store\.": DERIVED,
+    r"positions of two conversations|conversations\.first_position|publications|events\.position": PLACES,
+    r"conversations\.redactions": "the number of redactions in a list",
+    r"conversations\.created_at": "the time when an erased conversation began",
+    r"idempotency_keys": "Idempotency keys",
+    r"places|sources\.fingerprint|refused": "which files an import has read, and which it refuses",
+    r"unfinished|tracking|streams|stream_chunks|epoch": "work that is not finished",
+    r"made|sources": "which events a record became",
+}
+"""Maps targets of attacks to the words of docs/PROOF.md that say that nobody finds them."""
+
+
+def not_proven() -> str:
+    page = (ROOT / "docs" / "PROOF.md").read_text()
+    return " ".join(page.partition("## What is not proven")[2].split())
+
+
+def test_honest_store_has_no_findings(arena: Arena, honest: Honest) -> None:
+    assert honest.found == []
+    assert [page for page, text in honest.seen.items() if text.startswith("refused")] == []
+    assert all(text.startswith("sealed: ") for text in honest.without_key)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_a_reader_could_see_is_found(
+    arena: Arena, honest: Honest, keys_of_the_owner: Path, part: int
+) -> None:
+    arena.restore()
+    operator = arena.operator()
+    all_attacks = attacks(operator)
+    operator.close()
+    assert len(all_attacks) > 900
+    wrong = []
+    for attack in some(all_attacks[part::PARTS], 3):
+        if made(arena, attack):
+            wrong += complaints(arena, honest, keys_of_the_owner, attack)
+    arena.restore()
+    assert wrong == []
+
+
+def made(arena: Arena, attack: Attack) -> bool:
+    arena.restore()
+    operator = arena.operator()
+    try:
+        attack.change(operator)
+    except (sqlite3.IntegrityError, psycopg.errors.IntegrityError):
+        return False  # two rows with one key, or a null
+    finally:
+        operator.close()
+    return True
+
+
+def complaints(arena: Arena, honest: Honest, keys: Path, attack: Attack) -> list[str]:
+    found = arena.judge(keys=KEYS)
+    wrong = []
+    if attack.event is not None:
+        wrong += forged_proofs(arena, honest, keys, attack.event)
+    if attack.name.startswith("sealed") and set(arena.judge()) <= set(honest.without_key):
+        wrong.append(f"{attack.name}: not found without the key")
+    if not found:
+        seen = differences(honest.seen, arena.shown())
+        limits = [words for target, words in LIMITS.items() if re.match(target, attack.target)]
+        if seen and not limits:
+            wrong.append(f"{attack.name}: silent, and {', '.join(seen)} show it")
+        elif not all(words in not_proven() for words in limits or [NO_EFFECT]):
+            wrong.append(f"{attack.name}: docs/PROOF.md does not say that nobody finds it")
+    return wrong
+
+
+def forged_proofs(arena: Arena, honest: Honest, keys: Path, event: tuple[str, int]) -> list[str]:
+    """Return what a forged proof of an event says, if the verifier for Node believes it. Of a
+    redacted event, the verifier says that only its place is proved.
+    """
+    name, event_id = event
+    try:
+        with open_store(arena.url, keys=KEYS) as store:
+            proof = msgspec.json.encode(prove_event(store, arena.note, name, event_id))
+    except (EventStoreError, IndexError, ValueError):
+        return []
+    said, status = verified(arena, keys, proof)
+    body = json.loads(proof)["body"]
+    if status or body in honest.bodies or "is proved, not its content" in said:
+        return []
+    return [f"{name} {event_id}: the verifier believes {said!r}"]
+
+
+def verified(arena: Arena, keys: Path, proof: bytes) -> tuple[str, int]:
+    (arena.folder / "proof.json").write_bytes(proof)
+    (arena.folder / "note.txt").write_text(str(arena.note))
+    ran = subprocess.run(
+        [
+            "node",
+            VERIFIER,
+            arena.folder / "proof.json",
+            keys / "public.pem",
+            arena.folder / "note.txt",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ran.stdout, ran.returncode
+
+
+@pytest.mark.parametrize(
+    "event", [("chat", 1), ("opened", 1), ("redacted", 0), ("detached", 0), ("sealed", 2)]
+)
+def test_verifier_for_node_proves_events_of_each_kind(
+    arena: Arena, honest: Honest, keys_of_the_owner: Path, event: tuple[str, int]
+) -> None:
+    arena.restore()
+    with open_store(arena.url, keys=KEYS) as store:
+        proof = prove_event(store, arena.note, *event)
+    said, status = verified(arena, keys_of_the_owner, msgspec.json.encode(proof))
+    assert (status, proof.conversation) == (0, event[0])
+    if event[0] in ("redacted", "detached"):
+        assert "is proved, not its content: the owner says that it was redacted" in said
+    else:
+        assert f"is proved:\n{proof.body}" in said
+    forged = msgspec.structs.replace(proof, event=event[1] + 1)
+    assert verified(arena, keys_of_the_owner, msgspec.json.encode(forged))[1] == 1
