@@ -111,7 +111,7 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
     @property
     def hash(self) -> bytes:
         created_at = _number(self.created_at) if self.created_at else b""
-        if self == Extent(self.recorded_at, 0, b"", "", (), (), created_at=self.created_at):
+        if self._is_plain:
             return sha256(_number(self.recorded_at) + _NOTHING_BESIDE + created_at).digest()
         records = b"".join(map(_number, self.redacted_records))
         redacted = b"".join(
@@ -128,6 +128,19 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
             + (_number(self.clear_from) + self.clear if self.clear else b"")
             + created_at
         ).digest()
+
+    @property
+    def _is_plain(self) -> bool:
+        # Most extents are, so their hash costs less.
+        return not (
+            self.records
+            or self.redacted
+            or self.source_head
+            or self.format
+            or self.redacted_records
+            or self.clear
+            or self.clear_from
+        )
 
 
 class Leaf(msgspec.Struct, frozen=True, array_like=True):
@@ -401,12 +414,13 @@ def _newest(reader: Reader, origin: str) -> _Stored:
 
 def _decoded(record: Record, origin: str) -> _Stored:
     decoded = _CODEC.decoded_record(_LIST + origin, record)
-    if decoded is None:
-        raise StoreDamaged(
-            f"the list of checkpoints is damaged at leaf {record.version}; restore the store from a"
-            " backup"
-        )
-    return _read(decoded.body)
+    if decoded is not None:
+        with suppress(msgspec.DecodeError):
+            return _read(decoded.body)
+    raise StoreDamaged(
+        f"the list of checkpoints is damaged at leaf {record.version}; restore the store from a"
+        " backup"
+    )
 
 
 def _records(reader: Reader, origin: str) -> Iterator[_Stored]:
@@ -467,7 +481,7 @@ class _Comparison:
         # A copy has a ledger of its own.
         self._is_copy = checkpoint.origin != origin_of(store.database)
         self._leaves = self._recorder.query(partial(leaves_of, checkpoint=checkpoint))
-        self._receipts = set[tuple[bytes, bytes, int]]()
+        self._receipts = set[tuple[bytes, int, bytes, int]]()
         self._covered = {
             redacted
             for leaf in self._leaves
@@ -505,7 +519,7 @@ class _Comparison:
         for place, leaves in self._of_place.items():
             newest = leaves[-1]
             problem = ""
-            receipt = (newest.name, newest.head, newest.version)
+            receipt = (newest.name, newest.generation, newest.head, newest.version)
             if newest.erased and receipt not in self._receipts:
                 problem = "its tombstone was changed or removed since the checkpoint"
             elif newest.name and not newest.erased and place not in self._compared:
@@ -518,17 +532,18 @@ class _Comparison:
     def compare(self, verdict: Verdict, attempts: int = _ATTEMPTS) -> Verdict:
         name = utf8(verdict.conversation or "")
         if verdict.erasure is not None:
-            self._receipts.add((name, _receipt(verdict.erasure), verdict.erasure.events))
+            erasure = verdict.erasure
+            self._receipts.add((name, verdict.generation, _receipt(erasure), erasure.events))
         self._compared.add((name, verdict.generation))
         leaves = self._of_place.get((name, verdict.generation), [])
-        state = self._recorder.query(partial(_state_of, verdict=verdict))
+        state, ledgers = self._recorder.query(partial(_state_and_ledgers, verdict=verdict))
         if state is not None and attempts == _ATTEMPTS:
             self._count(state, leaves)
         if state is None or not leaves:
             return verdict
         findings = [*verdict.findings]
         has_heads = all(finding.needs_key for finding in findings)
-        if not self._has_ledger(state.key, leaves):
+        if not (self._is_copy or ledgers.issuperset(leaf.ledger for leaf in leaves)):
             findings.append(of_all("its ledger was changed since the checkpoint"))
         changes = [*self._changes(state, leaves, has_heads)]
         if changes and attempts:  # another process may have archived it between two reads
@@ -688,9 +703,11 @@ class _Comparison:
     def _source_of(self, state: Conversation) -> Source | None:
         if state.key not in self._with_source:
             return None
-        return self._recorder.query(
-            lambda reader: Sources(self._database, reader).find_by_key(state.key, texts=())
-        )
+        with suppress(StoreDamaged):  # ``verify`` has named the damage
+            return query_sources(
+                self._database, lambda sources: sources.find_by_key(state.key, texts=())
+            )
+        return None
 
     def _head_of_source(self, source: Source, records: int) -> bytes:
         # ``verify`` has compared the head of all records with their hashes.
@@ -776,3 +793,11 @@ def _state_of(reader: Reader, verdict: Verdict) -> Conversation | None:
     if newest is None:
         return None
     return [*tombstones_before(reader, newest), newest][verdict.generation]
+
+
+def _state_and_ledgers(reader: Reader, verdict: Verdict) -> tuple[Conversation | None, set[bytes]]:
+    """Return a conversation, and the hashes of its ledger after each entry. One query costs less
+    than two.
+    """
+    state = _state_of(reader, verdict)
+    return state, set() if state is None else {*_ledgers(reader, state.key)}

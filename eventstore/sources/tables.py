@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar, TypeVarTuple
 
 import msgspec
 
-from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable
+from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable, StoreDamaged
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import DataKey
 from foldlog.eventstore.log.row import NotAsWritten
@@ -483,6 +483,11 @@ class Sources:
             appended_index,
         ) = columns
         numbers = array("I")
+        if len(redacted) % numbers.itemsize:
+            raise StoreDamaged(
+                f"the list of the redacted records of conversation number {key} is damaged; restore"
+                " the store from a backup"
+            )
         numbers.frombytes(redacted)
         if first_appended is not None:
             records = made = first_appended + appended

@@ -217,6 +217,7 @@ def test_forged_source_is_named(path, note, name):
         ("UPDATE sources SET redacted = x'00000000'", "was erased without a receipt"),
         ("UPDATE sources SET format = 'atif'", "had the format 'openai-chat'"),
         ("DELETE FROM sources", "its source is missing"),
+        ("UPDATE sources SET redacted = x'000000'", "list of the redacted records of conversation"),
     ],
 )
 def test_changed_row_of_a_source_is_named(path, note, statement, problem):
@@ -286,6 +287,25 @@ def test_what_came_after_the_checkpoint_is_counted(path, note, tmp_path, capsys)
 def test_changed_tombstone_is_named(path, note):
     run(path, "UPDATE conversations SET erased_events = 99 WHERE id = 'gone'")
     assert "tombstone was changed" in findings(path, note)["gone"][0]
+
+
+def test_time_when_a_conversation_began_is_covered(path, note):
+    run(path, f"UPDATE conversations SET created_at = created_at - {HOUR} WHERE id = 'a'")
+    assert findings(path, note)["a"] == ["the time when it began was changed since the checkpoint"]
+
+
+def test_tombstone_of_a_later_generation_is_no_receipt(path, note):
+    """A conversation that was made up as the former owner of the id moves the tombstone."""
+    run(
+        path,
+        "INSERT INTO conversations (id, visible, created_at, erased_at, erased_reason,"
+        " erased_events, erased_head) VALUES ('gone', 0, 1, 1, 'mine', 1, zeroblob(32))",
+    )
+    last = "(SELECT max(key) FROM conversations)"
+    run(path, f"UPDATE conversations SET replaces = {last} WHERE id = 'gone' AND visible")
+    assert (
+        "its tombstone was changed or removed since the checkpoint" in findings(path, note)["gone"]
+    )
 
 
 def test_erasure_dated_before_the_checkpoint_is_named(path, note):
@@ -456,6 +476,7 @@ def test_leaf_of_a_proved_event_by_another_reading_of_the_rfc(path, note, name, 
 
 
 # -- the claims of docs/PROOF.md
+
 
 def test_each_claim_names_the_test_that_attacks_it():
     root = Path(__file__).parents[2]
