@@ -20,7 +20,7 @@ def users_store(foldlog, tmp_path, monkeypatch):
 def test_import_adds_to_the_users_store(foldlog, users_store, five_messages, tmp_path, completed):
     advice = foldlog("setup claude-code").err
     assert f"and its hooks will write to {users_store}; to import" in advice
-    assert advice.endswith(": foldlog import --from claude-code\n")
+    assert ": foldlog import --from claude-code\n" in advice
     assert quick_hook.options_in([]) == (str(users_store), False)
     assert stat.S_IMODE(users_store.parent.stat().st_mode) == 0o700
     assert f"added to {users_store}." in foldlog("import", five_messages).out
