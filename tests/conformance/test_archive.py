@@ -239,8 +239,8 @@ def test_an_object_is_compared_before_events_are_deleted(store, to):
         archived.write_object(address, data[:-1])
 
     before = content(store)
-    with pytest.raises(StoreRefused, match="its hash differs"):
-        archive_writing(write_less, store, to)
+    stays = str(archive_writing(write_less, store, to).stays)
+    assert "does not have the bytes that were written" in stays
     assert store.conversation("c1").archived == 0
     vacuum(store)
     assert objects(to) == []
