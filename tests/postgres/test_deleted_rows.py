@@ -55,7 +55,7 @@ STATEMENTS = {"node_horizon": b"SELECT", "on_worker": b"SELECT"}
 def test_an_answer_of_a_lost_worker_is_no_document():
     """The text of its error stands where its answer would."""
     lost = OfCitus((False, "connection to the remote node localhost:5433 failed"))
-    with pytest.raises(deleted_rows.WorkerAway, match="remote node localhost:5433 failed"):
+    with pytest.raises(StoreUnavailable, match="remote node localhost:5433 failed"):
         deleted_rows.Tables(lost, STATEMENTS, is_on_citus=True).horizon()
     there = OfCitus((True, '{"number": 7, "kind": "session", "name": "1"}'))
     assert deleted_rows.Tables(there, STATEMENTS, is_on_citus=True).horizon().number == 7
@@ -63,10 +63,10 @@ def test_an_answer_of_a_lost_worker_is_no_document():
 
 def test_an_erasure_beside_a_lost_worker_has_its_receipt(store, monkeypatch):
     with monkeypatch.context() as patch:
-        error = deleted_rows.WorkerAway("connection to the remote node failed")
+        error = StoreUnavailable("the Citus worker does not answer", kind="read")
         patch.setattr(deleted_rows.Tables, "relations", lambda tables: (_ for _ in ()).throw(error))
         assert erased(store, "c1").bytes_pending
-        with pytest.raises(StoreUnavailable, match="Citus worker with the tables does not answer"):
+        with pytest.raises(StoreUnavailable, match="Citus worker does not answer"):
             store._recorder.compact(0)
     assert not vacuum(store).bytes_pending
 

@@ -23,14 +23,12 @@ import psycopg
 from msgspec import Struct, json
 from msgspec.structs import replace
 
+from foldlog.eventstore.errors import StoreUnavailable
+
 T = TypeVar("T")
 
 _WAITED_TOO_LONG: Final = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
 _SHARD_NUMBER: Final = re.compile(r"_\d+$")
-
-
-class WorkerAway(Exception):
-    """The Citus worker that has the tables does not answer."""
 
 
 class Deletion(NamedTuple):
@@ -133,7 +131,8 @@ class Tables:
             rows = self._connection.execute(self._statements["on_worker"], (command,)).fetchall()
             [(succeeded, document)] = rows
             if not succeeded:
-                raise WorkerAway(str(document))
+                problem = f"the Citus worker with the tables does not answer: {document}"
+                raise StoreUnavailable(problem, kind="read")
         else:
             [(document,)] = self._connection.execute(query).fetchall()
         return json.decode(document, type=kind)

@@ -261,10 +261,7 @@ class PostgresRecorder(Recorder):
             tables = deleted_rows.Tables(
                 connection, self._statements, is_on_citus=self._is_on_citus
             )
-            try:
-                return deleted_rows.remove(tables, pauses(patience_s), patience_s)
-            except deleted_rows.WorkerAway as error:
-                return f"the Citus worker with the tables does not answer: {error}"
+            return deleted_rows.remove(tables, pauses(patience_s), patience_s)
 
         waits_for = self._beside(remove)
         if waits_for:
