@@ -316,10 +316,11 @@ def open_to_append(
     last: LastConversation | None = transaction.last_conversation
     if (
         last is not None
-        and fence is None
         and (last.state.id, last.settings) == (conversation, database.settings)
         and (database.binding is None or database.binding.key == last.state.key)
     ):
+        if fence is not None:
+            fence(transaction)
         return WriteTransaction(transaction, last.state, database, last.codec)
     state, replaces = find_to_append(database, transaction, conversation, fence)
     if state is None:

@@ -12,6 +12,8 @@ If a conversation gets many replies in this time, its oldest streams are deleted
 Other streams stay until they are deleted, or until the time ``dies`` in their state.
 """
 
+# See docs/internals/decisions/0100-streams.md.
+
 from __future__ import annotations
 
 import json

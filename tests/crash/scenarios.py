@@ -4,13 +4,14 @@ after a crash, and then ends as it would have ended without the crash.
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from foldlog.eventstore import ANY_VERSION
-from foldlog.eventstore.log import importing
+from foldlog.eventstore.log import importing, streams
 from foldlog.eventstore.maintenance import erase as erasure
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.recorders.sqlite import checkpoints
@@ -118,6 +119,35 @@ def erase(path, ledger):
         vacuum(store)
 
 
+def stream(path, ledger):
+    """Write two replies piece by piece, and append each with the end of its stream. What a crash left
+    unfinished is written on.
+    """
+    with open_at(path) as store:
+        for n in range(2):
+            name = f"streamed-{n}"
+            if store.recorded("c1", name):
+                continue
+            written = store.query("c1", lambda reading: streams.newest(reading, "reply"))
+            if written is None or written.closed_at is not None:
+                written = store.project("c1", _begin_reply)
+            while written.end < 3:
+                place = {"number": written.number, "begins": written.end}
+                written = store.project("c1", partial(streams.append, **place, units=1, body=b"x"))
+            recorded = store.append(
+                "c1",
+                batch_of(name, 1),
+                expected_version=ANY_VERSION,
+                idempotency_key=name,
+                also=partial(streams.close, number=written.number, end=3),
+            )
+            ledger.enter("c1", recorded[0].id, 1, name)
+
+
+def _begin_reply(writing):
+    return streams.begin(writing, "reply", "text/plain")
+
+
 def migrate_new(path, ledger):
     """Open a file that does not exist."""
     with open_at(path) as store:
@@ -131,5 +161,6 @@ SCENARIOS = {
     "ingest_staged": Scenario(_prepare_history, ingest_staged),
     "ingest_tail": Scenario(_prepare_history, ingest_tail),
     "erase": Scenario(_prepare_secret, erase, erases=SECRET),
+    "stream": Scenario(_prepare_history, stream),
     "migrate_new": Scenario(_prepare_nothing, migrate_new),
 }
