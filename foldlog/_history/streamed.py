@@ -360,13 +360,16 @@ def transact(
     """Run ``work`` in a write transaction of the conversation, under its lease."""
     database = history._store.database
 
-    def in_transaction(transaction: Transaction) -> T:
+    def in_transaction(transaction: Transaction) -> tuple[T, int]:
         writing = streams.open_stream_writing(database, transaction, history.id, history._fence)
         result = work(writing)
         writing.end()
-        return result
+        return result, writing.key
 
-    return database.recorder.transact(in_transaction, any_thread=True, durable=durable)
+    result, key = database.recorder.transact(in_transaction, any_thread=True, durable=durable)
+    if database.binding is not None:
+        database.binding.key = key  # only after the commit does the history mean this conversation
+    return result
 
 
 def find_unfinished(

@@ -112,7 +112,7 @@ def test_an_erased_conversation_gets_no_idempotency_keys(recorder):
     writer = copy.CopyWriter(store.database, original, (), None)
     erased(store, "c1")
     with pytest.raises(ConversationErased):
-        writer.finish([("private", RecalledKey(0, 1))], 0, (), ())
+        writer.finish([("private", RecalledKey(0, 1))], 0, (), (), ())
     assert recorder.query(lambda reader: list(reader.recalled(original.key, "", 9))) == []
 
 

@@ -28,6 +28,7 @@ ARGUMENTS = {
     "ask_approval": call(OPEN_CALL, to="ann"),
     "at": call(1),
     "begin_child": call(OPEN_CALL),
+    "continue_in": call("claude-code"),
     "decide": call(OPEN_CALL, True, by="ann"),
     "difference": call(0, 1),
     "document": call("state"),
@@ -68,6 +69,12 @@ def call_method(history, name):
         with result as entered:
             return entered
     return list(result) if isinstance(result, Iterator) else result
+
+
+@pytest.fixture(autouse=True)
+def sessions(monkeypatch, tmp_path):
+    """Where ``continue_in`` writes."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
 
 
 @pytest.fixture(params=["one object", "two objects"])
@@ -160,8 +167,10 @@ def test_the_first_call_binds_an_object(histories):
     for name in sorted(METHODS, key=lambda name: name in last):
         if name not in ("ask_approval", "begin_child", "condense", "decide", "run", "settle"):
             olds[name] = histories[0]["c1"]
-            call_method(olds[name], name)
-    for fork in ("a fork", "an early fork"):
+            result = call_method(olds[name], name)
+            if name == "continue_in":
+                continued = result.session
+    for fork in ("a fork", "an early fork", continued):
         histories[1].erase(fork, reason="asked for")
     begun_again(histories[1])
     for name, old in olds.items():
