@@ -7,7 +7,7 @@
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
 import type { History } from "./history.js";
-import type { Delta, ReplyPart } from "./streams.js";
+import { type Delta, NEWEST, type ReplyPart } from "./streams.js";
 
 type Sent<M extends UIMessage> = Parameters<ChatTransport<M>["sendMessages"]>[0];
 
@@ -28,13 +28,15 @@ export class FoldlogChatTransport<M extends UIMessage> implements ChatTransport<
   async sendMessages(sent: Sent<M>): Promise<ReadableStream<UIMessageChunk>> {
     await this.#options.send(sent);
     const history = await this.#options.history(sent.chatId);
-    return uiMessageStream(history.followReply(sent.abortSignal ? { signal: sent.abortSignal } : {}));
+    // The reply may have ended already.
+    const signal = sent.abortSignal ? { signal: sent.abortSignal } : {};
+    return uiMessageStream(history.followReply({ after: NEWEST, ...signal }));
   }
 
   /** The reply that is being written, or null if none is. */
   async reconnectToStream({ chatId }: { chatId: string }): Promise<ReadableStream<UIMessageChunk> | null> {
     const history = await this.#options.history(chatId);
-    return (await history.isReplying()) ? uiMessageStream(history.followReply()) : null;
+    return (await history.isReplying()) ? uiMessageStream(history.followReply({ after: NEWEST })) : null;
   }
 }
 

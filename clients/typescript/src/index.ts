@@ -9,7 +9,7 @@ export * from "./errors.js";
 export type { FollowedEvent, FollowOptions } from "./follow.js";
 export * from "./history.js";
 export type { LeaseOptions } from "./lease.js";
-export { type Delta, type FollowReplyOptions, type ReplyPart, ReplyWriter } from "./streams.js";
+export { type Delta, type FollowReplyOptions, NEWEST, type ReplyPart, ReplyWriter } from "./streams.js";
 export type { FoldlogOptions } from "./transport.js";
 
 /** A foldlog service. */

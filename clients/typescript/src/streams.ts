@@ -21,11 +21,17 @@ export interface ReplyPart {
 }
 
 export interface FollowReplyOptions {
-  /** Read on behind this offset. By default, the reply that is being written, from its beginning. */
+  /**
+   * Read on behind this offset, or the newest reply from its beginning, even if it has ended (`NEWEST`).
+   * By default, the reply that is being written, from its beginning.
+   */
   after?: string;
   /** Ends the loop without an error. */
   signal?: AbortSignal;
 }
+
+/** The beginning of the newest reply. */
+export const NEWEST = "-1";
 
 type StreamMethod = "get" | "head" | "put" | "post";
 type StreamPath = "/v1/stream/{conversation}/reply";
@@ -142,7 +148,7 @@ export async function* followReply(
   { after, signal }: FollowReplyOptions,
 ): AsyncGenerator<ReplyPart, void, undefined> {
   if (after === undefined && !(await isReplying(requests, signal))) return;
-  let offset = after ?? "-1";
+  let offset = after ?? NEWEST;
   for (let attempt = 0; !signal?.aborted; attempt += 1) {
     const broken = new AbortController();
     let reason: FoldlogError | undefined;
