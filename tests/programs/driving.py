@@ -115,6 +115,10 @@ class ClaudeCode(Driven):
     def resume(self, session: str, words: str, *options: str) -> str:
         return self.run("-p", words, "--resume", session, "--allowedTools", "Bash", *options)
 
+    def shell(self, command: str) -> tuple[str, dict[str, str]]:
+        """Return the call of its own tool that runs a command."""
+        return "Bash", {"command": command, "description": "d"}
+
     def compact(self) -> None:
         self.say("/compact")
         assert len(self.model.summaries) == 1
@@ -150,6 +154,10 @@ wire_api = "responses"
 
     def resume(self, session: str, words: str) -> str:
         return self.run("exec", "resume", session, *self.free, words)
+
+    def shell(self, command: str) -> tuple[str, dict[str, str]]:
+        """Return the call of its own tool that runs a command."""
+        return "exec_command", {"cmd": command}
 
     def compact(self) -> None:
         self.model.tokens_once = 9_000

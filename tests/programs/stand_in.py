@@ -1,8 +1,9 @@
 """A stand-in for the servers of models: it answers as it is told, in the four dialects that the
 programs speak.
 
-An answer is a text, or a call ``(tool, arguments)`` of a tool of foldlog, whose name each program
-writes in its own way. A request that asks for a summary gets one that says nothing.
+An answer is a text, a call ``(tool, arguments)`` of a tool of foldlog, whose name each program
+writes in its own way, or a ``Reply``, which may call the program's own tools. A request that asks
+for a summary gets one that says nothing.
 """
 
 import json
@@ -66,6 +67,8 @@ class StandIn(ModelServer):
             return Reply("done")
         if isinstance(self.answers[0], str):
             return Reply(self.answers.pop(0))
+        if isinstance(self.answers[0], Reply):
+            return self.answers.pop(0)
         name, arguments = self.answers[0]
         tools = _tools(request, name)
         call_id = f"toolu_{uuid4().hex}"

@@ -8,6 +8,7 @@ import pytest
 
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
+from tests.adapters.model_server import Reply
 from tests.foldlog.records import GOLDEN, read_lines
 from tests.programs.driving import PROGRAMS
 from tests.programs.sent import IMAGE, atoms, not_in_order
@@ -16,6 +17,8 @@ from tests.programs.stand_in import StandIn
 TARGETS = ("claude-code", "codex")
 DIALECTS = {"claude-code": "anthropic", "codex": "responses"}
 MADE_BY_FOLDLOG = "[The conversation before this point is not shown.]"
+MADE_BY_CLAUDE_CODE = "No response requested."
+"""What Claude Code puts behind a message of the user that has no answer, in each of its sessions."""
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SAMPLES = {
     path.stem: case["records"]
@@ -128,33 +131,52 @@ def test_every_format_goes_over(target, format):
     assert lost == []
 
 
-def test_relay(tmp_path):
-    """Each program calls a tool, and hands over to the other."""
+RELAYS = (("codex", "claude-code", "codex"), ("claude-code", "codex", "claude-code"))
+
+
+@pytest.mark.parametrize("order", RELAYS, ids="-".join)
+def test_relay(tmp_path, order):
+    """Each program calls a tool of its own, and hands over to the other."""
     with closing(StandIn()) as model:
         agents = [
             PROGRAMS[name](tmp_path / f"{name}-{number}", model)
-            for number, name in enumerate(("codex", "claude-code", "codex"))
+            for number, name in enumerate(order)
         ]
         for agent in agents:
             agent.environment["FOLDLOG_DB"] = str(tmp_path / "store.db")
         new_history(agents[0], "task", TASK)
         conversation = "task"
-        said = []
+        said = ["Zähl", "SUMMARY-NORTH", "Four in the north.", "call sweep", "outcome of this call"]
         for number, agent in enumerate(agents):
             made = hand_over(agent, conversation)
             before = view_of(agent, made["session"])
+            # The shell computes the result, so the text of the call does not contain it.
+            tool, arguments = agent.shell(f"echo result-{number}-$((40+2))")
+            call = Reply(f"thought {number}", [(tool, f"call_{number}", arguments)])
             model.tokens_once = 1_000
-            model.answers = [f"answered {number}"]
+            model.answers = [call, f"answered {number}"]
             agent.resume(made["session"], f"asked {number}")
-            assert not_in_order([*before, f"asked {number}"], request_of(agent)) == []
+            turn = [
+                f"asked {number}",
+                f"thought {number}",
+                f"echo result-{number}-$((40+2))",
+                f"result-{number}-42",
+            ]
+            assert not_in_order([*before, *turn], request_of(agent)) == []
             agent.foldlog("import", made["file"])
             conversation = made["session"]
-            said += [f"asked {number}", f"answered {number}"]
-        texts = "\n".join(view_of(agents[-1], conversation))
-        assert [texts.count(word) for word in ("Zähl", "SUMMARY-NORTH", *said)] == [1] * 8
+            said += [*turn, f"answered {number}"]
+        shown = view_of(agents[-1], conversation)
+        assert not_in_order(said, shown) == []
+        texts = "\n".join(shown)
+        assert [texts.count(word) for word in said] == [1] * len(said)
+        assert sum(atom.startswith("call ") for atom in shown) == 1 + len(agents)
+        repeated = {atom for atom in shown if shown.count(atom) > 1}
+        assert repeated <= {MADE_BY_CLAUDE_CODE}
         listed = json.loads(agents[0].foldlog("list", "--long", "--json"))["conversations"]
         assert len(listed) == 4
-        assert sum(row["spent"]["prompt_tokens"] or 0 for row in listed if row["spent"]) == 3_000
+        spent = [row["spent"] for row in listed if row["conversation"] != "task"]
+        assert [(each["calls"], each["prompt_tokens"]) for each in spent] == [(2, 1_100)] * 3
 
 
 def test_title_names_the_session(tmp_path):

@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from tests.adapters.model_server import Reply
 from tests.programs.driving import ClaudeCode
 from tests.programs.sent import atoms
 from tests.programs.stand_in import StandIn
@@ -14,23 +15,14 @@ SAID = ("ash-called", "yew-result", "oak-said", "elm-said", "fir-said")
 NOBODY = "00000000-0000-4000-8000-00000000dead"
 
 
-class CallingStandIn(StandIn):
-    """Calls a tool of Claude Code once, because the other stand-in only calls tools of foldlog."""
-
-    def _answer(self, request):
-        answer = super()._answer(request)
-        if answer.text == "CALL":
-            command = {"command": "echo yew-result", "description": "d"}
-            return answer._replace(text="ash-called", calls=[("Bash", "toolu_grove", command)])
-        return answer
-
-
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
     """A whole session of three turns, of which the first calls a tool."""
-    with closing(CallingStandIn()) as model:
+    with closing(StandIn()) as model:
         claude = ClaudeCode(tmp_path_factory.mktemp("grove"), model)
-        model.answers = ["CALL", "oak-said", "elm-said", "fir-said"]
+        tool, arguments = claude.shell("echo yew-result")
+        call = Reply("ash-called", [(tool, "toolu_grove", arguments)])
+        model.answers = [call, "oak-said", "elm-said", "fir-said"]
         claude.run("-p", ASKED[0], "--allowedTools", "Bash")
         for asked in ASKED[1:]:
             claude.run("-p", asked, "--continue")
