@@ -22,7 +22,7 @@ import {
   StoredChat,
   type StoredSlot,
 } from "./ai-sdk/chat.js";
-import { areEqual } from "./ai-sdk/json.js";
+import { areEqual } from "./json.js";
 import { eventsOfMessages, modelMessagesOf, requestOf } from "./ai-sdk/model.js";
 import { type Approvals, readApprovals } from "./approvals.js";
 import { NotAllowed, VersionConflict } from "./errors.js";
@@ -85,11 +85,11 @@ export async function appendMessages(
   options: WriteOptions & ApprovalOptions = {},
 ): Promise<void> {
   const { approver = history, by, expectedVersion, idempotencyKey = crypto.randomUUID(), ...sending } = options;
-  const asked = new Map<string, StoredEvent>();
+  const asked = new Map<string, { id: number }>();
   const batches = eventsOfMessages(messages, idempotencyKey);
   if (batches.some((batch) => "response" in batch)) {
     for (const [id, approvals] of await approvalsOfOpenCalls(history)) {
-      asked.set(requestOf(approvals)?.approvalId ?? "", { id, kind: "action" });
+      asked.set(requestOf(approvals)?.approvalId ?? "", { id });
     }
   }
   let expected = expectedVersion === undefined ? {} : { expectedVersion };
@@ -208,7 +208,7 @@ async function recordApproval(
   { call: id = -1, part }: StoredSlot,
   { approver = history, by }: ApprovalOptions,
 ): Promise<StoredEvent> {
-  const call = { id, kind: "action" };
+  const call = { id };
   const approval = approvalOf(part) ?? { id: "" };
   if ((approvals.get(id)?.shown ?? []).length === 0) {
     const { id: approvalId, approved, reason, ...shown } = approval;
@@ -217,14 +217,14 @@ async function recordApproval(
   return decide(approver, call, approval.id, { approved: approval.approved === true, reason: approval.reason }, by);
 }
 
-async function ask(history: History, call: StoredEvent, shown: { approvalId: string }, by = "user"): Promise<StoredEvent> {
+async function ask(history: History, call: { id: number }, shown: { approvalId: string }, by = "user"): Promise<StoredEvent> {
   const idempotencyKey = `ask ${call.id} ${shown.approvalId}`;
   return (await history.askApproval(call, { to: by, shown }, { idempotencyKey })).event as StoredEvent;
 }
 
 async function decide(
   approver: History,
-  call: StoredEvent,
+  call: { id: number },
   approvalId: string,
   { approved, reason }: { approved: boolean; reason?: string | undefined },
   by: string | undefined,

@@ -3,6 +3,7 @@
 import { errorOf, type FoldlogError, type Problem, Unavailable, unavailable } from "./errors.js";
 import type { components } from "./openapi.js";
 import { anyOf, pause, pauseMs, type Transport, type Values } from "./transport.js";
+import type { ByteStream, Signal } from "./web.js";
 
 export type RecordedEvent = components["schemas"]["RecordedEvent"];
 
@@ -10,7 +11,7 @@ export interface FollowOptions {
   /** Follow behind this place; by default from the beginning. */
   after?: string | number;
   /** Ends the loop without an error. */
-  signal?: AbortSignal;
+  signal?: Signal;
   /** Connect again after this time without an event or a heartbeat; the server sends one in 15 s. */
   silenceMs?: number;
 }
@@ -60,7 +61,7 @@ export async function* follow(
 
 /** The server-sent events of a stream. An event that is cut off by the end is left out. */
 export async function* blocks(
-  body: ReadableStream<Uint8Array>,
+  body: ByteStream,
   unlessSilent: <T>(work: Promise<T>) => Promise<T>,
 ): AsyncGenerator<string, void, undefined> {
   const reader = body.getReader();

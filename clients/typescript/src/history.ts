@@ -1,7 +1,10 @@
 /** One conversation: its events, its Views, its leases and the effects of its tools. */
 
+import type { OpenCall, StoredEvent } from "./events.js";
 import { follow, type FollowOptions } from "./follow.js";
+import { toJson } from "./json.js";
 import { holdLease, type Lease, type LeaseOptions } from "./lease.js";
+import type { MessagesByDialect } from "./messages.js";
 import type { components } from "./openapi.js";
 import { followReply, type FollowReplyOptions, isReplying, ReplyRequests, ReplyWriter } from "./streams.js";
 import {
@@ -14,6 +17,7 @@ import {
   type Transport,
   type Values,
 } from "./transport.js";
+import type { Signal } from "./web.js";
 
 type Schemas = components["schemas"];
 export type AppendableEvent = NonNullable<Body<"post", InConversation<"/events">>["events"]>[number];
@@ -22,11 +26,13 @@ export type RecordedEvent = Schemas["RecordedEvent"];
 export type ShownView = Schemas["ShownView"];
 export type Dialect = NonNullable<Body<"post", InConversation<"/prepare">>["dialect"]>;
 
-/** An event as the store keeps it, with its `id` and its `kind`. */
-export type StoredEvent = Record<string, unknown> & { id: number; kind: string };
+export type { OpenCall, StoredEvent } from "./events.js";
 
-/** An action that waits for its result. */
-export type OpenCall = StoredEvent & Schemas["Action"];
+/** A View, with the messages of a dialect. */
+export type ViewIn<D extends Dialect> = Omit<ShownView, "messages" | "events"> & {
+  events: StoredEvent[];
+  messages: MessagesByDialect[D];
+};
 
 export interface KeyedOptions {
   /**
@@ -34,7 +40,7 @@ export interface KeyedOptions {
    * repetitions; choose one if your program may repeat the write, also after a crash.
    */
   idempotencyKey?: string;
-  signal?: AbortSignal;
+  signal?: Signal;
 }
 
 export interface WriteOptions extends KeyedOptions {
@@ -109,7 +115,7 @@ export class History {
   }
 
   /** Whether a reply is being written, or was left unfinished. */
-  isReplying(signal?: AbortSignal): Promise<boolean> {
+  isReplying(signal?: Signal): Promise<boolean> {
     return isReplying(new ReplyRequests(this.transport, this.id), signal);
   }
 
@@ -183,13 +189,19 @@ export class History {
   }
 
   /** The messages of the View in the form that a model's server expects. */
-  async messages(dialect: Dialect = "openai", at?: number) {
-    return (await this.view({ dialect, at })).messages ?? [];
+  async messages<D extends Dialect = "openai">(dialect?: D, at?: number): Promise<MessagesByDialect[D]> {
+    const { messages = [] } = await this.view({ dialect: dialect ?? "openai", at });
+    return messages as unknown as MessagesByDialect[D];
   }
 
-  /** The View to send to the model. If it has become too large, the server's condenser runs first. */
-  prepare(dialect: Dialect = "openai", options?: KeyedOptions) {
-    return this.write("/prepare", { dialect }, options);
+  /**
+   * The View to send to the model. If it has become too large, the server's condenser runs first: a
+   * digest of the oldest events, unless `foldlog serve --config FILE` names another condenser, or
+   * `noop` for none.
+   */
+  async prepare<D extends Dialect = "openai">(dialect?: D, options?: KeyedOptions): Promise<ViewIn<D>> {
+    const prepared = await this.write("/prepare", { dialect: dialect ?? "openai" }, options);
+    return prepared as unknown as ViewIn<D>;
   }
 
   /** The records of a format: all, or, with `sent`, those that a model is shown. */
@@ -269,7 +281,7 @@ export class History {
 
   /** Record that a person was asked to approve an open call, and what the person was shown. */
   askApproval(
-    { id }: StoredEvent,
+    { id }: { id: number },
     body: Body<"post", InConversation<"/approvals/{event}/questions">>,
     options?: KeyedOptions,
   ) {
@@ -278,7 +290,7 @@ export class History {
 
   /** Record that a person approved or refused an open call: see `needsApproval` of `run`. */
   decide(
-    { id }: StoredEvent,
+    { id }: { id: number },
     body: Body<"post", InConversation<"/approvals/{event}/decisions">>,
     options?: KeyedOptions,
   ) {
@@ -349,7 +361,7 @@ export class History {
 /** The arguments of a tool, and what it needs besides. */
 export type Tool = (
   input: Record<string, unknown>,
-  context: { key: string; signal: AbortSignal; call: OpenCall },
+  context: { key: string; signal: Signal; call: OpenCall },
 ) => unknown;
 
 export interface RunOptions {
@@ -370,7 +382,7 @@ export interface RunOptions {
 
 /** A history whose writes carry a lease. `signal` aborts when the lease is lost. */
 export class HeldHistory extends History {
-  readonly signal: AbortSignal;
+  readonly signal: Signal;
 
   constructor(transport: Transport, id: string, held: Lease) {
     super(transport, id, held);
@@ -411,12 +423,22 @@ export class HeldHistory extends History {
   }
 
   /** Record an outcome. It happened, so it is recorded even if the lease is lost by now. */
-  #end({ id }: StoredEvent, outcome: unknown, isError: boolean): Promise<RecordedEvent> {
+  #end({ id }: OpenCall, outcome: unknown, isError: boolean): Promise<RecordedEvent> {
+    const stored = storable(outcome);
     return this.transport.send("post", "/v1/conversations/{conversation}/effects/{event}/outcome", {
       values: { conversation: this.id, event: id },
-      body: { outcome, is_error: isError },
+      body: { outcome: stored, is_error: isError },
       headers: { "idempotency-key": crypto.randomUUID() },
     });
+  }
+}
+
+/** The outcome as JSON. The tool has run, so an outcome that is no JSON never leaves its call open. */
+function storable(outcome: unknown): unknown {
+  try {
+    return toJson(outcome, "its result");
+  } catch (error) {
+    return `the tool returned, but its result cannot be stored: ${error instanceof Error ? error.message : String(error)}`;
   }
 }
 

@@ -2,6 +2,7 @@
 
 import { FoldlogError, LeaseLost, leaseLost, LeaseTaken, Unavailable } from "./errors.js";
 import { type Answer, anyOf, type InConversation, pause, type Sending } from "./transport.js";
+import type { Signal } from "./web.js";
 
 export interface LeaseOptions {
   /** The name of this worker, which others read in `LeaseTaken`. */
@@ -10,13 +11,13 @@ export interface LeaseOptions {
   ttlS?: number;
   /** How long to wait while another worker has the lease; 0 seconds by default. */
   waitS?: number;
-  signal?: AbortSignal;
+  signal?: Signal;
 }
 
 export interface Lease {
   token: string;
   /** Aborts with `LeaseLost` when the lease has ended, and with the caller's reason. */
-  signal: AbortSignal;
+  signal: Signal;
 }
 
 const LONGEST_WAIT_S = 20;
@@ -43,7 +44,7 @@ export async function holdLease<T>(
   let token = "";
 
   /** Returns a time before which the lease was not renewed. */
-  const renew = async (signal: AbortSignal | undefined): Promise<number> => {
+  const renew = async (signal: Signal | undefined): Promise<number> => {
     const sentAt = performance.now();
     await send("put", { headers: { "foldlog-lease": token }, body: { ttl_s: ttlS }, signal });
     return sentAt;

@@ -7,6 +7,7 @@ import { ConversationNotFound, FoldlogError, Unavailable, unavailable } from "./
 import { blocks } from "./follow.js";
 import type { Appended, ReplyOptions } from "./history.js";
 import { anyOf, pause, pauseMs, type Sending, type Transport } from "./transport.js";
+import type { Signal, WebResponse } from "./web.js";
 
 /** A piece of a reply, in no provider's form. `at` is its place among other texts or calls. */
 export type Delta =
@@ -27,7 +28,7 @@ export interface FollowReplyOptions {
    */
   after?: string;
   /** Ends the loop without an error. */
-  signal?: AbortSignal;
+  signal?: Signal;
 }
 
 /** The beginning of the newest reply. */
@@ -39,7 +40,7 @@ interface StreamSending {
   body?: Delta[];
   query?: Record<string, string>;
   headers?: Record<string, string | undefined>;
-  signal?: AbortSignal | undefined;
+  signal?: Signal | undefined;
 }
 
 /** Sends requests to the stream of a reply. */
@@ -57,7 +58,7 @@ export class ReplyRequests {
     return this.#transport.send(method, PATH, this.#with(sending));
   }
 
-  request(method: StreamMethod, sending: StreamSending): Promise<Response> {
+  request(method: StreamMethod, sending: StreamSending): Promise<WebResponse> {
     return this.#transport.request(method, PATH, this.#with(sending));
   }
 
@@ -132,7 +133,7 @@ export class ReplyWriter {
 }
 
 /** Whether a reply is being written. */
-export async function isReplying(requests: ReplyRequests, signal?: AbortSignal): Promise<boolean> {
+export async function isReplying(requests: ReplyRequests, signal?: Signal): Promise<boolean> {
   try {
     const answer = await requests.request("head", { signal });
     return answer.headers.get("stream-closed") !== "true";

@@ -2,17 +2,18 @@
 
 import { errorOf, FoldlogError, type Problem, Unavailable, unavailable } from "./errors.js";
 import type { paths } from "./openapi.js";
+import type { Fetch, Signal, WebResponse } from "./web.js";
 
 export interface FoldlogOptions {
   /** The address of the service, such as `http://localhost:8765`. */
   url: string;
   token: string;
-  /** How often a request is sent again after a failure; 8 by default. */
-  retries?: number;
+  /** How long a request is sent again while the service does not answer; 60,000 ms by default. */
+  waitMs?: number;
   /** How long an attempt may take; 60,000 ms by default. */
   timeoutMs?: number;
   /** Another implementation of `fetch`. */
-  fetch?: typeof fetch;
+  fetch?: Fetch;
 }
 
 /** The path of something in a conversation, such as `/events`. */
@@ -34,7 +35,7 @@ export interface Sending<M, P> {
   body?: Body<M, P>;
   query?: Query<M, P>;
   headers?: Record<string, string | undefined>;
-  signal?: AbortSignal | undefined;
+  signal?: Signal | undefined;
   /** How long the service may wait before it answers, beside the time of an attempt. */
   waitMs?: number;
   /** Whether the request may be sent twice, as by default: it reads, has a key, or changes nothing twice. */
@@ -48,9 +49,9 @@ export class Transport {
   readonly #options: Required<FoldlogOptions>;
 
   constructor(options: FoldlogOptions) {
-    const { url, token, retries = 8, timeoutMs = 60_000 } = options;
+    const { url, token, waitMs = 60_000, timeoutMs = 60_000 } = options;
     const send = options.fetch ?? ((...sent: Parameters<typeof fetch>) => fetch(...sent));
-    this.#options = { url: url.replace(/\/+$/, ""), token, retries, timeoutMs, fetch: send };
+    this.#options = { url: url.replace(/\/+$/, ""), token, waitMs, timeoutMs, fetch: send };
   }
 
   async send<M extends string, P extends string>(
@@ -59,6 +60,7 @@ export class Transport {
     sending: Sending<M, P>,
   ): Promise<Answer<M, P>> {
     const { signal, waitMs = 0, repeatable = true } = sending;
+    const giveUpAt = performance.now() + this.#options.waitMs;
     for (let attempt = 0; ; attempt += 1) {
       try {
         const ending = anyOf(signal, AbortSignal.timeout(Math.ceil(this.#options.timeoutMs + waitMs)));
@@ -68,7 +70,7 @@ export class Transport {
         signal?.throwIfAborted();
         // 429 refuses a request before anything is done, so each request may follow it.
         const passes = error instanceof Unavailable && (repeatable || error.status === 429);
-        if (!passes || attempt >= this.#options.retries) throw error;
+        if (!passes || performance.now() >= giveUpAt) throw error;
         await pause(pauseMs(attempt, error), signal);
       }
     }
@@ -79,7 +81,7 @@ export class Transport {
     method: M,
     path: P,
     { values = {}, body, query, headers = {}, signal }: Sending<M, P>,
-  ): Promise<Response> {
+  ): Promise<WebResponse> {
     const { url: start, token, fetch } = this.#options;
     const url = new URL(start + path.replace(/{(\w+)}/g, (_, name: string) => segment(String(values[name]))));
     url.search = new URLSearchParams(present(query)).toString();
@@ -89,7 +91,7 @@ export class Transport {
       init.headers = { ...sent, "content-type": "application/json" };
       init.body = JSON.stringify(body);
     }
-    let response: Response;
+    let response: WebResponse;
     try {
       response = await fetch(url, init);
     } catch (error) {
@@ -101,12 +103,12 @@ export class Transport {
 }
 
 /** A signal that aborts with the first of some signals. */
-export function anyOf(...signals: (AbortSignal | undefined)[]): AbortSignal {
+export function anyOf(...signals: (Signal | undefined)[]): Signal {
   return AbortSignal.any(signals.filter((signal) => signal !== undefined));
 }
 
 /** Wait, or throw the reason of the signal. */
-export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+export function pause(ms: number, signal?: Signal): Promise<void> {
   return new Promise((resolve, reject) => {
     const stop = (): void => {
       clearTimeout(timer);
@@ -134,7 +136,7 @@ function segment(text: string): string {
   return encodeURIComponent(text);
 }
 
-async function read(response: Response): Promise<unknown> {
+async function read(response: WebResponse): Promise<unknown> {
   try {
     const text = await response.text();
     return text === "" ? undefined : JSON.parse(text);
@@ -149,7 +151,7 @@ function present(members: object = {}): Record<string, string> {
   return Object.fromEntries(entries.map(([name, value]) => [name, String(value)]));
 }
 
-async function refusal(response: Response): Promise<FoldlogError> {
+async function refusal(response: WebResponse): Promise<FoldlogError> {
   const { status } = response;
   const text = await response.text().catch(() => "");
   const retryAfterS = Number(response.headers.get("retry-after"));

@@ -180,7 +180,7 @@ test("a request without a key is not repeated, and one with a key is", async () 
 });
 
 test("a server that is away ends in an error that names the reason", async () => {
-  const nowhere = new Foldlog({ url: "http://127.0.0.1:9", token: TOKEN, retries: 1 });
+  const nowhere = new Foldlog({ url: "http://127.0.0.1:9", token: TOKEN, waitMs: 0 });
   await assert.rejects(nowhere.histories.open("c").state(), (error) => {
     assert(error instanceof Unavailable);
     assert.match(error.message, /GET http:\/\/127\.0\.0\.1:9\/v1\/conversations\/c: no answer: /);
@@ -219,6 +219,14 @@ test("the tool of a call runs once, and its outcome is in the log", async () => 
   assert.equal(recorded.event["content"], "paid");
   const [effect] = await history.effects();
   assert.deepEqual([effect?.state, effect?.outcome, effect?.attempts], ["done", "paid", 1]);
+  assert.deepEqual(await history.openCalls(), []);
+});
+
+test("an outcome that is no JSON is recorded in words, and leaves no call open", async () => {
+  const history = newHistory();
+  const call = await withOpenCall(history);
+  const recorded = await history.lease({ worker: "w1" }, (held) => held.run(call, () => ({ amount: 7n })));
+  assert.match(String(recorded.event["content"]), /its result cannot be stored: its result\.amount is a value of the type bigint/);
   assert.deepEqual(await history.openCalls(), []);
 });
 
@@ -422,7 +430,7 @@ test("a follower whose request is wrong ends with the error", async () => {
 });
 
 test("an option that is undefined has its usual value", async () => {
-  const options = { retries: undefined, timeoutMs: undefined, fetch: undefined };
+  const options = { waitMs: undefined, timeoutMs: undefined, fetch: undefined };
   const client = new Foldlog({ url: service.url, token: TOKEN, ...options });
   const history = client.histories.open(newHistory().id);
   await history.appendMessages([user("hi")]);
@@ -461,7 +469,7 @@ test("an answer of a proxy is told in its words", async () => {
 
 test("a wait for a lease may take longer than other requests", async () => {
   const history = newHistory();
-  const hasty = new Foldlog({ url: service.url, token: TOKEN, timeoutMs: 1_000, retries: 0 });
+  const hasty = new Foldlog({ url: service.url, token: TOKEN, timeoutMs: 1_000, waitMs: 0 });
   const { token } = await (await post(history, "lease", { worker: "w1", ttl_s: 2 })).json() as { token: string };
   assert(token !== "");
   assert.equal(await hasty.histories.open(history.id).lease({ worker: "w2", waitS: 30 }, () => Promise.resolve("free")), "free");

@@ -8,7 +8,7 @@ import type { UIMessage } from "ai";
 import { type Approvals, noteApproval } from "../approvals.js";
 import type { AppendableEvent, StoredEvent } from "../history.js";
 import { filePart, jsonOf, referencePart, textOf, urlOf } from "./content.js";
-import { areEqual, isObject, type Json, toJson, without } from "./json.js";
+import { areEqual, isObject, type Json, toJson, without } from "../json.js";
 
 export interface Slot {
   message: string;

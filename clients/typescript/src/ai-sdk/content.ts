@@ -1,6 +1,6 @@
 /** Files and outputs of the AI SDK as the content of an event, and back. */
 
-import { isObject, type Json } from "./json.js";
+import { isObject, type Json } from "../json.js";
 
 export type Content = string | Json[];
 

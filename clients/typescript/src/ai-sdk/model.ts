@@ -9,7 +9,7 @@ import type { Approvals } from "../approvals.js";
 import type { AppendableEvent, StoredEvent } from "../history.js";
 import { type Content, filePart, jsonOf, modelPart, referencePart, textOf } from "./content.js";
 import { THINKING, thinkingBlock } from "./chat.js";
-import { isObject, type Json, toJson, without } from "./json.js";
+import { isObject, type Json, toJson, without } from "../json.js";
 
 type Part = Json & { type: string };
 /** A person's answer to an approval that the SDK asked for. */
