@@ -65,7 +65,8 @@ export function eventsOfMessages(messages: ModelMessage[], key: string): Batch[]
 
 function userEvent(content: string | Part[], options: Json, place: string): AppendableEvent {
   if (typeof content === "string") {
-    return { kind: "message", source: "user", content: String(toJson(content, place)), meta: { ai_sdk: options } };
+    const text = { kind: "message", source: "user", content: String(toJson(content, place)) } as const;
+    return "options" in options ? { ...text, meta: { ai_sdk: options } } : text; // as any chat message is stored
   }
   const kept = content.map((part, index) => keptPart(part, `${place}.content[${index}]`));
   const meta = { ai_sdk: { ...options, parts: kept.map(({ rest }) => rest) } };
