@@ -1,5 +1,6 @@
 """What a store says of itself, on each database."""
 
+import json
 from collections.abc import Mapping
 
 from msgspec.structs import asdict
@@ -12,9 +13,6 @@ from foldlog.eventstore.recorders.types import Conversation
 from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased
 from tests.said import said, say
-
-RECORDS = '{"role": "user", "content": "%s"}\n'
-
 
 OF_A_DATABASE = ("database", "schema", "made_by", "uuid", "bytes", "bytes_pending")
 
@@ -40,8 +38,8 @@ def test_counts_of_contents_and_pending_work(store, tmp_path):
     histories["c1"].set_attributes(user="ann")
     say(store, "gone", "3")
     erased(store, "gone")
-    path = tmp_path / "chat.jsonl"
-    path.write_text(RECORDS % "a" + RECORDS % "b")
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps([{"role": "user", "content": text} for text in "ab"]))
     histories.import_(path, conversation="chat")
     store.database.recorder.transact(
         lambda transaction: transaction.leave_unfinished(
