@@ -6,7 +6,7 @@ import pytest
 
 from foldlog.eventstore import StoreUnavailable
 from foldlog.eventstore.sources.tables import SourcesToWrite
-from tests.foldlog.records import said
+from tests.foldlog.records import lines_of, said
 from tests.golden.rows import rows
 from tests.stored_rows import execute
 
@@ -87,3 +87,48 @@ def test_failed_import_can_be_repeated(foldlog, write, monkeypatch):
     again = foldlog("import many")
     assert again.status == 0
     assert again.out.splitlines()[-1] == "2 records of 1 conversation added to foldlog.db."
+
+
+DAMAGED_LINES = {
+    "a line of NUL bytes": (lambda second, third: b"\0" * len(second) + third, "NUL bytes", 3),
+    "a NUL line with its end": (
+        lambda second, third: b"\0" * 90 + b"\n" + third,
+        "90 NUL bytes",
+        3,
+    ),
+    "a byte that is not UTF-8": (
+        lambda second, third: second.replace(b"{", b'{"pier": "\xfe", ', 1) + third,
+        "not UTF-8",
+        4,
+    ),
+    "an object and a list in one line": (
+        lambda second, third: second.rstrip() + b"[]\n" + third,
+        "not JSON",
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("damage, problem, records", DAMAGED_LINES.values(), ids=DAMAGED_LINES)
+def test_strict_import_of_a_damaged_line_ends_with_1(foldlog, tmp_path, damage, problem, records):
+    first, second, third, last = lines_of("claude-code")[:4]
+    (tmp_path / "damaged.jsonl").write_bytes(first + damage(second, third) + last)
+    lax = foldlog("import damaged.jsonl --json --db lax.db")
+    assert lax.status == 0
+    assert '"level":"note","message":"damaged.jsonl:2: ' in lax.err
+    strict = foldlog("import damaged.jsonl --json --strict --db strict.db")
+    assert strict.status == 1
+    assert '"level":"found","message":"damaged.jsonl:2: ' in strict.err
+    for ran in (lax, strict):
+        (imported,) = ran.document["imported"]
+        assert (imported["records"], imported["findings_count"]) == (records, 1)
+        assert problem in imported["findings"][0]
+
+
+def test_strict_import_of_joined_objects_loses_nothing(foldlog, tmp_path):
+    first, second, third, last = lines_of("claude-code")[:4]
+    (tmp_path / "joined.jsonl").write_bytes(first + second.rstrip() + third + last)
+    ran = foldlog("import joined.jsonl --json --strict")
+    (imported,) = ran.document["imported"]
+    assert (ran.status, ran.err) == (0, "")
+    assert (imported["records"], imported["findings_count"]) == (4, 0)
