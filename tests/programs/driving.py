@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.programs.stand_in import StandIn
+from tests.programs.terminal import Terminal
 
 BIN = Path(os.environ.get("FOLDLOG_TEST_PROGRAMS", "programs"), "node_modules", ".bin")
 _SECONDS = 180
@@ -115,6 +116,18 @@ class ClaudeCode(Driven):
     def resume(self, session: str, words: str, *options: str) -> str:
         return self.run("-p", words, "--resume", session, "--allowedTools", "Bash", *options)
 
+    def picker(self) -> Terminal:
+        """Open the list of sessions to resume, as a person does who used the program before."""
+        project = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+        settings = {
+            "hasCompletedOnboarding": True,
+            "theme": "dark",
+            "projects": {str(self.work): project},
+            "customApiKeyResponses": {"approved": ["key"], "rejected": []},
+        }
+        self.write(".claude.json", settings)
+        return Terminal([str(BIN / self.binary), "--resume"], self.work, self.environment)
+
     def shell(self, command: str) -> tuple[str, dict[str, str]]:
         """Return the call of its own tool that runs a command."""
         return "Bash", {"command": command, "description": "d"}
@@ -154,6 +167,15 @@ wire_api = "responses"
 
     def resume(self, session: str, words: str) -> str:
         return self.run("exec", "resume", session, *self.free, words)
+
+    def picker(self) -> Terminal:
+        """Open the list of sessions to resume, as a person does who used the program before."""
+        settings = self.home / ".codex/config.toml"
+        trusted = f'[projects."{self.work}"]\ntrust_level = "trusted"\n'
+        settings.write_text(f"{settings.read_text()}{trusted}")
+        # Without the option, it would leave a daemon behind.
+        command = [str(BIN / self.binary), "resume", "--no-daemon"]
+        return Terminal(command, self.work, self.environment)
 
     def shell(self, command: str) -> tuple[str, dict[str, str]]:
         """Return the call of its own tool that runs a command."""

@@ -190,6 +190,26 @@ def test_title_names_the_session(tmp_path):
         assert not_in_order([*view_of(claude, made["session"]), "asked"], request_of(claude)) == []
 
 
+def test_person_picks_the_session(target):
+    """The program lists the session, shows its turns, and goes on."""
+    new_history(target, "task", TASK)
+    made = hand_over(target, "task")
+    target.model.answers = ["answered"]
+    with closing(target.picker()) as terminal:
+        terminal.wait_for("Zähl die Türme")
+        terminal.wait_until(lambda: "Fourinthenorth." in terminal.text, "\r")
+        terminal.press("asked here")
+        terminal.wait_for("asked here")
+        terminal.wait_until(lambda: target.model.requests, "\r")
+        terminal.wait_for("answered")
+        terminal.leave()
+    assert len(target.model.requests) == 1
+    assert not_in_order([*view_of(target, made["session"]), "asked here"], request_of(target)) == []
+    target.foldlog("import", made["file"])
+    texts = "\n".join(view_of(target, made["session"]))
+    assert [texts.count(word) for word in ("Zähl", "asked here", "answered")] == [1] * 3
+
+
 def test_long_history_is_compacted_first(target):
     turns = {"codex": 60, "claude-code": 203}[target.name]
     words = "lighthouse keeper notes " * 800
